@@ -8,6 +8,8 @@ import re
 import sqlite3
 import threading
 import time
+import unicodedata
+import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from agenticx.errors import ToolError
-from agenticx.knowledge.parsing import ParsedNote, PassageSpan, parse_note, passage_sha256
+from agenticx.knowledge.parsing import ParsedNote, PassageSpan, note_lines, parse_note, passage_sha256
 from agenticx.knowledge.vault import (
     NoteContent,
     NoteProblem,
@@ -31,40 +33,39 @@ from agenticx.tools.visible import visible
 
 __all__ = ["IndexState", "NoteRecord", "VaultIndex"]
 
-_VERSION = 1
+_VERSION = 2
 _BATCH_NOTES = 100
 _BATCH_CHARS = 4 * 1024 * 1024
 _BUSY_SECONDS = 10.0
 _UNSETTLED_NS = 2_000_000_000
 """A file that changed this shortly before it was read may change again without a new modification time (2 s on FAT)."""
 
+# FTS5 keeps no texts: what it needs to remove a passage is made again from the compressed text of the note.
 _SCHEMA = """
 CREATE TABLE notes(
     id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, path_key TEXT NOT NULL, name_key TEXT NOT NULL,
     title TEXT NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
-    is_settled INTEGER NOT NULL, sha256 TEXT NOT NULL, problem TEXT, structure TEXT NOT NULL
+    is_settled INTEGER NOT NULL, sha256 BLOB NOT NULL, problem TEXT, structure TEXT NOT NULL
 );
+CREATE TABLE texts(note_id INTEGER PRIMARY KEY, text BLOB NOT NULL);
 CREATE INDEX notes_by_name ON notes(name_key);
 CREATE INDEX notes_by_path ON notes(path_key);
-CREATE TABLE aliases(note_id INTEGER NOT NULL REFERENCES notes ON DELETE CASCADE, name_key TEXT NOT NULL);
-CREATE INDEX aliases_by_name ON aliases(name_key);
+CREATE TABLE aliases(name_key TEXT, note_id INTEGER, PRIMARY KEY(name_key, note_id)) WITHOUT ROWID;
 CREATE INDEX aliases_by_note ON aliases(note_id);
-CREATE TABLE tags(note_id INTEGER NOT NULL REFERENCES notes ON DELETE CASCADE, tag TEXT NOT NULL);
-CREATE INDEX tags_by_tag ON tags(tag);
+CREATE TABLE tags(tag TEXT, note_id INTEGER, PRIMARY KEY(tag, note_id)) WITHOUT ROWID;
 CREATE INDEX tags_by_note ON tags(note_id);
-CREATE TABLE links(note_id INTEGER NOT NULL REFERENCES notes ON DELETE CASCADE, target_key TEXT NOT NULL);
-CREATE INDEX links_by_target ON links(target_key);
+CREATE TABLE links(target_key TEXT, note_id INTEGER, PRIMARY KEY(target_key, note_id)) WITHOUT ROWID;
 CREATE INDEX links_by_note ON links(note_id);
 CREATE TABLE passages(
-    id INTEGER PRIMARY KEY, note_id INTEGER NOT NULL REFERENCES notes ON DELETE CASCADE, heading TEXT,
-    line_start INTEGER NOT NULL, line_end INTEGER NOT NULL, cut_start INTEGER, cut_end INTEGER, sha256 TEXT NOT NULL
+    id INTEGER PRIMARY KEY, note_id INTEGER NOT NULL, heading TEXT, headings TEXT NOT NULL,
+    line_start INTEGER NOT NULL, line_end INTEGER NOT NULL, cut_start INTEGER, cut_end INTEGER, sha256 BLOB NOT NULL
 );
 CREATE INDEX passages_by_note ON passages(note_id);
 CREATE VIRTUAL TABLE words USING fts5(
-    title, heading, path, body, tokenize = 'porter unicode61 remove_diacritics 2', detail = full
+    title, heading, path, body, tokenize = 'porter unicode61 remove_diacritics 2', content = ''
 );
 INSERT INTO words(words, rank) VALUES ('rank', 'bm25(2.0, 2.0, 0.5, 1.0)');
-CREATE VIRTUAL TABLE names USING fts5(title, heading, path, tokenize = 'trigram');
+CREATE VIRTUAL TABLE names USING fts5(title, heading, path, tokenize = 'trigram', content = '');
 CREATE TABLE state(name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
 
@@ -212,7 +213,7 @@ class VaultIndex:
             parameters,
         )
         return [
-            NoteRecord(path, title, sha256, size, mtime_ns, problem, json.loads(structure))
+            NoteRecord(path, title, sha256.hex(), size, mtime_ns, problem, json.loads(structure))
             for path, title, sha256, size, mtime_ns, problem, structure in rows
         ]
 
@@ -244,7 +245,6 @@ class VaultIndex:
             connection.close()
             raise
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA foreign_keys = ON")
         return connection
 
     def _discard_file(self) -> None:
@@ -296,7 +296,12 @@ class _Stored:
 
 def _prepare(connection: sqlite3.Connection, root: Path) -> bool:
     """Create the tables in an empty file; return False if the file is damaged, of another version or folder."""
-    wanted = {"version": str(_VERSION), "root": os.fsdecode(root), "sqlite": sqlite3.sqlite_version}
+    wanted = {
+        "version": str(_VERSION),
+        "root": os.fsdecode(root),
+        "sqlite": sqlite3.sqlite_version,
+        "unicode": unicodedata.unidata_version,  # terms of a passage are made again to remove them
+    }
     connection.execute("BEGIN IMMEDIATE")
     try:
         if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
@@ -338,25 +343,47 @@ def _escape_like(text: str) -> str:
 
 
 def _delete(connection: sqlite3.Connection, path: str) -> None:
-    row = connection.execute("SELECT id FROM notes WHERE path = ?", (path,)).fetchone()
+    row = connection.execute("SELECT id, title, structure, problem FROM notes WHERE path = ?", (path,)).fetchone()
     if row is None:
         return
-    for table in ("words", "names"):
-        connection.execute(f"DELETE FROM {table} WHERE rowid IN (SELECT id FROM passages WHERE note_id = ?)", row)
-    connection.execute("DELETE FROM notes WHERE id = ?", row)
+    note_id, title, structure, problem = row
+    if problem != "binary":
+        fields = json.loads(structure)
+        names = _names(path, title, fields["aliases"])
+        connection.execute(
+            "INSERT INTO names(names, rowid, title, heading, path) VALUES ('delete', ?, ?, ?, ?)",
+            (note_id, names, " ".join(fields["headings"]), path),
+        )
+        ((packed,),) = connection.execute("SELECT text FROM texts WHERE note_id = ?", (note_id,))
+        lines = note_lines(zlib.decompress(packed).decode())
+        passages = connection.execute(
+            "SELECT id, heading, headings, line_start, line_end, cut_start, cut_end FROM passages WHERE note_id = ?",
+            (note_id,),
+        ).fetchall()
+        for passage_id, heading, headings, line_start, line_end, cut_start, cut_end in passages:
+            span = PassageSpan(line_start, line_end, heading, (), None if cut_start is None else (cut_start, cut_end))
+            connection.execute(
+                "INSERT INTO words(words, rowid, title, heading, path, body) VALUES ('delete', ?, ?, ?, ?, ?)",
+                (passage_id, *map(index_text, (names, headings, path, span.text(lines)))),
+            )
+    for table in ("texts", "passages", "aliases", "tags", "links"):
+        connection.execute(f"DELETE FROM {table} WHERE note_id = ?", (note_id,))
+    connection.execute("DELETE FROM notes WHERE id = ?", (note_id,))
 
 
 def _store(connection: sqlite3.Connection, path: str, stored: _Stored, note: ParsedNote | None) -> None:
     """Replace what the index has of a note; a note whose content is unchanged keeps its passages."""
     version, content = stored.version, stored.content
+    sha256 = bytes.fromhex(content.sha256)
     row = connection.execute("SELECT id, sha256 FROM notes WHERE path = ?", (path,)).fetchone()
-    if row is not None and row[1] == content.sha256:
+    if row is not None and row[1] == sha256:
         connection.execute(
             "UPDATE notes SET size = ?, mtime_ns = ?, inode = ?, is_settled = ? WHERE id = ?",
             (version.size, version.mtime_ns, version.inode, stored.is_settled, row[0]),
         )
         return
-    _delete(connection, path)
+    if row is not None:
+        _delete(connection, path)
     problem = content.problem or ("frontmatter" if note is not None and note.frontmatter_is_broken else None)
     structure = (
         {}
@@ -370,7 +397,7 @@ def _store(connection: sqlite3.Connection, path: str, stored: _Stored, note: Par
             "block_ids": note.block_ids,
         }
     )
-    cursor = connection.execute(
+    note_id = connection.execute(
         "INSERT INTO notes(path, path_key, name_key, title, size, mtime_ns, inode, is_settled, sha256, problem, "
         "structure) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -382,37 +409,38 @@ def _store(connection: sqlite3.Connection, path: str, stored: _Stored, note: Par
             version.mtime_ns,
             version.inode,
             stored.is_settled,
-            content.sha256,
+            sha256,
             problem,
-            json.dumps(structure),
+            json.dumps(structure, ensure_ascii=False),
         ),
-    )
-    if note is None:
-        return
-    note_id = cursor.lastrowid
-    connection.executemany("INSERT INTO aliases VALUES (?, ?)", ((note_id, match_key(name)) for name in note.aliases))
-    connection.executemany("INSERT INTO tags VALUES (?, ?)", ((note_id, tag) for tag in note.tags))
-    targets = dict.fromkeys(match_key(name).removeprefix("./") for name in (*note.links, *note.embeds))
-    connection.executemany("INSERT INTO links VALUES (?, ?)", ((note_id, target) for target in targets))
-    names = " ".join(dict.fromkeys((PurePosixPath(path).stem, note.title, *note.aliases)))
-    for span in note.passages or (PassageSpan(1, 1, None, ()),):  # an empty note is found by its title
-        _store_passage(connection, note_id, path, names, span, note.lines)
-
-
-def _store_passage(
-    connection: sqlite3.Connection, note_id: int | None, path: str, names: str, span: PassageSpan, lines: Sequence[str]
-) -> None:
-    text = span.text(lines)
-    passage_id = connection.execute(
-        "INSERT INTO passages(note_id, heading, line_start, line_end, cut_start, cut_end, sha256) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (note_id, span.heading, span.line_start, span.line_end, *(span.cut or (None, None)), passage_sha256(text)),
     ).lastrowid
-    headings = " ".join(span.headings)
+    if note is None or note_id is None:
+        return
+    targets = (match_key(name).removeprefix("./") for name in (*note.links, *note.embeds))
+    for table, keys in (("aliases", map(match_key, note.aliases)), ("tags", note.tags), ("links", targets)):
+        connection.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", [(key, note_id) for key in keys])
+    names = _names(path, note.title, note.aliases)
     connection.execute(
-        "INSERT INTO words(rowid, title, heading, path, body) VALUES (?, ?, ?, ?, ?)",
-        (passage_id, *map(index_text, (names, headings, path, text))),
+        "INSERT INTO names(rowid, title, heading, path) VALUES (?, ?, ?, ?)",
+        (note_id, names, " ".join(note.headings), path),
     )
-    connection.execute(
-        "INSERT INTO names(rowid, title, heading, path) VALUES (?, ?, ?, ?)", (passage_id, names, headings, path)
-    )
+    packed = zlib.compress("\n".join(note.lines).encode(), 1)
+    connection.execute("INSERT INTO texts VALUES (?, ?)", (note_id, packed))
+    indexed_names, indexed_path = index_text(names), index_text(path)
+    for span in note.passages or (PassageSpan(1, 1, None, ()),):  # an empty note is found by its title
+        text, headings = span.text(note.lines), " ".join(span.headings)
+        cut, sha256 = span.cut or (None, None), bytes.fromhex(passage_sha256(text))
+        passage_id = connection.execute(
+            "INSERT INTO passages(note_id, heading, headings, line_start, line_end, cut_start, cut_end, sha256) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (note_id, span.heading, headings, span.line_start, span.line_end, *cut, sha256),
+        ).lastrowid
+        connection.execute(
+            "INSERT INTO words(rowid, title, heading, path, body) VALUES (?, ?, ?, ?, ?)",
+            (passage_id, indexed_names, index_text(headings), indexed_path, index_text(text)),
+        )
+
+
+def _names(path: str, title: str, aliases: Iterable[str]) -> str:
+    """Return the names of a note for its search: file name, title and aliases."""
+    return " ".join(dict.fromkeys((PurePosixPath(path).stem, title, *aliases)))

@@ -38,6 +38,11 @@ _MARKDOWN_LINK = re.compile(
     r"(!?)\[[^\[\]\n]{0,400}\]\(<?([^()<>\s:]{1,400}\.(?:md|markdown|txt))(?:#[^()\s]{0,400})?>?\)", re.I
 )
 _BLOCK_ID = re.compile(r"(?:^|\s)\^([A-Za-z0-9-]{1,100})\s*\Z")
+_CODE_SIGNS = ("```", "~~~", "<", "\0")
+_OTHER_LINES = re.compile(
+    r"\n(?:[ \t]+[^ \t\n]|[>=]|-+[ \t]*(?![^\n])|(?:[-+*]|\d+[.)])(?:[ \t]{2}|[ \t]?(?![^\n])|[ \t][-+*\d>#]))"
+)
+"""Signs of blocks that the parser must tell apart: code, HTML, quotes, nested lists, underlined headings."""
 _CODE_SPAN = re.compile(r"`[^`]*`")
 
 
@@ -121,9 +126,8 @@ def parse_note(path: str, text: str) -> ParsedNote:
     """Return the structure of the note at `path`; takes any text and raises nothing for it."""
     lines = note_lines(text)
     frontmatter = _read_frontmatter(lines)
-    tokens = _parser().parse("\n".join([*[""] * frontmatter.lines, *lines[frontmatter.lines :]]))
-    code = CodeLines(tokens)
-    sections = list(_sections(tokens, frontmatter.lines, len(lines)))
+    headings, code = _read_blocks(lines, frontmatter.lines)
+    sections = list(_sections(headings, frontmatter.lines, len(lines)))
     inline = _read_inline(lines[frontmatter.lines :], code, frontmatter.lines)
     heading = next((section.path[-1] for section in sections if section.path), None)
     return ParsedNote(
@@ -223,7 +227,7 @@ class _Section:
 class CodeLines:
     """The lines of a text, from 0, that lie in fences, code blocks and HTML blocks."""
 
-    def __init__(self, tokens: Iterable[Token]) -> None:
+    def __init__(self, tokens: Iterable[Token] = ()) -> None:
         blocks = [token.map for token in tokens if token.type in ("fence", "code_block", "html_block") and token.map]
         self._starts = [start for start, _ in blocks]
         self._ends = [end for _, end in blocks]
@@ -246,24 +250,53 @@ def _parser() -> MarkdownIt:
     return parser
 
 
-def _sections(tokens: Sequence[Token], first: int, count: int) -> Iterator[_Section]:
-    """Yield the sections of a note with `count` lines, whose frontmatter, a section of its own, has `first` lines."""
-    if first:
-        yield _Section(0, first, ())
+def _read_blocks(lines: Sequence[str], first: int) -> tuple[list[HeadingLine], CodeLines]:
+    """Return the headings, and the lines of code, from the line `first` on, from 0."""
+    text = "\n".join(lines[first:])
+    if not any(sign in text for sign in _CODE_SIGNS) and _OTHER_LINES.search(f"\n{text}") is None:
+        return list(_plain_headings(lines, first)), CodeLines()
+    tokens = _parser().parse("\n" * first + text)
     headings = [
-        (token.map[0], int(token.tag[1]), " ".join(tokens[index + 1].content.split())[:_MAX_TEXT_CHARS])
+        HeadingLine(_heading_text(tokens[index + 1].content), token.map[0] + 1, int(token.tag[1]))
         for index, token in enumerate(tokens)
         if token.type == "heading_open" and token.map and token.level == 0
     ]
-    if not headings or headings[0][0] > first:
-        yield _Section(first, headings[0][0] if headings else count, ())
+    return headings, CodeLines(tokens)
+
+
+def _plain_headings(lines: Sequence[str], first: int) -> Iterator[HeadingLine]:
+    """Yield the headings among lines without other blocks than paragraphs and flat lists, as the parser finds them."""
+    for number in range(first, len(lines)):
+        line = lines[number]
+        if not line.startswith("#"):
+            continue
+        rest = line.lstrip("#")
+        level = len(line) - len(rest)
+        if level > 6 or (rest and not rest.startswith((" ", "\t"))):
+            continue
+        rest = rest.rstrip(" \t")
+        closed = rest.rstrip("#")
+        text = closed if closed.endswith((" ", "\t")) else rest
+        yield HeadingLine(_heading_text(text), number + 1, level)
+
+
+def _heading_text(text: str) -> str:
+    return " ".join(text.split())[:_MAX_TEXT_CHARS]
+
+
+def _sections(headings: Sequence[HeadingLine], first: int, count: int) -> Iterator[_Section]:
+    """Yield the sections of a note with `count` lines, whose frontmatter, a section of its own, has `first` lines."""
+    if first:
+        yield _Section(0, first, ())
+    if not headings or headings[0].line - 1 > first:
+        yield _Section(first, headings[0].line - 1 if headings else count, ())
     above: list[tuple[int, str]] = []
-    for index, (start, level, title) in enumerate(headings):
+    for index, (title, line, level) in enumerate(headings):
         while above and above[-1][0] >= level:
             above.pop()
         above.append((level, title))
-        end = headings[index + 1][0] if index + 1 < len(headings) else count
-        yield _Section(start, end, tuple(text for _, text in above), level)
+        end = headings[index + 1].line - 1 if index + 1 < len(headings) else count
+        yield _Section(line - 1, end, tuple(text for _, text in above), level)
 
 
 def _passages(lines: list[str], sections: Iterable[_Section], code: CodeLines) -> Iterator[PassageSpan]:
@@ -351,10 +384,13 @@ def _read_inline(lines: Iterable[str], code: CodeLines, first: int) -> _Inline:
             continue
         if "`" in line:
             line = _CODE_SPAN.sub(" ", line)
-        found.tags.extend(tag.strip("/").lower() for tag in _TAG.findall(line) if not tag.isdigit())
-        for mark, name in _LINK.findall(line):
-            (found.embeds if mark else found.links).append(name.strip())
-        found.links.extend(target for mark, target in _MARKDOWN_LINK.findall(line) if not mark)
-        if block_id := _BLOCK_ID.search(line[-200:]):
+        if "#" in line:
+            found.tags.extend(tag.strip("/").lower() for tag in _TAG.findall(line) if not tag.isdigit())
+        if "[[" in line:
+            for mark, name in _LINK.findall(line):
+                (found.embeds if mark else found.links).append(name.strip())
+        if "](" in line:
+            found.links.extend(target for mark, target in _MARKDOWN_LINK.findall(line) if not mark)
+        if "^" in line and (block_id := _BLOCK_ID.search(line[-200:])):
             found.block_ids.append(block_id[1])
     return found

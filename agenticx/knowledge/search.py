@@ -19,10 +19,13 @@ from agenticx.tools.patterns import compile_glob
 __all__ = ["FoundPassage", "search_notes"]
 
 _CANDIDATES = 60
+_CANDIDATE_NOTES = 20
+_LEAST_PREFIX_CHARS = 4
+_LEAST_PART_CHARS, _PART_CHARS, _PART_DISTANCE = 3, 5, 2
+"""Parts of words are sought in names from every second character on: single trigrams match a third of all notes."""
 _RANK_OFFSET = 30
 """The constant of reciprocal rank fusion (Cormack et al., 2009): rank r scores 1 / (offset + r)."""
-_TRIGRAM_WEIGHT = 0.3
-_LEAST_PREFIX_CHARS = 4
+_NAMES_WEIGHT = 0.1
 _PHRASE = re.compile(r'"([^"\n]{1,400})"')
 _NOTE_MARK = re.compile(r"\[\[([^\[\]\n|#]{1,400})[^\[\]\n]{0,400}\]\]")
 _TAG_MARK = re.compile(r"(?<![\w#&/])#([\w/-]{1,200})")
@@ -79,51 +82,83 @@ def search_notes(
         return []
     scores: dict[int, float] = defaultdict(float)
     for weight, ranking in _rankings(index, parsed, allowed):
-        for rank, passage_id in enumerate(ranking, start=1):
-            scores[passage_id] += weight / (_RANK_OFFSET + rank)
+        for rank, passages in enumerate(ranking, start=1):
+            for passage_id in passages:
+                scores[passage_id] += weight / (_RANK_OFFSET + rank)
     return list(_results(index, parsed.words, scores, limit, per_note))
 
 
-def _rankings(index: VaultIndex, query: _Query, allowed: list[int] | None) -> Iterator[tuple[float, list[int]]]:
-    """Yield rankings of passage ids with their weights."""
+def _rankings(index: VaultIndex, query: _Query, allowed: list[int] | None) -> Iterator[tuple[float, list[list[int]]]]:
+    """Yield rankings with their weights; one rank may have several passages, given by id."""
     required = " AND ".join(_quote(index_text(phrase)) for phrase in query.phrases)
     if not query.words:
         if allowed is not None:  # a filter alone: the beginnings of the notes
             yield 1.0, _first_passages(index, allowed)
         return
-    words = [_quote(word) for word in query.words]
-    starts = [f"{_quote(word)}*" if len(word) >= _LEAST_PREFIX_CHARS else _quote(word) for word in query.words]
-    for terms in (words, starts):
-        expression = f"({' OR '.join(terms)})" + (f" AND {required}" if required else "")
-        yield 1.0, _ranked(index, "words", "rank", expression, allowed)
-    trigrams = dict.fromkeys(word[at : at + 3] for word in query.words for at in range(len(word) - 2))
-    if trigrams and not required:
-        yield _TRIGRAM_WEIGHT, _ranked(index, "names", "rank", " OR ".join(map(_quote, trigrams)), allowed)
+    terms = [_quote(word) for word in query.words]
+    terms += [f"{_quote(word)}*" for word in query.words if len(word) >= _LEAST_PREFIX_CHARS]
+    found = _ranked(index, f"({' OR '.join(terms)})" + (f" AND {required}" if required else ""), allowed)
+    yield 1.0, found
+    if not required:
+        yield _NAMES_WEIGHT, _passages_of_notes(index, _notes_by_name(index, query.words, allowed), found)
 
 
 def _quote(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'
 
 
-def _ranked(index: VaultIndex, table: str, order: str, expression: str, allowed: list[int] | None) -> list[int]:
+def _ranked(index: VaultIndex, expression: str, allowed: list[int] | None) -> list[list[int]]:
     limited = (
         ""
         if allowed is None
         else " AND rowid IN (SELECT id FROM passages WHERE note_id IN (SELECT value FROM json_each(?)))"
     )
     rows = index.query(
-        f"SELECT rowid FROM {table} WHERE {table} MATCH ?{limited} ORDER BY {order} LIMIT {_CANDIDATES}",
+        f"SELECT rowid FROM words WHERE words MATCH ?{limited} ORDER BY rank LIMIT {_CANDIDATES}",
         (expression,) if allowed is None else (expression, json.dumps(allowed)),
     )
-    return [passage_id for (passage_id,) in rows]
+    return [list(row) for row in rows]
 
 
-def _first_passages(index: VaultIndex, allowed: list[int]) -> list[int]:
+def _notes_by_name(index: VaultIndex, words: Iterable[str], allowed: list[int] | None) -> list[int]:
+    """Return the notes whose title, headings or path have parts of the words, such as most of a misspelt one."""
+    parts = dict.fromkeys(
+        word[at : at + _PART_CHARS]
+        for word in words
+        if len(word) >= _LEAST_PART_CHARS
+        for at in range(0, max(len(word) - _PART_CHARS + 1, 1), _PART_DISTANCE)
+    )
+    if not parts:
+        return []
+    limited = "" if allowed is None else " AND rowid IN (SELECT value FROM json_each(?))"
+    expression = " OR ".join(map(_quote, parts))
+    rows = index.query(
+        f"SELECT rowid FROM names WHERE names MATCH ?{limited} ORDER BY rank LIMIT {_CANDIDATE_NOTES}",
+        (expression,) if allowed is None else (expression, json.dumps(allowed)),
+    )
+    return [note_id for (note_id,) in rows]
+
+
+def _passages_of_notes(index: VaultIndex, notes: list[int], found: list[list[int]]) -> list[list[int]]:
+    """Return for each note its first passage, and those of its passages that are among `found`."""
+    rows = index.query(
+        "SELECT value, (SELECT min(id) FROM passages WHERE note_id = value) FROM json_each(?) "
+        "UNION SELECT note_id, id FROM passages WHERE id IN (SELECT value FROM json_each(?))",
+        (json.dumps(notes), json.dumps([passage_id for ids in found for passage_id in ids])),
+    )
+    passages: dict[int, list[int]] = {note_id: [] for note_id in notes}
+    for note_id, passage_id in rows:
+        if note_id in passages:
+            passages[note_id].append(passage_id)
+    return list(passages.values())
+
+
+def _first_passages(index: VaultIndex, allowed: list[int]) -> list[list[int]]:
     rows = index.query(
         "SELECT id FROM passages WHERE note_id IN (SELECT value FROM json_each(?)) ORDER BY note_id, id LIMIT ?",
         (json.dumps(allowed), _CANDIDATES),
     )
-    return [passage_id for (passage_id,) in rows]
+    return [list(row) for row in rows]
 
 
 def _allowed_notes(
@@ -184,11 +219,11 @@ def _results(
             lines[path] = _read_lines(index, path)
         span = PassageSpan(start, end, heading, (), None if cut_start is None else (cut_start, cut_end))
         text = span.text(lines[path])
-        if passage_sha256(text) != sha256:  # changed or removed since it was indexed
+        if passage_sha256(text) != sha256.hex():  # changed or removed since it was indexed
             continue
         of_note[path] += 1
         found += 1
-        passage = Passage(path, heading, start, end, text, sha256)
+        passage = Passage(path, heading, start, end, text, sha256.hex())
         yield FoundPassage(passage, round(scores[passage_id], 6), _matched(words, passage))
 
 
