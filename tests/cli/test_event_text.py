@@ -11,6 +11,7 @@ import pytest
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import FallbackOutput, PlainOutput
+from agenticx.cli.terminal.reasoning_output import ReasoningOutput
 from agenticx.cli.terminal.session_views import show_past_event
 from agenticx.runtime import EventType, RuntimeEvent
 
@@ -325,3 +326,26 @@ def test_characters_that_a_strict_stream_cannot_encode_are_escaped() -> None:
         output.show(Envelope.parse(json.dumps({"type": type_, "agent_id": "meta", "data": data}).encode()))
     output.show_note(Note("…"))
     assert written.getvalue() == b"\\u6c49 \\xe9\n\\u2026\n"
+
+
+def test_a_turn_with_calls_ends_with_a_line_of_its_steps() -> None:
+    def envelope(type_: str, second: int, **data: Any) -> Envelope:
+        row = {"type": type_, "data": data, "turn_id": "turn_a", "ts": f"2026-05-01T10:00:{second:02}.000Z"}
+        return Envelope.parse(json.dumps(row).encode())
+
+    arguments = {"query": "lease"}
+    screen = io.StringIO()
+    output = ReasoningOutput(PlainOutput(screen, screen))
+    output.show(envelope("turn_started", 1, input="?", model="m", message_id="msg_1"))
+    output.show(envelope("tool_call", 2, tool_call_id="c", name="note_search", arguments=arguments))
+    output.show(
+        envelope("tool_result", 3, tool_call_id="c", name="note_search", result="[passage 1: a", is_error=False)
+    )
+    output.show(envelope("tool_call", 3, tool_call_id=7))  # of another release
+    output.show(envelope("final", 5, text="", message_id="msg_2", reason="answer"))
+    output.show(envelope("turn_started", 6, input="?", model="m", message_id="msg_3"))
+    output.show(envelope("final", 7, text="", message_id="msg_4", reason="answer"))
+
+    assert [line for line in screen.getvalue().splitlines() if line.startswith("(")] == [
+        "(4 s: Searched notes for 'lease': 1 found)"
+    ]

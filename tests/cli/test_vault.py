@@ -74,3 +74,19 @@ def test_the_mode_of_a_prompt_is_explained(agx: Any) -> None:
     explained = json.loads(agx("mode", "explain", "What do my notes say about the lease?", "--vault", "--json").stdout)
     assert explained == {"kind": "vault", "reason": "it asks about the person's notes", "certain": True}
     assert agx("mode", "explain", "Hello!").stdout == "chat: it is small talk\n"
+
+
+def test_a_command_before_a_message_of_a_chat_chooses_its_mode(agx: Any, notes: Path) -> None:
+    agx("vault", "add", str(notes))
+    lines = ["/vault", "/vault When does it end?", "/chat  What do my notes say?", "/agent What do my notes say?"]
+    done = agx("chat", stdin="\n".join([*lines, "What is a lease?\n"]))
+    assert "/vault TEXT sends the message TEXT in mode vault\n" in done.stderr
+
+    events = [json.loads(line) for line in agx("sessions", "export", "last").stdout.splitlines()]
+    started = [event["data"] for event in events if event.get("type") == "turn_started"]
+    assert [(data["input"], data["mode"], data["mode_reason"] == "the user chose it") for data in started] == [
+        ("When does it end?", "vault", True),
+        ("What do my notes say?", "chat", True),
+        ("What do my notes say?", "agent", True),
+        ("What is a lease?", "chat", False),
+    ]

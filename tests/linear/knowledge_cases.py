@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from agenticx.core.modes import detect_mode
+from agenticx.core.reasoning import Reasoning, add_event, reasoning_of
 from agenticx.knowledge.citations import check_citations
 from agenticx.knowledge.parsing import CodeLines, Passage, code_lines, note_lines, parse_note, passage_sha256
 from agenticx.knowledge.vault import decode_note
 from agenticx.knowledge.words import index_text, match_key, query_words
+from agenticx.runtime.events import EVENT_CLASSES, EventType
 from tests.linear.case import LinearCase
 from tests.linear.texts import TEXTS
 
@@ -47,6 +51,16 @@ def _cited(text: str) -> object:
     )
 
 
+def _reasoned(text: str) -> object:
+    rows: list[tuple[EventType, dict[str, Any]]] = [
+        (EventType.TURN_STARTED, {}),
+        *((EventType.THINKING, {"text": text[at : at + 50]}) for at in range(0, len(text), 50)),
+        (EventType.TOOL_CALL, {"tool_call_id": "c", "name": "note_search", "arguments": {"query": text}}),
+        (EventType.TOOL_RESULT, {"tool_call_id": "c", "name": "note_search", "result": text, "is_error": False}),
+    ]
+    return reasoning_of((EVENT_CLASSES[type_](type_, data, "meta", "turn_a"), 0.0) for type_, data in rows)
+
+
 KNOWLEDGE_CASES: list[LinearCase] = [
     LinearCase(
         of=decode_note, run=lambda text: decode_note(text.encode("utf-8", "replace")), inputs=_NOTES, where="thread"
@@ -56,6 +70,7 @@ KNOWLEDGE_CASES: list[LinearCase] = [
     LinearCase(of=index_text, run=index_text, inputs=_NOTES, where="thread"),
     LinearCase(of=query_words, run=query_words, inputs=_NOTES, where="thread"),
     LinearCase(of=match_key, run=match_key, inputs=_NOTES, where="thread"),
+    LinearCase(of=add_event, run=_reasoned, inputs=_NOTES, where="thread", also=(reasoning_of, Reasoning)),
     LinearCase(
         of=detect_mode,
         run=lambda text: detect_mode(text, vaults=True, tools=["bash_exec"]),

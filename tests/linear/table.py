@@ -97,6 +97,7 @@ MODULES = [
     "knowledge.parsing",
     "knowledge.citations",
     "core.modes",
+    "core.reasoning",
     "sessions.store.search",
     "sessions.history.transcript",
     "sessions.history.speech_calls",

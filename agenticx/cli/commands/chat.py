@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
@@ -25,6 +26,7 @@ from agenticx.cli.terminal.conversation import TerminalConversation, open_conver
 from agenticx.cli.terminal.event_text import Note, one_line
 from agenticx.cli.terminal.keyboard import ChatKeyboard
 from agenticx.cli.terminal.output import FallbackOutput, Output, output_for, terminal_is_dumb
+from agenticx.cli.terminal.reasoning_output import ReasoningOutput
 from agenticx.cli.terminal.session_views import rewound_files, session_rows, show_last_turn
 from agenticx.cli.terminal.turns import OutputFailed, termination_signals
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
@@ -45,8 +47,9 @@ Type a message and Enter; Alt-Enter, or a backslash at the end of a line, begins
 message. Tab completes commands, models and paths. Keys typed during an answer wait for the next prompt. Answers are
 rendered as Markdown. Ctrl-C stops the running turn, Ctrl-D quits. /help shows the commands; /attach FILE sends an
 image, PDF or text file with the next message; /rewind takes your last message back, with what its turn changed in
-files. The model gets the AGENTS.md of the folder, and of the folders above it in its repository; the first lines name
-them.
+files. /vault, /chat and /agent before a message choose its mode: from your notes, from general knowledge, or work
+with tools. The model gets the AGENTS.md of the folder, and of the folders above it in its repository; the first lines
+name them.
 
 A chat starts a new session, which is stored: -c continues the last one, --session any other, and /sessions, /open and
 /new switch between them. One that is in mode auto goes on in it only if you say so. A question that waited when its
@@ -103,7 +106,7 @@ def _chat_output() -> Output:
         return output_for()
     from agenticx.cli.terminal.markdown_output import MarkdownOutput  # rich takes 0.05 s
 
-    return FallbackOutput(MarkdownOutput())
+    return FallbackOutput(ReasoningOutput(MarkdownOutput()))
 
 
 def _run_typed(chat: _Chat, *, was_mode_given: bool) -> None:
@@ -216,6 +219,9 @@ def _piped_lines() -> Iterator[str]:
 
 # --- commands ---------------------------------------------------------------------------------------------------------
 
+_FORCED_MODE = re.compile(r"/(?:(?P<mode>vault|chat)\s+|agent\s+(?=\S+\s+\S))(?P<message>\S.*)", re.DOTALL)
+"""A message whose mode the user chooses; `/agent` with one word chooses the agent of that name."""
+
 _MODE_RANKS: Mapping[PermissionMode, int] = {"plan": 0, "default": 1, "accept_edits": 2, "auto": 3}
 """The modes by how much they allow without asking; piped input is not trusted to select a higher one."""
 
@@ -265,11 +271,13 @@ class _Chat:
         """Process one line and return False if the chat should end; print an `AgenticXError` and continue."""
         try:
             self.conversation.run(self.conversation.go_on())
+            if (forced := _FORCED_MODE.fullmatch(line)) is not None:
+                self._send(forced["message"], forced["mode"] or "agent")
+                return True
             if line.startswith("/") and not line.startswith("//") and "\n" not in line:
                 return self.run_command(line)
             if line.strip():
-                self.last_code, self.rewind_undo = FAILED, None
-                self.last_code = self.conversation.run_turn(self.build_message(line.removeprefix("/")))
+                self._send(line.removeprefix("/"))
         except OutputFailed:
             raise
         except SessionBusy as exc:
@@ -278,6 +286,15 @@ class _Chat:
         except AgenticXError as exc:
             self._print_error(str(exc))
         return True
+
+    def _send(self, text: str, mode: str | None = None) -> None:
+        """Run a turn, in this mode instead of that of its words if one is given."""
+        self.last_code, self.rewind_undo = FAILED, None
+        self.conversation.mode = mode
+        try:
+            self.last_code = self.conversation.run_turn(self.build_message(text))
+        finally:
+            self.conversation.mode = None
 
     def build_message(self, text: str) -> UserMessage:
         """Return the user message for `text`, with the pending attachments."""
@@ -312,6 +329,8 @@ class _Chat:
             "tools": self._tools,
             "model": self._model,
             "agent": self._agent,
+            "vault": partial(self._explain_forced, "vault"),
+            "chat": partial(self._explain_forced, "chat"),
             "rewind": self._rewind,
             "sessions": self._sessions,
             "open": self._open,
@@ -326,6 +345,9 @@ class _Chat:
             "/mode [MODE]   show or change when you are asked\n"
             "/model [M]     show or change the model\n"
             "/agent [NAME]  show or choose the agent of the session; meta is the main one\n"
+            "/vault TEXT    a message that is answered from your notes, whatever its words are\n"
+            "/chat TEXT     one that is answered from general knowledge\n"
+            "/agent TEXT    one, of several words, that is work with tools\n"
             "/tools         what the agent can use\n"
             "/rewind [N]    take back your last message, or the last N, with the files as they were; /rewind undo\n"
             "/sessions [Q]  the latest sessions, or those that match Q\n"
@@ -392,6 +414,9 @@ class _Chat:
             conversation.run(conversation.change(agent=None if name == MAIN_AGENT else name))
         active = conversation.run(conversation.client.get(session.id)).record.agent
         self._print(f"agent: {visible_line(active or MAIN_AGENT)}")
+
+    def _explain_forced(self, mode: str, _: str) -> None:
+        self._print(f"/{mode} TEXT sends the message TEXT in mode {mode}")
 
     def _rewind(self, word: str) -> None:
         conversation, session = self.conversation, self.conversation.session
