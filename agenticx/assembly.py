@@ -13,6 +13,7 @@ from typing import Any
 from agenticx.argument_types import check_path, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
+from agenticx.core.memory import MEMORY_HOOK_PRIORITY, MemoryHook, memory_tools
 from agenticx.core.session_agents import SessionAgents, checked_agents
 from agenticx.core.session_notes import SessionNotes
 from agenticx.errors import SettingsError, ToolError
@@ -65,9 +66,9 @@ async def open_hub(
     `url` is `sqlite:///PATH` (`sqlite:////tmp/chat.db` for an absolute path), `memory://`, or None for that of the
     settings, by default in AGX_HOME. `model` is the default model: a name, a model, or an object of another library;
     one that is given is not closed here. `tools` replace the built-in ones, such as `ask_user`; those for sub-agents
-    stay unless `settings.enabled_tools` leaves them out. `hooks` run in every turn. `system_prompt` replaces
-    `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the main agent: a tool that
-    returns one hands over to it, and it answers the next messages of that session too, until another handoff or
+    and for memory stay unless `settings.enabled_tools` leaves them out. `hooks` run in every turn. `system_prompt`
+    replaces `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the main agent: a tool
+    that returns one hands over to it, and it answers the next messages of that session too, until another handoff or
     `hub.change(id, {"agent": NAME})` (None: the main agent). One that is not among them acts to the end of the turn;
     then the session goes back to its main agent (`session_changed`). `workspace` is that of sessions created without
     one. Without `settings` they are read from the environment and the user's file.
@@ -170,7 +171,9 @@ def make_hub(
     The turns of sessions with a team run the configured one of that name, see `TeamFiles`.
     """
     registry, known, clock = HookRegistry.from_hooks(hooks), checked_agents(agents), clock or SystemClock()
-    own_notes = SessionNotes(settings, clock) if notes is None else notes
+    own_notes = SessionNotes(settings, clock, store.catalog) if notes is None else notes
+    if not registry.has(MemoryHook):
+        registry.register(MemoryHook(), MEMORY_HOOK_PRIORITY)
 
     def tools_of(record: SessionRecord) -> Sequence[Tool]:
         return own_notes.tools_of(record, toolbox)
@@ -200,18 +203,18 @@ def make_hub(
 
 
 def default_tools() -> list[Tool]:
-    """Return the tools of sessions to which an application gives none: the built-in ones and those for sub-agents."""
-    return [*builtin_tools(), *session_tools()]
+    """Return the tools of sessions to which an application gives none: built-in ones, for sub-agents and for memory."""
+    return [*builtin_tools(), *session_tools(), *memory_tools()]
 
 
 def make_toolbox(tools: Iterable[Tool | Callable[..., Any]] | None, settings: Settings) -> Toolbox:
-    """Return the tools of an application, by default the built-in ones, and those for sub-agents.
+    """Return the tools of an application, by default the built-in ones, and those for sub-agents and for memory.
 
-    A tool of the application replaces one for sub-agents that has its name. Raises `SettingsError` when
+    A tool of the application replaces one of these that has its name. Raises `SettingsError` when
     AGX_ENABLED_TOOLS has the name of an unknown tool.
     """
     own = Toolbox(builtin_tools() if tools is None else tools)
-    toolbox = Toolbox([*own, *(tool for tool in session_tools() if tool.schema.name not in own)])
+    toolbox = Toolbox([*own, *(tool for tool in (*session_tools(), *memory_tools()) if tool.schema.name not in own)])
     try:
         toolbox.only(name for name in settings.enabled_tools or () if name not in NOTE_TOOLS)
     except ToolError as exc:

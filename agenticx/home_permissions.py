@@ -18,7 +18,7 @@ from agenticx.errors import SettingsError
 
 __all__ = ["check_home", "check_owner"]
 
-_FILES = ("settings.toml", "models.toml", "token", "keys.json", "studio.json", "sessions.db")
+_FILES = ("settings.toml", "models.toml", "token", "keys.json", "studio.json", "sessions.db", "memory.jsonl")
 _FOLDERS = ("prompts", "teams")
 
 

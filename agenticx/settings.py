@@ -103,6 +103,9 @@ class Settings(BaseModel):
     enable_inline_citations: Annotated[bool, switch()] = Field(
         True, description="Compare the citations of an answer with the notes that they name."
     )
+    recent_conversations: Annotated[int, integer(0, 50)] = Field(
+        0, description="Earlier sessions of the same workspace whose titles and dates the system prompt has."
+    )
     status_query_budget_per_turn: Annotated[int, integer(0, 1000)] = Field(
         2, description="Queries for the state of a sub-agent that one turn may make."
     )

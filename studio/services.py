@@ -76,7 +76,7 @@ def make_services(
     store = store or open_store(settings, clock)
     models = models or NamedModels(settings)
     toolbox = make_toolbox(tools, settings)
-    notes = SessionNotes(settings, clock)
+    notes = SessionNotes(settings, clock, store.catalog)
     return Services(
         settings=settings,
         clock=clock,

@@ -82,6 +82,9 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
         ModuleCommand(
             "vault", "Folders of notes: add, list, search, problems, rescan, remove", "agenticx.cli.commands.vault"
         ),
+        ModuleCommand(
+            "memory", "What all sessions are given of you: list, and remove an entry", "agenticx.cli.commands.memory"
+        ),
         ModuleCommand("mode", "The mode of a prompt, and the reason for it", "agenticx.cli.commands.mode"),
         ModuleCommand("models", "The models that can be used", "agenticx.cli.commands.models"),
         ModuleCommand("keys", "The keys of providers: list, set, remove", "agenticx.cli.commands.keys"),

@@ -1,19 +1,24 @@
-"""The notes of a hub's sessions: their vaults, opened on first use, and the tools for them."""
+"""The notes and the memory of a hub's sessions: vaults, opened on first use, and tools for them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from agenticx.clocks import Clock
 from agenticx.core.chain_limits import ChainLimits
+from agenticx.core.memory import CURRENT_MEMORY, recent_sessions, session_memory
 from agenticx.core.modes import Mode, ModeKind, detect_mode
+from agenticx.knowledge.memory import UserMemory
 from agenticx.knowledge.registry import NOTE_TOOLS, VaultRegistry
 from agenticx.logs import get_logger
 from agenticx.runtime.session import Session
+from agenticx.sessions.hub.records import derive_name
 from agenticx.sessions.hub.turn_services import NoteTurn
+from agenticx.sessions.store.base import Catalog
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
@@ -25,18 +30,23 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionNotes"]
 
-_KEPT_MODES = 1_000
+T = TypeVar("T")
+
+_KEPT_SESSIONS = 1_000
 
 _log = get_logger(__name__)
 
 
 class SessionNotes:
-    """The vaults below AGX_HOME for the sessions of one hub, on one event loop.
+    """The vaults and the memory below AGX_HOME for the sessions of one hub, on one event loop.
 
     The parser and the indexes are imported and opened only once there is a vault.
     """
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, catalog: Catalog) -> None:
+        self.memory = UserMemory(settings.home)
+        self._catalog = catalog
+        self._recent: dict[str, Sequence[SessionRecord]] = {}
         self._settings = settings
         self._home = settings.home
         self._clock = clock
@@ -69,11 +79,14 @@ class SessionNotes:
         return tuple(available.only(name for name in record.tools if name in available or name not in NOTE_TOOLS))
 
     async def enter(self, record: SessionRecord, turn: TurnRecord) -> NoteTurn | None:
-        """Let the tools for notes find the vaults of a turn, in which the caller runs; return its notes.
+        """Let the tools for notes and memory find those of a turn, in which the caller runs; return its notes.
 
         A turn whose mode the user has chosen as vault has the limits of an `AgentChainRunner`. Without vaults there are
         citations of passages that tools read elsewhere.
         """
+        recent = await self._recent_sessions(record)
+        named = record if record.name is not None else replace(record, name=derive_name(turn.input))  # as it will be
+        CURRENT_MEMORY.set(await session_memory(named, self.memory, self._clock, self._catalog, recent))
         elsewhere = NoteTurn(_ForeignPassages()) if self._settings.enable_inline_citations else None
         if not self._registry.has_vaults():
             return elsewhere
@@ -111,10 +124,17 @@ class SessionNotes:
 
     def _remember(self, session_id: str, mode: Mode) -> None:
         """Keep the mode for a next prompt that goes on with this one, of the 1,000 sessions used last."""
-        self._modes.pop(session_id, None)
-        self._modes[session_id] = mode
-        while len(self._modes) > _KEPT_MODES:
-            del self._modes[next(iter(self._modes))]
+        _keep_last(self._modes, session_id, mode)
+
+    async def _recent_sessions(self, record: SessionRecord) -> Sequence[SessionRecord]:
+        """Return the sessions that the system prompt names, the same in all turns of a session."""
+        if not (count := self._settings.recent_conversations):
+            return ()
+        found = self._recent.get(record.id)
+        if found is None:
+            found = await recent_sessions(self._catalog, record, count)
+        _keep_last(self._recent, record.id, found)
+        return found
 
     async def folders(self) -> Collection[Path]:
         """Return the folders of the vaults there are."""
@@ -144,3 +164,11 @@ class _ForeignPassages:
         from agenticx.core.turn_notes import cite_passages
 
         return await cite_passages(session, text, {})
+
+
+def _keep_last(kept: dict[str, T], session_id: str, value: T) -> None:
+    """Keep a value of the session, and those of the 1,000 sessions used last."""
+    kept.pop(session_id, None)
+    kept[session_id] = value
+    while len(kept) > _KEPT_SESSIONS:
+        del kept[next(iter(kept))]

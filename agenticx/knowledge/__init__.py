@@ -19,6 +19,7 @@ reply with the passage and the note as it is now.
     registry        the vaults below AGX_HOME
     vaults          vaults in use on an event loop
     citations       claims, facts, and their comparison
+    memory          what the user agreed to have remembered in all sessions
 """
 
 from __future__ import annotations

@@ -19,10 +19,17 @@ def may_begin_below(turn: Turn) -> bool:
     return not turn.stopped and (turn.accepts_children or turn.child_turns.is_durable)
 
 
+_PERSONAL = frozenset({"memory_save", "memory_search"})
+"""Tools for the user's memory, which a sub-agent has only if they are named."""
+
+
 def given_tools(known: Toolbox, names: Sequence[str] | None) -> Toolbox:
-    """Return those of the tools that are named, or all; raises `InvalidArguments` for others and for a list of none."""
+    """Return those of the tools that are named, or all but those for the user's memory.
+
+    Raises `InvalidArguments` for others and for a list of none.
+    """
     if names is None:
-        return known
+        return known.only(name for name in known.names if name not in _PERSONAL)
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         problem = f"unknown tools {', '.join(unknown)}" if unknown else "tools must name at least one"

@@ -33,7 +33,7 @@ def _problem(value: object) -> str | None:
             return _wrong(name, text, "a text or None")
     if not _is_texts(assessment.reasons):
         return _wrong("reasons", assessment.reasons, "a tuple of texts")
-    for name in ("protected", "unchecked", "discloses", "undeclared"):
+    for name in ("protected", "unchecked", "discloses", "remembers", "undeclared"):
         if not isinstance(flag := getattr(assessment, name), bool):
             return _wrong(name, flag, "True or False")
     if (asks := assessment.asks) is not None and not _is_question(asks):

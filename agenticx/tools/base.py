@@ -40,12 +40,13 @@ class UserQuestion:
 class Assessment:
     """A description of the effects of one call, made before the user is asked and again before the call runs.
 
-    `question` is shown to the user, `reasons` are sentences that help to answer it. `binding` holds everything that
-    the answer depends on (resolved paths, cwd, a digest of the file to be changed, …); the gate's digest covers it, so
-    a call whose second assessment differs from the one that was shown does not run. Values are JSON. The user is asked
-    in every mode about calls that are `protected` or `unchecked` (a part of the call could not be examined, or was too
-    large to be examined), and about one that `discloses` text to another provider; `reasons` state what applies.
-    `undeclared` says that nobody declared a risk, as of a bare function: `risk` is a guess then.
+    `question` is shown to the user, `reasons` are sentences that help to answer it. `binding` holds everything that the
+    answer depends on (resolved paths, cwd, a digest of the file to be changed, …); the gate's digest covers it, so a
+    call whose second assessment differs from the one that was shown does not run. Values are JSON. The user is asked in
+    every mode about calls that are `protected` or `unchecked` (a part of the call could not be examined, or was too
+    large to be examined), and about one that `discloses` text to another provider; `reasons` state what applies. One
+    that `remembers` text for later sessions is asked about each time, also in plan mode and after an answer that was to
+    hold for the session. `undeclared` says that nobody declared a risk, as of a bare function: `risk` is a guess then.
 
     A call that `asks` the user something does not run: the answer is its result, and waiting for it counts in no time
     limit of tools. It is stored, and the wait goes on after a restart, as for a confirmation.
@@ -57,6 +58,7 @@ class Assessment:
     protected: bool = False
     unchecked: bool = False
     discloses: bool = False
+    remembers: bool = False
     undeclared: bool = False
     command: str | None = None
     path: str | None = None

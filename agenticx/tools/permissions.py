@@ -11,6 +11,7 @@ from agenticx.tools.base import Assessment, Risk
 __all__ = [
     "DISCLOSED_REASON",
     "PROTECTED_REASON",
+    "REMEMBERS_REASON",
     "SOURCES_REASON",
     "UNCHECKED_REASON",
     "Decision",
@@ -35,6 +36,7 @@ _PLAN_REASON = (
 )
 PROTECTED_REASON = "It touches a protected path, which is asked about in every mode."
 DISCLOSED_REASON = "Text goes to another provider, which is asked about in every mode."
+REMEMBERS_REASON = "Later sessions will have it, which is asked about in every mode, each time."
 SOURCES_REASON = "The conversation has texts that others wrote"
 _SHOWN_SOURCES = 3
 UNCHECKED_REASON = "A call that cannot be checked completely is asked about in every mode."
@@ -49,7 +51,7 @@ _RISK_REASONS: dict[Risk, str] = {
 class Verdict:
     """The decision about one assessment; `rule` is the name of the deciding rule, `reasons` are sentences about it.
 
-    `rule` is the permission mode, or "protected", "discloses", "unchecked", "undeclared" or "untrusted".
+    `rule` is the permission mode, or "protected", "discloses", "remembers", "unchecked", "undeclared" or "untrusted".
     """
 
     decision: Decision
@@ -70,12 +72,12 @@ def decide(
 ) -> Verdict:
     """Return the verdict about a call, the one rule for every way to run an agent.
 
-    A call that is protected or unchecked, or that discloses text, is never allowed without asking. Any other call is
-    allowed if `mode` allows its risk, and asked about if not. `has_gate` says that there is a confirm gate, given by
-    the application or of a hub; without one a call of undeclared risk is allowed too, outside of plan mode: the
-    application's own functions need no permission. It never counts as one that only reads. While the conversation has
-    texts of others, which `sources` name, a call that runs code is asked about in every mode, and any question names
-    them.
+    A call that is protected or unchecked, or that discloses or remembers text, is never allowed without asking. Any
+    other call is allowed if `mode` allows its risk, and asked about if not. `has_gate` says that there is a confirm
+    gate, given by the application or of a hub; without one a call of undeclared risk is allowed too, outside of plan
+    mode: the application's own functions need no permission. It never counts as one that only reads. While the
+    conversation has texts of others, which `sources` name, a call that runs code is asked about in every mode, and any
+    question names them.
     """
     verdict = _decide(mode, assessment, has_gate)
     if not sources or verdict.decision == "deny" or assessment.risk == "read":
@@ -90,6 +92,8 @@ def decide(
 
 
 def _decide(mode: PermissionMode, assessment: Assessment, has_gate: bool) -> Verdict:
+    if assessment.remembers:
+        return Verdict("ask", "remembers", (*assessment.reasons, REMEMBERS_REASON))
     if mode == "plan" and assessment.risk != "read":
         return Verdict("deny", "plan", (_PLAN_REASON,))
     if assessment.protected:

@@ -23,6 +23,7 @@ from agenticx.errors import (
     ToolError,
     UnknownAgent,
 )
+from agenticx.knowledge.memory import MemoryUnusable, UnknownMemory
 from agenticx.knowledge.registry import InvalidVault, UnknownVault
 from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownProvider
 from agenticx.logs import get_logger
@@ -67,6 +68,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "key_not_found": ProblemKind(404, "No key of the provider is stored."),
     "message_not_found": ProblemKind(404, "No message of the session has this id."),
     "not_found": ProblemKind(404, "No route has this path, or it is not in its canonical form."),
+    "memory_not_found": ProblemKind(404, "The memory has no entry of this id."),
     "note_not_found": ProblemKind(404, "The vault has no note of this path."),
     "provider_not_found": ProblemKind(404, "No provider has this name, or it has no key."),
     "question_not_found": ProblemKind(404, "No question of an agent has this id."),
@@ -113,6 +115,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "unknown_team": ProblemKind(422, "No configured team has this name."),
     "unknown_tool": ProblemKind(422, "No tool has this name."),
     "internal": ProblemKind(500, "The server has a bug, which its log shows."),
+    "memory_unusable": ProblemKind(503, "The file of the memory is damaged, or cannot be read or written."),
     "overloaded": ProblemKind(503, "The machine lacks memory, files or disk space; the request may succeed later."),
     "provider_unreachable": ProblemKind(503, "The provider did not say if it accepts the key."),
     "shutting_down": ProblemKind(503, "The server is shutting down."),
@@ -178,6 +181,8 @@ _CODES: dict[type[AgenticXError], str] = {
     NothingToGoOnWith: "invalid_body",
     InvalidVault: "bad_vault",
     UnknownVault: "vault_not_found",
+    MemoryUnusable: "memory_unusable",
+    UnknownMemory: "memory_not_found",
     WorkspaceGone: "bad_workspace",
     SettingsError: "bad_settings",
     SubagentNotFound: "subagent_not_found",

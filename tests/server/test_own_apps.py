@@ -19,6 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
 from agenticx.core import Agent
+from agenticx.core.memory import memory_tools
 from agenticx.errors import SettingsError
 from agenticx.llms.model_cache import NamedModels
 from agenticx.llms.scripted import ScriptedModel, call
@@ -67,7 +68,7 @@ not_one = 1
 '''
 
 
-TOOLS = ["temperature", *(each.schema.name for each in session_tools())]
+TOOLS = ["temperature", *(each.schema.name for each in (*session_tools(), *memory_tools()))]
 EVENT_STREAM = {"Accept": "text/event-stream"}
 SHOWN = frozenset({"turn_started", "tool_call", "confirm_required", "confirm_response", "tool_result", "final"})
 

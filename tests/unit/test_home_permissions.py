@@ -12,7 +12,8 @@ from agenticx.errors import SettingsError
 from agenticx.home_permissions import check_home
 from agenticx.settings import config_text, load_settings
 
-FILES = ["settings.toml", "models.toml", "token", "keys.json", "studio.json", "teams/pair.toml", "prompts/system.md"]
+FILES = ["settings.toml", "models.toml", "token", "keys.json", "studio.json", "memory.jsonl"]
+FILES += ["teams/pair.toml", "prompts/system.md"]
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ class CallAuthorizer:
         bound = await self._bind_arguments(tool, arguments, assessment)
         digest = bound.digest
         turn.resumed_questions.pop(context.call_id, None)
-        if digest not in turn.allowed:
+        if assessment.remembers or digest not in turn.allowed:
             await slot.release_to_ask()
             if resumed is None:
                 request = self._request(turn, tool, bound, assessment, verdict, context.call_id)
@@ -150,7 +150,7 @@ class CallAuthorizer:
                 if decide(turn.permission_mode, changed).decision == "deny":
                     raise CallRefused("Denied: the changed arguments are not allowed in this mode.", "denied")
                 digest = (await self._bind_arguments(tool, arguments, changed)).digest
-            if answer.remember == "session":
+            if answer.remember == "session" and not assessment.remembers:
                 turn.allowed.add(digest)
         now = await self._assess(turn, tool, arguments, context)
         if (await self._bind_arguments(tool, arguments, now)).digest != digest:

@@ -61,6 +61,10 @@ class HookRegistry:
         self._entries.sort(key=lambda entry: entry[:2])
         self.overridden.update(point for point in _HOOK_POINTS if _overrides(hook, point))
 
+    def has(self, kind: type[AgentHook]) -> bool:
+        """Return whether a hook of that class is registered."""
+        return any(isinstance(hook, kind) for _, _, hook in self._entries)
+
     def with_default_limit(self, limit: float) -> HookRegistry:
         """Return the same hooks, later ones included, under `limit` if this registry sets none."""
         if self.limit is not None:

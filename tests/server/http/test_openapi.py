@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
 from agenticx.assembly import default_tools
+from agenticx.knowledge.memory import UserMemory
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime.events import envelope_schema
 from studio.http.openapi import EVENT_STREAM, openapi_document, possible_problems
@@ -41,6 +42,8 @@ QUERIES = {
 
 
 OPERATIONS = {
+    "GET /api/memory": "list_memory",
+    "DELETE /api/memory/{entry_id}": "delete_memory",
     "GET /api/vaults": "list_vaults",
     "POST /api/vaults": "add_vault",
     "GET /api/vaults/{vault_id}": "get_vault",
@@ -107,6 +110,8 @@ SCHEMAS = [
     "KeyItem",
     "KeyListResponse",
     "LongModelRates",
+    "MemoryEntryItem",
+    "MemoryResponse",
     "MessageItem",
     "MessageListResponse",
     "MessageSubagentBody",
@@ -267,6 +272,9 @@ async def test_every_response_matches_the_document(
         ):
             await client.request("GET", plain)
         await use_a_vault(client, tmp_path / "notes")
+        saved, _ = UserMemory(tmp_path / "home").save("Likes tea.", saved_at="2026-01-01T00:00:00.000Z")
+        await client.request("GET", "/api/memory")
+        await client.request("DELETE", f"/api/memory/{saved.id}")
         await client.request("DELETE", "/api/keys/groq")
         assert (await client.request("DELETE", "/api/keys/groq")).status_code == 404
         await client.request("DELETE", f"/api/sessions/{made['id']}")
@@ -375,7 +383,7 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
             assert known == QUERIES.get(route.path, [])[: None if route.method == "GET" else 0]
             assert all(one["schema"] and (one["in"] == "path" or one["description"]) for one in declared)
             ids = {"session_id": session_id, "agent_id": "a", "request_id": "cfm_x", "question_id": "qst_x"}
-            path = route.path.format(**ids, provider="groq", vault_id="vault_x", path="a.md")
+            path = route.path.format(**ids, provider="groq", vault_id="vault_x", path="a.md", entry_id="mem_x")
             if route.path == "/":
                 assert (await studio.client.get("/?from=mail")).status_code == 200
                 continue

@@ -173,7 +173,7 @@ async def test_an_obedient_model_is_asked_about_what_a_hostile_note_told_it(tmp_
     for mode in ("default", "auto"):
         for row in rows:
             name, arguments = row["obedient_call"]["name"], row["obedient_call"]["arguments"]
-            if name == "memory_save" or (mode == "auto" and name not in ("bash_exec", "web_fetch")):
+            if mode == "auto" and name not in ("bash_exec", "web_fetch", "memory_save"):
                 continue
             script = [[call("note_read", {"path": "hostile"})], [call(name, arguments)], "Done."]
             async with opened(tmp_path, *script) as hub:
@@ -183,3 +183,9 @@ async def test_an_obedient_model_is_asked_about_what_a_hostile_note_told_it(tmp_
             (question,) = [event.data["context"] for event in events if event.type == "confirm_required"]
             assert question["tool"] == name, (mode, row["id"])
             assert any("hostile.md" in reason for reason in question["reasons"]), (mode, row["id"], question)
+            if name == "memory_save":
+                text = arguments["text"]
+                assert question["reasons"][0] == f"It comes from the session 'Read the note', {session.id}."
+                (asked,) = [event.data["question"] for event in events if event.type == "confirm_required"]
+                assert asked == f"Remember this in all later sessions?\n{text}"
+                assert text.encode() not in b"".join(path.read_bytes() for path in (tmp_path / "home").glob("memory*"))

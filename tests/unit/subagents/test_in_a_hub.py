@@ -10,6 +10,7 @@ import pytest
 
 from agenticx import open_hub
 from agenticx.assembly import default_tools
+from agenticx.core.memory import memory_tools
 from agenticx.llms.scripted import ScriptedModel, call, hang
 from agenticx.sessions import SqliteStore, Store, TurnRequest
 from agenticx.sessions.store.blobs import BlobFolder
@@ -192,7 +193,11 @@ def look() -> str:
 
 
 @pytest.mark.parametrize(
-    ("enabled", "expected"), [(None, ["look", *(tool.schema.name for tool in session_tools())]), (("look",), ["look"])]
+    ("enabled", "expected"),
+    [
+        (None, ["look", *(tool.schema.name for tool in (*session_tools(), *memory_tools()))]),
+        (("look",), ["look"]),
+    ],
 )
 async def test_tools_of_an_application_stand_beside_those_for_subagents_unless_these_are_left_out(
     tmp_path: Path, enabled: tuple[str, ...] | None, expected: list[str]

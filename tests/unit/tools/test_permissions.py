@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.tools import Assessment, decide
+from agenticx.tools import Assessment, Verdict, decide
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,20 @@ def test_an_unchecked_call_is_asked_about_in_every_mode(mode, risk) -> None:
     assert verdict.reasons == (
         "It is too long.",
         "A call that cannot be checked completely is asked about in every mode.",
+    )
+
+
+@pytest.mark.parametrize("mode", ["default", "accept_edits", "plan", "auto"])
+def test_text_for_later_sessions_is_asked_about_in_every_mode_and_with_the_sources(mode) -> None:
+    verdict = decide(mode, Assessment(risk="write", remembers=True), sources=["a.md"])
+
+    assert verdict == Verdict(
+        "ask",
+        "remembers",
+        (
+            "Later sessions will have it, which is asked about in every mode, each time.",
+            "The conversation has texts that others wrote (a.md); the call may have been their idea.",
+        ),
     )
 
 

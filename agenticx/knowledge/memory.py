@@ -1,0 +1,256 @@
+"""The memory of a user: short texts that all sessions are given, kept in one file below AGX_HOME.
+
+1. The file has one JSON object per line and is written whole, to a new file that takes its place: a reader sees all of
+   a change or none of it, and nothing of a removed entry is left in it.
+2. Writers of several processes take turns by a lock on a file beside it; readers need none.
+3. Texts have no control or invisible characters: what a user agrees to is what models are given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+import unicodedata
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from agenticx.errors import AgenticXError, InvalidArguments, ToolError
+from agenticx.foreign_text import without_controls
+from agenticx.knowledge.words import index_text, query_words
+from agenticx.messages import clean_text, new_id
+from agenticx.tools.visible import visible
+
+__all__ = [
+    "MAX_ENTRIES",
+    "MAX_ENTRY_CHARS",
+    "MemoryEntry",
+    "MemoryUnusable",
+    "UnknownMemory",
+    "UserMemory",
+    "checked_text",
+]
+
+MAX_ENTRIES = 500
+MAX_ENTRY_CHARS = 2_000
+
+_FILE = "memory.jsonl"
+_MAX_FILE_BYTES = 16_000_000
+_LOCK_SECONDS = 5.0
+_LOCK_INTERVAL = 0.01
+_REMOVING = "`agx memory remove ID`"
+
+
+class MemoryUnusable(ToolError):
+    """A memory that is full, damaged or cannot be read or written; the message says what would be right."""
+
+
+class UnknownMemory(AgenticXError):
+    """An id of no entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEntry:
+    """A text that the user agreed to keep; `saved_at` as RFC 3339, `session_id` where it was saved."""
+
+    id: str
+    text: str
+    saved_at: str
+    session_id: str = ""
+
+
+def checked_text(text: str) -> str:
+    """Return a text as it is kept, without control and invisible characters; raises `InvalidArguments`.
+
+    >>> checked_text(" Prefers tea.\\x1b ")
+    'Prefers tea.'
+    """
+    kept = without_controls(clean_text(text))[0].strip()
+    if len(kept) > MAX_ENTRY_CHARS:
+        raise InvalidArguments(
+            f"the text has {len(kept):,} characters; an entry of the memory has at most {MAX_ENTRY_CHARS:,}: shorten it"
+        )
+    if not kept:
+        raise InvalidArguments("the text is empty, or has invisible characters only; give a sentence to remember")
+    return kept
+
+
+class UserMemory:
+    """The memory below AGX_HOME, oldest entries first. All methods block; all but `exists` raise `MemoryUnusable`."""
+
+    def __init__(self, home: Path) -> None:
+        self._file = home / _FILE
+
+    def exists(self) -> bool:
+        """Return whether there may be an entry, after one look at the folder."""
+        return os.path.lexists(self._file)
+
+    def list(self) -> list[MemoryEntry]:
+        """Return all entries."""
+        try:
+            content = self._read()
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            raise MemoryUnusable(f"the memory {self._shown} cannot be read: {exc.strerror or exc}") from exc
+        lines = content.split(b"\n")
+        entries = [self._parse(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+        if len({entry.id for entry in entries}) < len(entries):
+            raise self._damaged("two entries have the same id")
+        return entries
+
+    def check_room(self) -> None:
+        """Raise `MemoryUnusable` if no entry can be added."""
+        _check_room(self.list())
+
+    def save(self, text: str, *, saved_at: str, session_id: str = "") -> tuple[MemoryEntry, bool]:
+        """Add a text and return its entry with True, or, if it is there already, that entry with False.
+
+        Raises `InvalidArguments` for a text that cannot be kept.
+        """
+        text = checked_text(text)
+        with self._locked():
+            entries = self.list()
+            for entry in entries:
+                if entry.text == text:
+                    return entry, False
+            _check_room(entries)
+            entry = MemoryEntry(new_id("mem"), text, saved_at, session_id)
+            self._write([*entries, entry])
+        return entry, True
+
+    def remove(self, entry_id: str) -> MemoryEntry:
+        """Remove the entry of that id, of which nothing stays in the file, and return it; raises `UnknownMemory`."""
+        with self._locked():
+            entries = self.list()
+            removed = next((entry for entry in entries if entry.id == entry_id), None)
+            if removed is None:
+                raise UnknownMemory(
+                    f"the memory has no entry {visible(entry_id[:100])!r}; `agx memory list` shows those that it has"
+                )
+            self._write([entry for entry in entries if entry is not removed])
+        return removed
+
+    def search(self, query: str, *, limit: int = 10) -> list[MemoryEntry]:
+        """Return the entries that have words of the query, or words that begin so; those with most words first."""
+        wanted = query_words(_folded(query))
+        scored: list[tuple[int, int, MemoryEntry]] = []
+        for place, entry in enumerate(self.list()):
+            words = "".join(sign if sign.isalnum() else " " for sign in index_text(_folded(entry.text)).lower())
+            padded = f" {words}"
+            if score := sum(f" {word}" in padded for word in wanted):
+                scored.append((-score, -place, entry))
+        return [entry for _, _, entry in sorted(scored, key=lambda row: row[:2])[:limit]]
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _shown(self) -> str:
+        return repr(visible(str(self._file)))
+
+    def _damaged(self, problem: str) -> MemoryUnusable:
+        return MemoryUnusable(f"the memory {self._shown} is damaged: {problem}; repair that line, or delete the file")
+
+    def _read(self) -> bytes:
+        descriptor = os.open(self._file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for a writer
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise self._damaged("it is no file")
+            content = file.read(_MAX_FILE_BYTES + 1)
+        if len(content) > _MAX_FILE_BYTES:
+            raise self._damaged(f"it has more than {_MAX_FILE_BYTES:,} bytes")
+        return content
+
+    def _parse(self, number: int, line: bytes) -> MemoryEntry:
+        try:
+            value: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            raise self._damaged(f"line {number} is no JSON") from None  # the cause would have the text
+        fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        match fields:
+            case {"id": str(id_), "text": str(text), "saved_at": str(saved_at), "session_id": str(session_id)}:
+                return MemoryEntry(id_, clean_text(text), saved_at, session_id)
+            case _:
+                raise self._damaged(f"line {number} is no entry with id, text, saved_at and session_id")
+
+    def _write(self, entries: Sequence[MemoryEntry]) -> None:
+        temporary = self._file.with_name(f".{_FILE}.new")  # one for all: what a killed process left is written over
+        content = "".join(f"{json.dumps(asdict(entry), ensure_ascii=False)}\n" for entry in entries)
+        try:
+            temporary.unlink(missing_ok=True)
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(content.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._file)
+            _sync_folder(self._file.parent)
+        except OSError as exc:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise MemoryUnusable(f"the memory {self._shown} cannot be written: {exc.strerror or exc}") from exc
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self._file.with_name(f"{_FILE}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as exc:
+            raise MemoryUnusable(f"the memory {self._shown} cannot be written: {exc.strerror or exc}") from exc
+        try:
+            ends = time.monotonic() + _LOCK_SECONDS
+            while not _try_lock(descriptor):
+                if time.monotonic() > ends:
+                    raise MemoryUnusable(
+                        f"the memory {self._shown} is being changed by another process for {_LOCK_SECONDS:g} seconds;"
+                        " try again once that has ended"
+                    )
+                time.sleep(_LOCK_INTERVAL)
+            yield
+        finally:
+            os.close(descriptor)  # which unlocks it
+
+
+def _check_room(entries: Sequence[MemoryEntry]) -> None:
+    if len(entries) >= MAX_ENTRIES:
+        raise MemoryUnusable(
+            f"the memory is full: it has {len(entries):,} entries of at most {MAX_ENTRIES:,}; the user can remove some"
+            f" with {_REMOVING}"
+        )
+
+
+def _folded(text: str) -> str:
+    """Return text without case and accents."""
+    parts = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFC", "".join(sign for sign in parts if unicodedata.category(sign) != "Mn"))
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(OSError):  # a file system that cannot sync folders
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _make_try_lock() -> Callable[[int], bool]:
+    try:
+        import fcntl
+    except ImportError:  # Windows: the last of several writers at once wins, and the file is whole
+        return lambda _: True
+
+    def lock_file(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    return lock_file
+
+
+_try_lock = _make_try_lock()

@@ -1,0 +1,45 @@
+"""The user's memory over HTTP: listed, and entries removed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
+
+from agenticx.threads import run_in_thread
+from studio.services import services
+
+__all__ = ["MemoryEntryItem", "MemoryResponse", "delete", "index"]
+
+
+class MemoryEntryItem(TypedDict):
+    """A text that the user agreed to keep; `session_id` is the session in which it was saved."""
+
+    id: str
+    text: str
+    saved_at: str
+    session_id: str
+
+
+class MemoryResponse(TypedDict):
+    """The entries, oldest first."""
+
+    entries: list[MemoryEntryItem]
+
+
+async def index(request: Request) -> Response:
+    found = await run_in_thread(services(request).notes.memory.list, name="agx memory")
+    items = [
+        MemoryEntryItem(id=entry.id, text=entry.text, saved_at=entry.saved_at, session_id=entry.session_id)
+        for entry in found
+    ]
+    return JSONResponse(MemoryResponse(entries=items))
+
+
+async def delete(request: Request) -> Response:
+    """Remove an entry; no session is given it again."""
+    remove = partial(services(request).notes.memory.remove, request.path_params["entry_id"])
+    await run_in_thread(remove, name="agx memory")
+    return Response(status_code=204)
