@@ -3,11 +3,13 @@
 
 import { followEvents } from "./stream.js";
 import { Attachments, pastedFiles } from "./attachments.js";
-import { Conversation, escapeHidden } from "./conversation.js";
+import { Conversation } from "./conversation.js";
+import { escapeHidden } from "./hidden_characters.js";
 import { QueuedMessages, SEND_LABELS } from "./queued_messages.js";
 import { Subagents } from "./subagents.js";
 import { SessionOptions, modelOption } from "./session_options.js";
 import { SessionList, bindSessionActions, titleOf } from "./sessions.js";
+import { Vaults } from "./vaults.js";
 
 const $ = (id) => document.getElementById(id);
 const attachments = new Attachments($("attached"), $("attachment-error"));
@@ -23,6 +25,10 @@ const sessionList = new SessionList(
 const sessionOptions = new SessionOptions(
   { model: $("session-model"), mode: $("session-mode"), warning: $("auto-warning") },
   { change: changeSession, showStatus },
+);
+const vaults = new Vaults(
+  { box: $("vaults"), list: $("vault-list"), form: $("add-vault"), error: $("vault-error") },
+  { api, json },
 );
 
 // --- signing in -----------------------------------------------------------------------------------------------------
@@ -59,11 +65,9 @@ function signOut(reason) {
 
 // --- requests -------------------------------------------------------------------------------------------------------
 
-const json = (method, body) => ({
-  method,
-  headers: { "Content-Type": "application/json" },
-  body: JSON.stringify(body),
-});
+function json(method, body) {
+  return { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+}
 
 /** Return the response's JSON or text, null if it has none; throw an Error with the server's message and `status`. */
 async function api(path, options = {}) {
@@ -138,7 +142,9 @@ async function createSession() {
 async function openSession(session) {
   current?.unsubscribe();
   const insertDraft = (text) => restoreDraft(text, []);
-  const conversation = new Conversation($("log"), { answerConfirm, answerQuestion, insertDraft, rewind, fork });
+  const readNote = (vault, path) => vaults.readNote(vault, path);
+  const actions = { answerConfirm, answerQuestion, insertDraft, rewind, fork, readNote };
+  const conversation = new Conversation($("log"), actions);
   const unsubscribe = followEvents(`api/sessions/${session.id}/events`, {
     token: () => sessionStorage.getItem(TOKEN_KEY),
     onEvent: (envelope) => {

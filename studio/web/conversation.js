@@ -2,10 +2,9 @@
 
 import { fileLabel } from "./attachments.js";
 import { Branches } from "./branches.js";
-
-/** Characters that are invisible or reorder others. They are escaped: a user must see exactly what they allow. */
-const HIDDEN_CHARACTERS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
-export const escapeHidden = (text) => text.replace(HIDDEN_CHARACTERS, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+import { showCitations } from "./citations.js";
+import { make } from "./elements.js";
+import { escapeHidden, escapeHiddenText } from "./hidden_characters.js";
 
 const MAX_REASON_CHARS = 2000; // of a denial; the server accepts twice as many
 const FALLBACK_CHARS = 200; // shown of a reply that was to name a speaker
@@ -19,22 +18,16 @@ const STALL_TEXTS = {
   confirm: "no answer to the question",
 };
 
-function make(tag, className, text) {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
-
 export class Conversation {
   /** Show a session in `log`; the other arguments are the actions of its buttons. */
-  constructor(log, { answerConfirm, answerQuestion, insertDraft, rewind, fork }) {
+  constructor(log, { answerConfirm, answerQuestion, insertDraft, rewind, fork, readNote }) {
     this.log = log;
     this.answerConfirm = answerConfirm;
     this.answerQuestion = answerQuestion;
     this.insertDraft = insertDraft;
     this.rewind = rewind;
     this.fork = fork;
+    this.readNote = readNote;
     this.clear();
   }
 
@@ -43,6 +36,7 @@ export class Conversation {
     this.state = "";
     this.elements = new Map();
     this.turnsBelow = new Set();
+    this.citations = new Map(); // by message_id, those of the answer, which arrive before it is complete
     this.speech = null; // the text element of the last speech of this turn's team, which the answer repeats
     this.isTalk = false; // whether the team has chosen a speaker; what it says before is the task
     this.branches = new Branches();
@@ -79,7 +73,8 @@ export class Conversation {
     this.isTalk = false;
     this.branches.append(data.message_id);
     this.addUserMessage(data.message_id, data.input, data.attachments);
-    this.addButtons({ "Edit": () => this.edit(data.message_id, data.input) });
+    const row = this.addButtons({ "Edit": () => this.edit(data.message_id, data.input) });
+    if (data.mode) row.append(make("span", "mode", modeText(data)));
   }
 
   on_steered({ message_id, text, attachments }) {
@@ -122,6 +117,7 @@ export class Conversation {
       button.type = "button";
       button.addEventListener("click", action);
     }
+    return row;
   }
 
   addUserMessage(message_id, text, files = []) {
@@ -144,7 +140,7 @@ export class Conversation {
   on_token({ text, message_id, waiting, elapsed_seconds }) {
     if (waiting) { this.state = `waiting for the model (${Math.round(elapsed_seconds ?? 0)} s)`; return; }
     const element = this.assistantText(message_id);
-    if (element !== this.speech) element.append(text);
+    if (element !== this.speech) element.append(escapeHiddenText(text));
   }
 
   on_speaker_selected({ speakers, fallback }) {
@@ -277,6 +273,10 @@ export class Conversation {
     this.elements.get(`ask ${id}`)?.querySelector(".buttons")?.replaceChildren(make("p", "note", text));
   }
 
+  on_citation(data) {
+    this.citations.set(data.message_id, [...(this.citations.get(data.message_id) ?? []), data]);
+  }
+
   on_final({ text, message_id, reason, stop_reason }) {
     this.running = false;
     if (text) this.showAnswer(text, message_id, reason);
@@ -285,7 +285,10 @@ export class Conversation {
 
   showAnswer(text, message_id, reason) {
     const element = this.assistantText(message_id);
-    if (element.textContent !== text) element.textContent = text;
+    const shown = escapeHiddenText(text);
+    if (element.textContent !== shown) element.textContent = shown;
+    const citations = this.citations.get(message_id);
+    if (citations) showCitations(element, citations, this.readNote);
     this.addButtons({ "Rewind to here": () => this.rewind(message_id), "Fork here": () => this.fork(message_id) });
     if (reason === "partial") this.addNote("This answer is incomplete.");
   }
@@ -318,6 +321,12 @@ export class Conversation {
     if (this.speech) this.elements.set(message_id, this.speech);
     return this.elements.get(message_id) ?? this.add(message_id, make("div", "text assistant"));
   }
+}
+
+/** Say how the engine took a message, and why. */
+function modeText({ mode, mode_reason }) {
+  const name = { vault: "notes" }[mode] ?? mode;
+  return escapeHidden(mode_reason ? `mode ${name}: ${mode_reason}` : `mode ${name}`);
 }
 
 /** Say which agent asks, unless it is the main one; `path` names those above it first. */

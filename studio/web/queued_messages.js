@@ -1,7 +1,7 @@
 // Messages sent while a turn runs: listed while they are queued, and restored as a draft if they are not delivered.
 
 import { fileLabel } from "./attachments.js";
-import { escapeHidden } from "./conversation.js";
+import { escapeHidden } from "./hidden_characters.js";
 
 /** Labels of the send button while a turn runs, by `when_busy`. */
 export const SEND_LABELS = { queue: "Queue", steer: "Add", interrupt: "Interrupt" };

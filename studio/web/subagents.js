@@ -1,6 +1,6 @@
 // The sub-agents of a session: a line for each, with its state, rounds, tokens and task.
 
-import { escapeHidden } from "./conversation.js";
+import { escapeHidden } from "./hidden_characters.js";
 
 const STATES = {
   subagent_started: "running",

@@ -22,7 +22,7 @@ def session_snapshots(lease: Lease, blobs: BlobFolder, workspace: Path) -> Sessi
     return SessionSnapshots(
         lease.session_id,
         blobs,
-        workspace,
+        lambda: workspace,
         read=lease.file_facts,
         commit=lambda facts: lease.commit(Commit(facts=facts)),
     )

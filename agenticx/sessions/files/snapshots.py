@@ -39,7 +39,7 @@ _log = get_logger(__name__)
 class SessionSnapshots:
     """The `Snapshots` of one session, for its owner: `read` returns its facts about files, `commit` stores some.
 
-    Edits of files outside `workspace` are recorded with the folder in which the call could make them.
+    Edits of files outside `workspace()` are recorded with the folder in which the call could make them.
     The lists of an earlier release become facts before the first change is recorded or read here.
     """
 
@@ -47,7 +47,7 @@ class SessionSnapshots:
         self,
         session_id: str,
         blobs: Blobs,
-        workspace: Path,
+        workspace: Callable[[], Path],
         *,
         read: Callable[[], Awaitable[Sequence[Fact]]],
         commit: Callable[[Sequence[Fact]], Awaitable[object]],
@@ -82,7 +82,7 @@ class SessionSnapshots:
                 f"nothing was changed: the file can only be written in place, and contents of more than"
                 f" {LARGEST_CONTENT:,} bytes cannot be stored before that"
             )
-        outside = root is not None and await run_in_thread(_is_outside, path, self._workspace, name="agx snapshot")
+        outside = root is not None and await run_in_thread(_is_outside, path, self._workspace(), name="agx snapshot")
         edit = FileEdit(call_id, str(path), *digests, in_place=in_place, root=str(root) if outside else None)
         fact = change_fact(edit)
         recording = self._track(self._record_edit(fact, before, after, in_place))

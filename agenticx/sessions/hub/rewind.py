@@ -50,7 +50,7 @@ def session_snapshots(lease: Lease, blobs: Blobs | None, writer: SessionWriter) 
     return SessionSnapshots(
         lease.session_id,
         blobs,
-        Path(writer.record.workspace),
+        lambda: Path(writer.record.workspace),
         read=lease.file_facts,
         commit=lambda facts: writer.commit(None, facts=facts),
     )
