@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from agenticx.foreign_text import one_line
 from agenticx.runtime.events import EventType
@@ -115,7 +115,8 @@ def add_event(reasoning: Reasoning, event: EventInTurn, at: float) -> Reasoning:
         case EventType.THINKING:
             return _with_thought(reasoning, data["text"])
         case EventType.TOOL_CALL:
-            arguments = data["arguments"] if isinstance(data["arguments"], dict) else {}
+            given: Any = data["arguments"]
+            arguments = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
             return _with_call(reasoning, data["tool_call_id"], data["name"], arguments)
         case EventType.TOOL_RESULT:
             return _with_result(reasoning, data)

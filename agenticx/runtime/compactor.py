@@ -9,7 +9,8 @@ Differences from the originally specified compactor:
    Towards `threshold_messages` they count as one message.
 2. With a known context window the compactor of an `AgentRuntime` counts tokens only, unless a threshold is set: 20
    messages are few in a window of 200,000 tokens.
-3. If shortening old tool results already brings a history well under its limits, nothing is summarised.
+3. If leaving out the text of notes in old turns already brings a history well under its limits, nothing else changes;
+   if shortening old tool results too does, nothing is summarised.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any, TypeVar, overload
 from agenticx import user_code
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
+from agenticx.foreign_text import one_line
 from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, complete
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import in_given_shape, messages_from_rows
@@ -76,6 +78,10 @@ GROWTH = 1.5
 
 _SUMMARY_CHARS = 1_000
 """The usual length of a summary of short messages: a few sentences for each of the four points in its prompt."""
+
+_NOTE_CHARS = 1_000
+"""The size from which on text of notes in old turns is left out."""
+_MAX_SOURCES = 10
 
 _TOKEN_CHARS = 4
 _MESSAGE_CHARS = 32
@@ -234,10 +240,11 @@ class ContextCompactor:
         if not self._is_over(messages, window, input_tokens):
             return None
         plan = self._plan(messages, input_tokens)
-        cut, pruned = self._tail_start(messages), self._pruned(messages)
-        changed = any(map(is_not, pruned, messages))
-        if changed and not self._is_over(pruned, window, 0, PRUNED_SHARE):
-            return CompactionResult(pruned, 0, "", plan.tokens, estimate_tokens(pruned), None, cut, cut)
+        cut = self._tail_start(messages)
+        for shorter in (self._without_old_notes(messages), self._pruned(messages)):
+            changed = any(map(is_not, shorter, messages))
+            if changed and not self._is_over(shorter, window, 0, PRUNED_SHARE):
+                return CompactionResult(shorter, 0, "", plan.tokens, estimate_tokens(shorter), None, cut, cut)
         return plan if self._is_worth_asking(plan.parts, plan.characters) else None
 
     def _plan(self, messages: Sequence[Message], input_tokens: int) -> _SummaryPlan:
@@ -375,9 +382,14 @@ class ContextCompactor:
         return _Parts(cut, summaries, new, carried, pruned[cut:])
 
     def _pruned(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the same messages, with the long tool results of those before the tail cut to head and tail."""
-        cut = self._tail_start(messages)
-        return [self._prune(message) for message in messages[:cut]] + list(messages[cut:])
+        """Return the same messages without notes of old turns, and long tool results before the tail cut."""
+        cut, shorter = self._tail_start(messages), self._without_old_notes(messages)
+        return [self._prune(message) for message in shorter[:cut]] + shorter[cut:]
+
+    def _without_old_notes(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the same messages, without the text of notes in those before the tail and the current turn."""
+        cut = min(self._tail_start(messages), _turn_start(messages))
+        return [*map(_without_notes, messages[:cut]), *messages[cut:]]
 
     def _tail_start(self, messages: Sequence[Message]) -> int:
         """Return the index at which the tail begins: never between a call and its result."""
@@ -394,6 +406,28 @@ class ContextCompactor:
         left_out = len(message.content) - len(head) - len(tail)
         text = f"{head}\n[… {left_out} characters of this old result were left out …]\n{tail}"
         return message.model_copy(update={"content": text})
+
+
+def _turn_start(messages: Sequence[Message]) -> int:
+    """Return the index of the current request, or of what was injected just before it."""
+    start = next((at for at in range(len(messages) - 1, -1, -1) if _is_request(messages[at])), 0)
+    while start and isinstance(before := messages[start - 1], UserMessage) and before.injected:
+        start -= 1
+    return start
+
+
+def _without_notes(message: Message) -> Message:
+    """Return the message without the text of notes that it has; their numbers stay valid for citations."""
+    if not isinstance(message, ToolMessage | UserMessage) or (
+        isinstance(message, UserMessage) and not message.injected
+    ):
+        return message
+    if not message.sources or len(message.content) <= _NOTE_CHARS:
+        return message
+    names = one_line(", ".join(message.sources[:_MAX_SOURCES]))[:_NOTE_CHARS]
+    more = ", …" if len(message.sources) > _MAX_SOURCES else ""
+    text = f"[The text of notes was left out here to save room; note_read has it: {names}{more}]"
+    return message.model_copy(update={"content": text})
 
 
 async def _read(messages: History) -> list[Message]:

@@ -435,6 +435,26 @@ async def test_old_tool_results_are_shortened_and_recent_ones_are_not():
     assert shortened == f"{'r' * 2_000}\n[… 6000 characters of this old result were left out …]\n{'r' * 2_000}"
 
 
+async def test_the_text_of_notes_of_old_turns_is_left_out_before_anything_else():
+    notes = UserMessage(content=f"[notes]\n[passage 1: {'n' * 9_000}", injected=True, sources=("a.md", "b\x1b.md"))
+    read = ToolMessage(tool_call_id="c0", name="note_read", content="r" * 9_000, sources=("a.md",))
+    small = read.model_copy(update={"content": "short", "tool_call_id": "c1"})
+    logged = result("c2", "l" * 9_000)
+    calls = [assistant("", f"c{place}") for place in range(3)]
+    old = [notes, user("?"), calls[0], read, calls[1], small, calls[2], logged, assistant("one")]
+    now = [notes, user("again"), *rounds(5)]
+    compacted = await compact(ContextCompactor(threshold_chars=30_000, threshold_messages=100), [*old, *now])
+
+    def left_out(names):
+        return f"[The text of notes was left out here to save room; note_read has it: {names}]"
+
+    assert [message.content for message in compacted.messages[:2]] == [left_out("a.md, b.md"), "?"]
+    assert compacted.messages[0].sources == notes.sources
+    assert compacted.messages[3].content == left_out("a.md")
+    assert [*compacted.messages[4:8], *compacted.messages[9:]] == [*old[4:8], *now]
+    assert compacted.compacted_count == 0
+
+
 async def test_a_shortened_result_is_not_shortened_again():
     history = [user("go"), *rounds(5, 10_000)]
     compactor = ContextCompactor(retain_recent_messages=4)
