@@ -76,6 +76,21 @@ class ToolCallItem(TypedDict):
     arguments: Any
 
 
+class CitationItem(TypedDict):
+    """A citation of an answer, as its event `citation` has it: of a note in a vault, or of a page with a URL."""
+
+    marker: int
+    status: Literal["verified", "located", "unsupported", "changed"]
+    vault: NotRequired[str]
+    path: NotRequired[str]
+    url: NotRequired[str]
+    heading: NotRequired[str]
+    line_start: int
+    line_end: int
+    quote: str
+    sha256: NotRequired[str]
+
+
 class MessageItem(TypedDict):
     """A message; `sender` is the name of the participant of a team who said it, or made its calls."""
 
@@ -85,6 +100,7 @@ class MessageItem(TypedDict):
     attachments: NotRequired[list[AttachmentItem]]
     tool_calls: NotRequired[list[ToolCallItem]]
     tool_call_id: NotRequired[str]
+    citations: NotRequired[list[CitationItem]]
     sender: NotRequired[str]
 
 

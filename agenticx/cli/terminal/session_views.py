@@ -13,6 +13,7 @@ from agenticx.cli.client.base import Client, SessionInfo
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.terminal.event_text import (
     PAYLOAD_ERRORS,
+    citation_line,
     one_line,
     question_payload,
     unreadable_event_note,
@@ -177,6 +178,7 @@ def _transcript_lines(messages: Sequence[dict[str, Any]], *, with_ids: bool) -> 
                 parts = [f"{message['sender']}:"] if "sender" in message else []
                 if text := " ".join([*parts, *filter(None, [message["content"]])]):
                     yield f"{gap}{visible(text)}"
+                yield from (f"  {citation_line(citation)}" for citation in message.get("citations", ()))
         for call in message.get("tool_calls", ()):
             yield f"  → {one_line(call['name'] + ' ' + json.dumps(call['arguments'], ensure_ascii=False))}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from agenticx.sessions.store.records import SessionRecord, StoredEvent
@@ -25,7 +25,7 @@ def as_markdown(record: SessionRecord, messages: Sequence[dict[str, Any]]) -> st
     """Return the conversation as Markdown: a heading per speaker, each call followed by its result.
 
     `messages` is its transcript. The text of messages is copied unchanged; arguments and results of tools are put in
-    fences that their content cannot close.
+    fences that their content cannot close. An answer is followed by its citations as footnotes.
     """
     parts = [f"# {_escape_line(record.name or 'Conversation')}", f"*{record.created_at}, `{record.id}`*"]
     results = {message["tool_call_id"]: message["content"] for message in messages if message["role"] == "tool"}
@@ -38,9 +38,20 @@ def as_markdown(record: SessionRecord, messages: Sequence[dict[str, Any]]) -> st
             parts.append(f"## {_escape_line(name)}")
         if message["content"]:
             parts.append(message["content"].strip("\n"))
+        if "citations" in message:
+            parts.append("\n".join(_footnotes(message["citations"])))
         parts += (f"*Attached: {_escape_line(file['name'])}*" for file in message.get("attachments", ()))
         parts += (_render_call(call, results.get(call["id"])) for call in message.get("tool_calls", ()))
     return "\n\n".join(parts) + "\n"
+
+
+def _footnotes(citations: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield a footnote for each marker of an answer; several sentences may cite one passage, each with its status."""
+    places: dict[int, dict[str, None]] = {}
+    for citation in citations:
+        where = f"{_escape_line(str(citation.get('path') or citation.get('url')))}:{citation['line_start']}"
+        places.setdefault(citation["marker"], {})[f"{where} — {citation['status']}"] = None
+    return (f"[^{marker}]: {'; '.join(found)}" for marker, found in places.items())
 
 
 def _render_call(call: dict[str, Any], result: str | None) -> str:

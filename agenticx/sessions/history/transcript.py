@@ -31,9 +31,10 @@ __all__ = [
 _MESSAGE_EVENTS = frozenset(
     {
         *("turn_started", "steered", "round_start", "token", "tool_call", "tool_result", "final", "session_changed"),
-        *("speaker_selected", "team_message"),
+        *("speaker_selected", "team_message", "citation"),
     }
 )
+_CITATION_KEYS = frozenset({"message_id", "marker", "status", "line_start", "quote"})
 
 
 class MessageNotFound(AgenticXError):
@@ -43,7 +44,8 @@ class MessageNotFound(AgenticXError):
 def transcript(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
     """Return the messages of a session: `{message_id, role, content, …}`.
 
-    Those of the user have `attachments?`, those of the assistant `tool_calls?` and `sender?`, results `tool_call_id`.
+    Those of the user have `attachments?`, those of the assistant `tool_calls?`, `sender?` and, if they are answers,
+    `citations?`, results `tool_call_id`.
     Sub-agents have turns of their own and are left out. An assistant message without text but with calls takes its id
     from the first call. A speech in a team has the name of the participant as `sender`; the last one is the answer of
     the turn. Before it are the replies in which the participant made calls, and their results.
@@ -118,6 +120,7 @@ class Conversation:
         self._reply: TranscriptEntry | None = None  # the assistant message that calls of this round belong to
         self._streaming: TranscriptEntry | None = None  # the message that `_chunks` belong to, until they are joined
         self._chunks: list[str] = []
+        self._citations: dict[str, list[dict[str, Any]]] = {}  # by the id of an answer that is not complete yet
         self._copies: dict[str, int] = {}  # by id, the number of messages that have it
         self._calls = SpeechCalls()
 
@@ -197,15 +200,26 @@ class Conversation:
                 entry = self._add_entry(f"result_{data['tool_call_id']}", "tool", data["result"])
                 entry.message["tool_call_id"] = data["tool_call_id"]
                 entry.result = data
-            case "final" if data["text"]:
-                self._join_chunks()
-                self._reply_entry(data["message_id"]).message["content"] = data["text"]
+            case "citation" | "final":
+                self._feed_answer(data, is_complete=type_ == "final")
             case "speaker_selected" | "team_message":
                 self._feed_talk(data)
             case "session_changed":
                 self._feed_change(data)
             case _:
                 pass
+
+    def _feed_answer(self, data: dict[str, Any], *, is_complete: bool) -> None:
+        """Keep a citation of an answer until that is complete; a tool may emit others."""
+        if is_complete and data["text"]:
+            self._join_chunks()
+            message = self._reply_entry(data["message_id"]).message
+            message["content"] = data["text"]
+            if citations := self._citations.pop(data["message_id"], None):
+                message["citations"] = citations
+        elif data.keys() >= _CITATION_KEYS:
+            citation = {name: value for name, value in data.items() if name != "message_id"}
+            self._citations.setdefault(data["message_id"], []).append(citation)
 
     def _feed_change(self, data: dict[str, Any]) -> None:
         if "rewound_to" in data:

@@ -96,6 +96,7 @@ SCHEMAS = [
     "AttachmentItem",
     "CancelSubagentBody",
     "ChangeSessionBody",
+    "CitationItem",
     "ConfirmAnswerBody",
     "ConfirmDecisionResponse",
     "ConfirmItem",

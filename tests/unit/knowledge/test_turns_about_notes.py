@@ -11,6 +11,9 @@ from agenticx import open_hub
 from agenticx.knowledge.registry import VaultRegistry
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.sessions import TurnRequest
+from agenticx.sessions.history.export import as_markdown
+from agenticx.sessions.history.fork import fork
+from agenticx.sessions.history.transcript import read_messages
 from agenticx.settings import load_settings
 from agenticx.testing import outline
 
@@ -129,6 +132,23 @@ async def test_a_note_that_changed_since_it_was_read_is_said(tmp_path: Path) -> 
                 break
     (citation,) = [event.data for event in events if event.type == "citation"]
     assert (citation["status"], citation["quote"], citation["line_start"]) == ("changed", "It ends in May 2027.", 1)
+
+
+async def test_a_transcript_an_export_and_a_fork_have_the_citations_of_an_answer(tmp_path: Path) -> None:
+    answer = "It ends in May 2027 [^1]. It ends in May 2028 [^1]. The budget is 40,000 EUR [^2]."
+    async with Talk(tmp_path, answer, "Thanks.") as talk:
+        cited = [event.data for event in await talk.turn("Read [[Lease]] and [[Heron]]") if event.type == "citation"]
+        await talk.turn("Thanks")
+        store = talk.hub.store
+        forked = await fork(store, talk.session.id, now="2026-01-01")
+        for record in (talk.session, forked):
+            messages = await read_messages(store.log, record.id)
+            assert ["citations" in message for message in messages] == [False, True, False, False]
+            assert [{**row, "message_id": messages[1]["message_id"]} for row in messages[1]["citations"]] == cited
+            assert (
+                f"\n\n{answer}\n\n[^1]: Lease.md:1 — verified; Lease.md:1 — unsupported\n"
+                "[^2]: Heron.md:1 — verified\n\n## You\n"
+            ) in as_markdown(record, messages)
 
 
 async def test_without_a_vault_a_turn_says_no_mode(tmp_path: Path) -> None:
