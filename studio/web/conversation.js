@@ -224,8 +224,10 @@ export class Conversation {
     const addButton = (label, className, decide) =>
       addAnswerButton(row, box, label, className, () => this.answerConfirm(question, decide()));
     addButton("Allow", "main allow", () => ({ approved: true }));
-    addButton("Allow for the session", "allow-session", () => ({ approved: true, remember: "session" })).title =
-      "Ask no more in this session about the same call with the same arguments";
+    if (question.context.tool !== "memory_save") { // which is asked about each time
+      addButton("Allow for the session", "allow-session", () => ({ approved: true, remember: "session" })).title =
+        "Ask no more in this session about the same call with the same arguments";
+    }
     const deny = addButton("Deny", "deny", () => ({ approved: false, reason: reason.value.trim() || null }));
     const reason = row.appendChild(make("input", "reason"));
     reason.placeholder = "Reason for the model, if you deny it";

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from agenticx.core.modes import detect_mode
 from agenticx.core.reasoning import Reasoning, add_event, reasoning_of
+from agenticx.errors import InvalidArguments
 from agenticx.knowledge.citations import check_citations
+from agenticx.knowledge.memory import UserMemory, checked_text
 from agenticx.knowledge.parsing import CodeLines, Passage, code_lines, note_lines, parse_note, passage_sha256
 from agenticx.knowledge.vault import decode_note
 from agenticx.knowledge.words import index_text, match_key, query_words
@@ -61,6 +65,12 @@ def _reasoned(text: str) -> object:
     return reasoning_of((EVENT_CLASSES[type_](type_, data, "meta", "turn_a"), 0.0) for type_, data in rows)
 
 
+def _remembered(text: str) -> object:
+    with suppress(InvalidArguments):
+        checked_text(text)
+    return UserMemory(Path(__file__).parent).search(text)
+
+
 KNOWLEDGE_CASES: list[LinearCase] = [
     LinearCase(
         of=decode_note, run=lambda text: decode_note(text.encode("utf-8", "replace")), inputs=_NOTES, where="thread"
@@ -69,6 +79,7 @@ KNOWLEDGE_CASES: list[LinearCase] = [
     LinearCase(of=check_citations, run=_cited, inputs=_NOTES, where="thread", also=(code_lines,)),
     LinearCase(of=index_text, run=index_text, inputs=_NOTES, where="thread"),
     LinearCase(of=query_words, run=query_words, inputs=_NOTES, where="thread"),
+    LinearCase(of=checked_text, run=_remembered, inputs=_NOTES, where="thread", also=(UserMemory,)),
     LinearCase(of=match_key, run=match_key, inputs=_NOTES, where="thread"),
     LinearCase(of=add_event, run=_reasoned, inputs=_NOTES, where="thread", also=(reasoning_of, Reasoning)),
     LinearCase(

@@ -92,6 +92,7 @@ MODULES = [
     "tools.schema",
     "tools.builtin.edits",
     "tools.builtin.shell",
+    "knowledge.memory",
     "knowledge.words",
     "knowledge.vault",
     "knowledge.parsing",

@@ -18,7 +18,7 @@ from agenticx.errors import AgenticXError
 from agenticx.runtime.confirm import ConfirmAnswer, discard_typed_ahead
 from agenticx.runtime.questions.user_question import parse_choice
 from agenticx.threads import run_in_thread
-from agenticx.tools.permissions import PROTECTED_REASON, UNCHECKED_REASON
+from agenticx.tools.permissions import PROTECTED_REASON, REMEMBERS_REASON, UNCHECKED_REASON
 from agenticx.tools.visible import visible_line
 
 __all__ = [
@@ -287,6 +287,8 @@ def _printable(text: str) -> str:
 
 
 def _prompt(context: Mapping[str, Any]) -> str:
+    if _is_asked_each_time(context):
+        return "Allow this? [y]es, [n]o [reason], [e]dit: "
     kind = _kind(context)
     same = "exactly this call" if kind is None else f"{kind[0]} of this file"
     return f"Allow this? [y]es, [s]ession ({same}), [n]o [reason], [e]dit: "
@@ -296,7 +298,9 @@ def _answers_help(context: Mapping[str, Any]) -> str:
     """Return what each answer does; a user reads it after a line that is none, such as `?`."""
     kind = _kind(context)
     session = "run it, and in this session ask no more about the same call with the same arguments"
-    if kind is not None:
+    if _is_asked_each_time(context):
+        session = "as y, because this is asked about each time"
+    elif kind is not None:
         session += f"; until this agx ends, not about {kind[0]} of this file with other content either"
     return (
         "  y           run this call\n"
@@ -304,6 +308,10 @@ def _answers_help(context: Mapping[str, Any]) -> str:
         "  n [reason]  do not run it, and tell the model the reason\n"
         "  e           edit the arguments, and run it with the new ones"
     )
+
+
+def _is_asked_each_time(context: Mapping[str, Any]) -> bool:
+    return REMEMBERS_REASON in context.get("reasons", ())
 
 
 def _kind(context: Mapping[str, Any]) -> Kind | None:
