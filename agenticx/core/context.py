@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agenticx.knowledge.parsing import Passage
-from agenticx.knowledge.passages import CITING, shown_passage
-from agenticx.messages import Message, SystemMessage, UserMessage
+from agenticx.knowledge.passages import CITING, numbered_passages, shown_passage
+from agenticx.messages import AssistantMessage, Message, SystemMessage, UserMessage
+from agenticx.tools.base import ToolState
 
-__all__ = ["ContextEnvelope", "GivenPassage", "LayerSize"]
+__all__ = ["ContextEnvelope", "GivenPassage", "LayerSize", "standing_context"]
 
 _MAX_NAMED = 20
+_PASSAGE = re.compile(r"^\[passage (\d{1,9}): ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,40 @@ class ContextEnvelope:
             "L1 System": self.system,
             "L2 Notes": "".join(one.passage.text for one in self.notes if not one.known),
             "L3 Smart": "".join(one.passage.text for one in self.smart if not one.known),
-            "L4 History": "".join(message.content for message in self.history),
+            "L4 History": "".join(map(_message_text, self.history)),
             "L5 Raw": "" if self.raw is None else self.raw.content,
         }
         return [LayerSize(layer, len(text), _sha256(text)) for layer, text in texts.items()]
+
+
+def standing_context(system: str, messages: Sequence[Message], state: ToolState) -> ContextEnvelope:
+    """Return the context of a session between turns: its history with the passages of notes taken apart.
+
+    A passage that a message shows is in L2 if its note is pinned, else in L3; nothing is in L5 yet.
+    """
+    given: dict[int, GivenPassage] = {}
+    history: list[Message] = []
+    numbered = numbered_passages(state)
+    for message in messages:
+        if not (isinstance(message, UserMessage) and message.injected and message.sources):
+            history.append(message)
+            continue
+        for number in map(int, _PASSAGE.findall(message.content)):
+            if number in numbered:
+                given[number] = GivenPassage(number, numbered[number][1])
+    pinned = {number for number in given if state.passages[number - 1].get("pinned")}
+    return ContextEnvelope(
+        system=system,
+        notes=[one for number, one in given.items() if number in pinned],
+        smart=[one for number, one in given.items() if number not in pinned],
+        history=history,
+    )
+
+
+def _message_text(message: Message) -> str:
+    """Return the text of a message, with the arguments of its calls."""
+    calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
+    return message.content + "".join(call.arguments for call in calls)
 
 
 def _sha256(text: str) -> str:

@@ -147,6 +147,15 @@ TABLE: tuple[RouteSpec, ...] = (
     ),
     RouteSpec(
         "GET",
+        "/api/sessions/{session_id}/context",
+        "get_context",
+        conversations.context,
+        "The sizes of a session's next request",
+        _json(conversations.ContextResponse),
+        problems=(*_OF_SESSION, "unknown_model", "unknown_tool", "unknown_agent", "bad_settings", "bad_workspace"),
+    ),
+    RouteSpec(
+        "GET",
         "/api/sessions/{session_id}/instructions",
         "list_instructions",
         sessions.instructions,

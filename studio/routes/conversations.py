@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncGenerator
+from dataclasses import asdict
 from typing import Any, Literal, NotRequired
 
 from pydantic import Field
@@ -27,11 +29,13 @@ from studio.routes.sessions import session_json
 from studio.services import services
 
 __all__ = [
+    "ContextResponse",
     "ExportQuery",
     "ForkBody",
     "MessageListResponse",
     "RewindBody",
     "RewindResponse",
+    "context",
     "export",
     "fork",
     "messages",
@@ -60,6 +64,26 @@ class RewindBody(RequestBody):
     """The message that becomes the session's last one, also one of an earlier branch; null: before the first one."""
 
     message_id: str | None = Field(max_length=200)
+
+
+class ContextLayerItem(TypedDict):
+    """The size of a layer in characters, and the SHA-256 of its text."""
+
+    layer: str
+    characters: int
+    sha256: str
+
+
+class ContextResponse(TypedDict):
+    """The layers of a session's next request, from L1 System to L5 Raw, and its tools, which are sent beside them.
+
+    `context_window` is that of the model in tokens, null if it is not known.
+    """
+
+    layers: list[ContextLayerItem]
+    tools: ContextLayerItem
+    messages: int
+    context_window: int | None
 
 
 class AttachmentItem(TypedDict):
@@ -130,6 +154,32 @@ class RewindResponse(TypedDict):
     rewound_to: str | None
     undo: RewindUndo
     files: list[RewoundFileItem]
+
+
+async def context(request: Request) -> Response:
+    """Return the sizes of the session's next request, by which a large prompt is explained.
+
+    It is that of the conversation as it is stored now, without the message that it will answer (L5) and what is found
+    for that.
+    """
+    studio = services(request)
+    upcoming = await studio.hub.next_request(request.path_params["session_id"])
+    from agenticx.core.context import standing_context  # on first use: it imports the parser of notes
+
+    session = upcoming.session
+    sizes = standing_context(upcoming.system_prompt, session.messages, session.state).sizes()
+    tools = json.dumps([asdict(tool) for tool in upcoming.tools])
+    found: ContextResponse = {
+        "layers": [{"layer": size.layer, "characters": size.characters, "sha256": size.sha256} for size in sizes],
+        "tools": {
+            "layer": "Tools",
+            "characters": len(tools),
+            "sha256": hashlib.sha256(tools.encode()).hexdigest(),
+        },
+        "messages": len(session.messages),
+        "context_window": upcoming.window,
+    }
+    return JSONResponse(found)
 
 
 async def messages(request: Request) -> Response:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agenticx.llms.scripted import ScriptedModel
 from tests.support.server.running_studio import RunningStudio, StudioMaker
 
 pytestmark = pytest.mark.anyio
@@ -84,3 +86,33 @@ async def test_bad_input_is_a_problem_that_says_what_would_be_right(make_studio:
         assert (await get(studio, at))[1]["state"] == "missing"
         _, found = await get(studio, f"{at}/search", q="lease")
         assert (found["results"], "cannot be read" in found["problem"]) == ([], True)
+
+
+async def test_the_context_of_a_session_has_the_sizes_of_its_layers(make_studio: StudioMaker, notes: Path) -> None:
+    model = ScriptedModel(["One.", "Two."])
+    async with make_studio(model) as studio:
+        session_id = await studio.session(system_prompt="Be brief.")
+        path = f"/api/sessions/{session_id}/context"
+        before = (await studio.client.get(path)).json()
+        await add(studio, path=str(notes))
+        turn = {"input": "What about the [[Lease]]?", "mode": "vault"}
+        cursor = (await studio.client.post(f"/api/sessions/{session_id}/turns", json=turn)).json()["cursor"]
+        await studio.events_until(session_id, "final", cursor=cursor)
+        after = (await studio.client.get(path)).json()
+
+    def sizes(context: Any) -> dict[str, int]:
+        return {row["layer"]: row["characters"] for row in context["layers"]}
+
+    assert sizes(before) == {"L1 System": 9, "L2 Notes": 0, "L3 Smart": 0, "L4 History": 0, "L5 Raw": 0}
+    assert before["messages"] == 0
+    pinned = (notes / "Lease.md").read_text().rstrip()
+    assert sizes(after) | {"L3 Smart": 0} == {
+        "L1 System": 9,
+        "L2 Notes": len(pinned),
+        "L3 Smart": 0,
+        "L4 History": len("What about the [[Lease]]?One."),
+        "L5 Raw": 0,
+    }
+    digests = {row["layer"]: row["sha256"] for row in after["layers"]}
+    assert digests["L2 Notes"] == hashlib.sha256(pinned.encode()).hexdigest()
+    assert after["tools"]["characters"] > before["tools"]["characters"] > 1_000

@@ -48,6 +48,7 @@ from agenticx.sessions.hub.readers import EventReader, SessionEvent
 from agenticx.sessions.hub.records import check_fields, check_text
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
+from agenticx.sessions.hub.state import load_session
 from agenticx.sessions.hub.submission import (
     HubClosed,
     Submission,
@@ -58,7 +59,7 @@ from agenticx.sessions.hub.submission import (
     check_request,
 )
 from agenticx.sessions.hub.takeover import Takeover
-from agenticx.sessions.hub.turn_services import AgentSource, NoteSource, TeamSource, TurnServices
+from agenticx.sessions.hub.turn_services import AgentSource, NextRequest, NoteSource, TeamSource, TurnServices
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
@@ -253,6 +254,16 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
         """Return the messages of a session's conversation, as `agenticx.sessions.transcript` does."""
         _check_session_id(session_id)
         return await read_messages(self.store.log, session_id)
+
+    async def next_request(self, session_id: str) -> NextRequest:
+        """Return the next model request of a session as it is stored now, apart from the message that it will answer.
+
+        Raises `SessionNotFound`, and the errors that a turn of the session would begin with.
+        """
+        _check_session_id(session_id)
+        record = await self.store.catalog.get(session_id)
+        session = load_session(record, await self.store.log.state(session_id))
+        return await self._services.next_request(record, session)
 
     async def start(self, session_id: str, request: TurnRequest) -> TurnRecord:
         """Submit a message as `submit` does and return its turn."""

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError, UnknownAgent
-from agenticx.llms.base import ChatModel
+from agenticx.llms.base import ChatModel, ToolSchema
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.logs import get_logger
-from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry
+from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry, Session
 from agenticx.runtime.turn import OnExhausted, TurnWork
 from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
 from agenticx.runtime.turns.notes import TurnNotes
@@ -29,7 +29,16 @@ from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["AgentSource", "NoteSource", "NoteTurn", "TeamSource", "TurnConfiguration", "TurnServices", "TurnSetup"]
+__all__ = [
+    "AgentSource",
+    "NextRequest",
+    "NoteSource",
+    "NoteTurn",
+    "TeamSource",
+    "TurnConfiguration",
+    "TurnServices",
+    "TurnSetup",
+]
 
 _log = get_logger(__name__)
 
@@ -122,6 +131,19 @@ class TurnSetup:
     agent: TurnAgent | None = None
     agents: TurnAgents | None = None
     work: TurnWork | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextRequest:
+    """The parts of the next model request of a session, apart from the message that it will answer.
+
+    `window` is the context window of its model in tokens, None if it is not known.
+    """
+
+    system_prompt: str
+    tools: Sequence[ToolSchema]
+    session: Session
+    window: int | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -258,6 +280,19 @@ class TurnServices:
         for name, value in values.items():
             text = text.replace(f"{{{name}}}", str(value))
         return text + instructions_prompt(find_agents_files(workspace, self.settings.private_paths))
+
+    async def next_request(self, record: SessionRecord, session: Session) -> NextRequest:
+        """Return the next request of that session as it stands; raises as `setup` and `read_configuration` do."""
+        setup = self.setup(record, None, None)
+        if (agent := setup.agent) is None:
+            prompt = (await self.read_configuration(record)).system_prompt
+            tools, model = Toolbox(setup.tools), setup.model
+        else:
+            given, tools, model = agent.system_prompt, agent.tools, agent.model
+            prompt = given or "" if given is None or isinstance(given, str) else await given({})
+        return NextRequest(
+            system_prompt=prompt or "", tools=tools.schemas(), session=session, window=model.context_window
+        )
 
     def runtime(self, model: ChatModel, settings: Settings) -> AgentRuntime:
         """Return the runtime of turns with this model and these settings; the latest one is kept for the next turn."""

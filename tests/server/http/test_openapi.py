@@ -74,6 +74,7 @@ OPERATIONS = {
     "POST /api/sessions/{session_id}/subagents/{agent_id}/cancel": "cancel_subagent",
     "POST /api/sessions/{session_id}/subagents/{agent_id}/message": "message_subagent",
     "POST /api/sessions/{session_id}/subagents/{agent_id}/retry": "retry_subagent",
+    "GET /api/sessions/{session_id}/context": "get_context",
     "GET /api/sessions/{session_id}/export": "export_session",
     "POST /api/sessions/{session_id}/fork": "fork_session",
     "GET /api/sessions/{session_id}/messages": "list_messages",
@@ -101,6 +102,8 @@ SCHEMAS = [
     "ConfirmDecisionResponse",
     "ConfirmItem",
     "ConfirmListResponse",
+    "ContextLayerItem",
+    "ContextResponse",
     "CreateSessionBody",
     "Event",
     "ForkBody",
@@ -333,6 +336,7 @@ async def read_and_rewind(client: DocumentedClient, session_id: str) -> None:
     path = f"/api/sessions/{session_id}"
     await client.request("GET", path)
     await client.request("GET", f"{path}/instructions")
+    await client.request("GET", f"{path}/context")
     await client.request("PATCH", path, {"pinned": True})
     (found,) = (await client.request("GET", "/api/sessions?q=needle&limit=5&archived=all")).json()["sessions"]
     assert found["matches"]

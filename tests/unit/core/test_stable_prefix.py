@@ -1,4 +1,4 @@
-"""What a provider caches of a conversation about notes stays valid from turn to turn, on every wire."""
+"""The prompts of a conversation about notes: each begins with the one before it, on every wire."""
 
 from __future__ import annotations
 
