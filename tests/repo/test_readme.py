@@ -182,6 +182,23 @@ def test_the_commands_of_the_terminal_section_work(block: str, tmp_path: Path) -
     assert not [words for words, text in printed.items() if "failed" in text]
 
 
+@runs("bash", "agx vault add")
+def test_the_commands_of_the_notes_section_work(block: str, tmp_path: Path) -> None:
+    (tmp_path / "Notes").mkdir()
+    (tmp_path / "Notes" / "Lease.md").write_text("# Lease\n\nThe lease ends in May 2027.\n", encoding="utf-8")
+    printed: list[str] = []
+    for line in block.splitlines():
+        program, *words = shlex.split(line)
+        assert program == ".venv/bin/agx"
+        printed.append(run_forked("agenticx.cli", *words, folder=tmp_path))
+    added, found, answer = printed
+    assert added == f"Notes  {tmp_path}/Notes  1 note  ready\n"
+    assert found.startswith("Lease.md:1  Lease\n")
+    assert answer.splitlines()[-1] == "[^1] verified  Lease.md:1  The lease ends in May 2027."
+    shown = run_forked("agenticx.cli", "sessions", "show", "last", folder=tmp_path)
+    assert shown.rstrip().endswith("  [^1] verified  Lease.md:1  The lease ends in May 2027.")
+
+
 def test_every_agx_command_named_exists(tmp_path: Path) -> None:
     named = set(re.findall(r"(?<=`)agx (\w+)", README)) - {"help"}
     help_text = run_forked("agenticx.cli", "--help", folder=tmp_path)
