@@ -38,7 +38,7 @@ PROTECTED_REASON = "It touches a protected path, which is asked about in every m
 DISCLOSED_REASON = "Text goes to another provider, which is asked about in every mode."
 REMEMBERS_REASON = "Later sessions will have it, which is asked about in every mode, each time."
 SOURCES_REASON = "The conversation has texts that others wrote"
-_SHOWN_SOURCES = 3
+_SHOWN_SOURCES, _SHOWN_IF_REMEMBERED = 3, 20
 UNCHECKED_REASON = "A call that cannot be checked completely is asked about in every mode."
 _RISK_REASONS: dict[Risk, str] = {
     "read": "It reads.",
@@ -82,7 +82,8 @@ def decide(
     verdict = _decide(mode, assessment, has_gate)
     if not sources or verdict.decision == "deny" or assessment.risk == "read":
         return verdict
-    shown = ", ".join(sources[:_SHOWN_SOURCES]) + (", …" if len(sources) > _SHOWN_SOURCES else "")
+    room = _SHOWN_IF_REMEMBERED if assessment.remembers else _SHOWN_SOURCES
+    shown = ", ".join(sources[:room]) + (f", … and {len(sources) - room:,} more" if len(sources) > room else "")
     reasons = (*verdict.reasons, f"{SOURCES_REASON} ({shown}); the call may have been their idea.")
     if verdict.decision == "ask":
         return Verdict("ask", verdict.rule, reasons)

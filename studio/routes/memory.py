@@ -39,7 +39,7 @@ async def index(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """Remove an entry; no session is given it again."""
+    """Remove an entry; no later turn is given it."""
     remove = partial(services(request).notes.memory.remove, request.path_params["entry_id"])
     await run_in_thread(remove, name="agx memory")
     return Response(status_code=204)

@@ -16,8 +16,8 @@ __all__ = ["configure", "run"]
 
 _EPILOG = """\
 An agent can ask to have a sentence remembered; it is saved only if you agree, and all later sessions have it in their
-system prompt. What is removed is no longer given to any session, and nothing of it stays in the file; the conversation
-in which it was saved still has it (`agx sessions delete ID`).
+system prompt. What is removed is given to no later turn, and nothing of it stays in the file; the conversation in which
+it was saved still has it (`agx sessions delete ID`).
 
 examples:
   agx memory list

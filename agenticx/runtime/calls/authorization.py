@@ -123,7 +123,8 @@ class CallAuthorizer:
         repaired = False
         if assessment.command is not None and seems_read_only(assessment.command):
             turn.read_only_calls.add(context.call_id)
-        sources = () if assessment.risk == "read" else sources_of(turn.session.messages)
+        # The newest first: what was read last is likely to be where the idea of the call comes from.
+        sources = () if assessment.risk == "read" else sources_of(reversed(turn.session.messages))
         verdict = decide(turn.permission_mode, assessment, has_gate=turn.has_gate, sources=sources)
         if verdict.decision != "ask":
             turn.resumed_questions.pop(context.call_id, None)

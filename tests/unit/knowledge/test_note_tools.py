@@ -189,3 +189,13 @@ async def test_an_obedient_model_is_asked_about_what_a_hostile_note_told_it(tmp_
                 (asked,) = [event.data["question"] for event in events if event.type == "confirm_required"]
                 assert asked == f"Remember this in all later sessions?\n{text}"
                 assert text.encode() not in b"".join(path.read_bytes() for path in (tmp_path / "home").glob("memory*"))
+
+
+async def test_a_question_names_the_note_that_was_read_last_first(tmp_path: Path) -> None:
+    reads = [[call("note_read", {"path": f"n{number}"})] for number in (0, 1, 2, 3, 4, 0)]
+    async with opened(tmp_path, *reads, [call("memory_save", {"text": "x"})], "Done.") as hub:
+        for number in range(5):
+            (tmp_path / f"Notes/n{number}.md").write_text("# Note\n")
+        events = await turn(hub, (await hub.create()).id, "Read them")
+    (question,) = [event.data["context"] for event in events if event.type == "confirm_required"]
+    assert "(n0.md, n4.md, n3.md, n2.md, n1.md)" in question["reasons"][-1]

@@ -69,6 +69,17 @@ def test_text_for_later_sessions_is_asked_about_in_every_mode_and_with_the_sourc
     )
 
 
+def test_a_question_names_three_sources_and_one_about_later_sessions_twenty() -> None:
+    sources = [f"{number}.md" for number in range(30)]
+    reasons = [
+        decide("default", Assessment(risk="write", remembers=flag), sources=sources).reasons[-1]
+        for flag in (False, True)
+    ]
+
+    assert "(0.md, 1.md, 2.md, … and 27 more)" in reasons[0]
+    assert f"({', '.join(sources[:20])}, … and 10 more)" in reasons[1]
+
+
 def test_plan_mode_denies_a_protected_write_and_says_what_to_do_instead() -> None:
     verdict = decide("plan", Assessment(risk="write", protected=True))
 
