@@ -19,7 +19,7 @@ from agenticx.knowledge.vaults import Vaults
 from agenticx.llms.scripted import ScriptedModel, call, hang
 from agenticx.runtime import Session
 from agenticx.settings import load_settings
-from agenticx.testing import outline
+from agenticx.testing import check_grammar, outline
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +53,9 @@ class Ask:
         await self.vaults.close()
 
     async def __call__(self, agent_input: Any, **options: Any) -> list[Any]:
-        return [event async for event in self.runner.run_turn(agent_input, self.session, **options)]
+        events = [event async for event in self.runner.run_turn(agent_input, self.session, **options)]
+        check_grammar(events)
+        return events
 
 
 def citations(events: list[Any]) -> list[dict[str, Any]]:

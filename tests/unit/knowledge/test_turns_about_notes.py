@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from agenticx import open_hub
+from agenticx import ToolContext, open_hub, tool
+from agenticx.knowledge.passages import number_url_passage, shown_passage
 from agenticx.knowledge.registry import VaultRegistry
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.sessions import TurnRequest
@@ -25,15 +26,15 @@ LEASE = "# Lease\n\nIt ends in May 2027.\n"
 class Talk:
     """A hub with a vault of two notes, one session and a scripted model."""
 
-    def __init__(self, folder: Path, *script: Any) -> None:
+    def __init__(self, folder: Path, *script: Any, tools: Any = None, **settings_given: Any) -> None:
         self.home, self.notes = folder / "home", folder / "Notes"
         self.notes.mkdir()
         (self.notes / "Lease.md").write_text(LEASE)
         (self.notes / "Heron.md").write_text("# Heron\n\nThe budget is 40,000 EUR.\n")
         VaultRegistry(self.home).add(self.notes)
         self.model = ScriptedModel(script)
-        settings = load_settings({"home": self.home}, environ={})
-        self.opened = open_hub("memory://", model=self.model, workspace=folder, settings=settings)
+        settings = load_settings({"home": self.home, **settings_given}, environ={})
+        self.opened = open_hub("memory://", model=self.model, workspace=folder, settings=settings, tools=tools)
 
     async def __aenter__(self) -> Talk:
         self.hub = await self.opened.__aenter__()
@@ -156,3 +157,30 @@ async def test_without_a_vault_a_turn_says_no_mode(tmp_path: Path) -> None:
         events = await talk.turn("What do my notes say?", vaults=())
 
     assert "mode" not in events[0].data
+
+
+@tool(risk="read")
+async def page_read(context: ToolContext) -> str:
+    """Read a page."""
+    number, passage = number_url_passage(context.state, "https://example.org/rent", "The average is 1,100 EUR.")
+    return shown_passage(number, passage)
+
+
+async def test_without_a_vault_what_a_tool_read_elsewhere_is_cited_with_its_url(tmp_path: Path) -> None:
+    async with Talk(tmp_path, call("page_read"), "It is 1,100 EUR [^1].", tools=[page_read]) as talk:
+        events = await talk.turn("What is the average?", vaults=())
+
+    (citation,) = [event.data for event in events if event.type == "citation"]
+    assert (citation["status"], citation["url"]) == ("verified", "https://example.org/rent")
+    assert citation.keys().isdisjoint({"vault", "path"})
+
+
+async def test_a_chosen_mode_vault_has_only_the_tools_that_the_settings_enable(tmp_path: Path) -> None:
+    enabled = {"autonomous_agent_enabled_tool_ids": ["note_read", "nothing"]}
+    async with Talk(tmp_path, "One.", "Two.", **enabled) as talk:
+        await talk.turn("When does it end?", mode="vault")
+        await talk.turn("What do my notes say about the lease?")
+
+    forced, detected = (request.tools for request in talk.model.requests)
+    assert [schema.name for schema in forced] == ["note_read"]
+    assert len(detected) > 10
