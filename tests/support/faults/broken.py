@@ -18,6 +18,7 @@ from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.records import FactKind, encode_events
+from agenticx.sessions.store.sqlite import _lease as sqlite_lease
 from studio.services import Services
 from tests.support.faults.broken_streams import STREAMS
 from tests.support.intercepted_store import InterceptedStore, StoreCall, Write
@@ -157,7 +158,7 @@ def _read_whole_log(good: SqliteStore) -> Store:
 
 
 def _append_after_end(make_event: Callable[[RuntimeEvent], RuntimeEvent]) -> StoreFault:
-    """Append after the terminal event of each turn the event that `make_event` returns for it."""
+    """Append after the terminal event of each turn what `make_event` returns for it, past the store's check."""
 
     async def around(write: Write) -> Sequence[StoredEvent]:
         events = write.commit.events
@@ -165,7 +166,12 @@ def _append_after_end(make_event: Callable[[RuntimeEvent], RuntimeEvent]) -> Sto
             return await write.make()
         return await write.make(events=[*events, make_event(events[-1])])
 
-    return lambda good: InterceptedStore(good, around)
+    def broken(good: Store) -> Store:
+        lease: Any = sqlite_lease
+        lease.check_turn = lambda *_: None
+        return InterceptedStore(good, around)
+
+    return broken
 
 
 def _token_after_end(_final: RuntimeEvent) -> RuntimeEvent:
