@@ -14,7 +14,15 @@ const MARKER = /\[\^(\d{1,9})\](?!:)/g;
 const FENCE = /^ {0,3}(`{3,}|~{3,})/;
 const DEFINITION = /^ {0,3}\[\^[^\]\s]{1,100}\]:/;
 const CODE_SPAN = /(?<!`)(`{1,3})(?!`)[^`\n]{1,1000}\1(?!`)/g;
-const SENTENCE_END = /[.!?…](?=\s|\[)|[。！？|\n]/;
+// As `agenticx.knowledge.citations` divides a text: with the markers behind it, and at blocks and cells of tables.
+const ABBREVIATED = "(?<!(?<!\\p{L})(?:[A-Za-z]|Dr|Mr|Mrs|Ms|Prof|St|No|Nr|Abs|Fig|Vol|ca|approx|resp|bzw|vgl|usw|etc|vs|cf))";
+const BEHIND = `[)\\]"'”’»]{0,9}(?=\\s|\\[\\^)`;
+const MARKERS = "(?:\\s{0,9}\\[\\^\\d{1,9}\\](?!:))*(?!\\s{0,9}\\p{Ll})";
+const BLOCK = "\\n(?=[ \\t]{0,9}(?:\\n|[-*+•]\\s|\\d{1,9}[.)]\\s|#{1,6}\\s|>|\\|))";
+const SENTENCE_END = new RegExp(
+  `(?:(?:${ABBREVIATED}\\.|[!?…]){1,9}${BEHIND}|[。！？]{1,9}[」』）”]{0,9})${MARKERS}|\\||${BLOCK}`,
+  "gu",
+);
 const MAX_LINES = 400; // shown of a passage
 
 /**
@@ -38,17 +46,23 @@ export function showCitations(element, citations, readNote) {
  */
 function placeCitations(text, citations) {
   const queues = new Map();
-  for (const citation of citations) queues.set(citation.marker, [...(queues.get(citation.marker) ?? []), citation]);
+  for (const citation of citations) {
+    const queue = queues.get(citation.marker) ?? { next: 0, sentence: null, citations: [] };
+    queue.citations.push(citation);
+    queues.set(citation.marker, queue);
+  }
+  const masked = maskCode(text);
+  const ends = [...masked.matchAll(SENTENCE_END)].map((match) => match.index + match[0].length);
   const places = [];
-  const lastEnds = new Map(); // by number
-  for (const match of maskCode(text).matchAll(MARKER)) {
-    const [start, end, number] = [match.index, match.index + match[0].length, Number(match[1])];
-    const queue = queues.get(number);
+  let sentence = 0;
+  for (const match of masked.matchAll(MARKER)) {
+    const [start, end] = [match.index, match.index + match[0].length];
+    const queue = queues.get(Number(match[1]));
+    while (ends[sentence] <= start) sentence += 1;
     if (!queue || text[start - 1] === "\\") continue;
-    const lastEnd = lastEnds.get(number);
-    if (lastEnd !== undefined && queue.length > 1 && SENTENCE_END.test(text.slice(lastEnd, start))) queue.shift();
-    lastEnds.set(number, end);
-    places.push({ start, end, citation: queue[0] });
+    if (queue.sentence !== null && queue.sentence !== sentence && queue.next + 1 < queue.citations.length) queue.next += 1;
+    queue.sentence = sentence;
+    places.push({ start, end, citation: queue.citations[queue.next] });
   }
   return places;
 }

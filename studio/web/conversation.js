@@ -276,7 +276,8 @@ export class Conversation {
   }
 
   on_citation(data) {
-    this.citations.set(data.message_id, [...(this.citations.get(data.message_id) ?? []), data]);
+    if (!this.citations.has(data.message_id)) this.citations.set(data.message_id, []);
+    this.citations.get(data.message_id).push(data);
   }
 
   on_final({ text, message_id, reason, stop_reason }) {

@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 LEASE = "# Lease\n\nIt ends in May 2027.\n\nThe rent is 900 EUR, and <b>not</b> more.\u200b\n"
-ANSWER = """It ends in May 2027 [^1]. It is a nice flat [^1]; really [^1].
+ANSWER = """It ends in May 2027. [^1] It is a nice flat, e.g. [^1] for Dr. Who [^1].
 The rent is 950 EUR [^1].
 Neither `[^1]` nor [^9] is a citation.
 
