@@ -15,10 +15,10 @@ from agenticx.errors import ToolError
 from agenticx.knowledge.citations import check_citations
 from agenticx.knowledge.index import VaultIndex
 from agenticx.knowledge.parsing import Passage
-from agenticx.knowledge.passages import number_passage, numbered_passages, outdated_numbers
+from agenticx.knowledge.passages import number_passage, numbered_passages, outdated_line, outdated_numbers
 from agenticx.knowledge.registry import VaultRecord
-from agenticx.knowledge.tools import VaultAccess, read_passage
-from agenticx.knowledge.vault import VaultMissing, decode_note, read_note
+from agenticx.knowledge.tools import VaultAccess, note_text, read_passage
+from agenticx.knowledge.vault import VaultMissing
 from agenticx.knowledge.vaults import Vault
 from agenticx.logs import get_logger
 from agenticx.messages import UserMessage
@@ -180,7 +180,7 @@ class SessionTurnNotes:
         state, remarks = session.state, list[str]()
         pinned: dict[tuple[str, str], list[int]] = {}
         for number, row in enumerate(state.passages, start=1):
-            if row.get("pinned") and row["text"] and not row.get("outdated"):
+            if row.get("pinned") and row["text"]:
                 pinned.setdefault((row["vault"], row["path"]), []).append(number)
         rows = (state.passages[one.number - 1] for one in (*given_notes, *smart))
         again = {(row["vault"], row["path"]) for row in rows}
@@ -188,16 +188,17 @@ class SessionTurnNotes:
         for vault_id, path in sorted(pinned.keys() | again):
             if (vault := by_id.get(vault_id)) is None or vault.record.name in self._unreadable:
                 continue
-            text = await run_in_thread(_note_text, vault.record, path, name="agx vault")
+            text = await run_in_thread(note_text, vault.record, path, name="agx vault")
             numbers = pinned.get((vault_id, path), [])
             whole = None if text is None or not numbers else await self._call(vault, partial(_whole, path), None)
-            old = [n for n in numbers if whole is not None and state.passages[n - 1]["sha256"] != whole[0].sha256]
+            current = [state.passages[n - 1] for n in numbers if not state.passages[n - 1].get("outdated")]
+            old = [n for n in numbers if whole is not None and _differs(state.passages[n - 1], whole[0])]
             for number in old:
                 state.passages[number - 1]["outdated"] = True
-            if whole is not None and old == numbers:
+            if whole is not None and all(row.get("outdated") for row in current):
                 given_notes += self._given(session, vault, whole[0], len(vaults) > 1, budget, is_pinned=True)
             if outdated := sorted([*old, *outdated_numbers(state, vault_id, path, text)]):
-                remarks.append(_outdated(outdated, path, text))
+                remarks.append(outdated_line(outdated, path, is_gone=text is None))
         return remarks
 
     async def _found(self, session: Session, text: str, vaults: Sequence[Vault], budget: _Budget) -> list[GivenPassage]:
@@ -233,7 +234,6 @@ class SessionTurnNotes:
         number = number_passage(state, vault.record.id, passage)
         if is_pinned:
             state.passages[number - 1]["pinned"] = True
-        state.passages[number - 1].pop("outdated", None)  # it is what the note says now
         known = number <= before and any(f"[passage {number}: " in message.content for message in session.messages)
         return [GivenPassage(number, passage, vault.record.name if is_one_of_several else None, known)]
 
@@ -258,9 +258,8 @@ class _Budget:
         return True
 
 
-def _outdated(numbers: Sequence[int], path: str, text: str | None) -> str:
-    names = ", ".join(f"passage {number}" for number in numbers)
-    return f"Outdated: {names}; {path} {'is gone' if text is None else 'has changed'}."
+def _differs(row: Mapping[str, Any], passage: Passage) -> bool:
+    return not row.get("outdated") and row["sha256"] != passage.sha256
 
 
 def _paths(name: str, index: VaultIndex) -> list[str]:
@@ -269,14 +268,6 @@ def _paths(name: str, index: VaultIndex) -> list[str]:
 
 def _whole(path: str, index: VaultIndex) -> tuple[Passage, bool]:
     return read_passage(index, path, None)
-
-
-def _note_text(vault: VaultRecord, path: str) -> str | None:
-    """Return the text of a note as it is now, None if it is gone; blocks."""
-    try:
-        return decode_note(read_note(vault.path, path)).text
-    except (ToolError, OSError):
-        return None
 
 
 def _citations(
@@ -294,7 +285,7 @@ def _citations(
         vault_id, passage = places[key]
         if vault_id is None:
             return passage.text
-        return _note_text(vaults[vault_id], passage.path) if vault_id in vaults else None
+        return note_text(vaults[vault_id], passage.path) if vault_id in vaults else None
 
     payloads: list[dict[str, Any]] = []
     for cited in check_citations(text, passages, read):

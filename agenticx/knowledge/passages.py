@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agenticx.foreign_text import MATERIAL, frame_text
+from agenticx.foreign_text import MATERIAL, frame_text, one_line
 from agenticx.knowledge.parsing import Passage, note_lines, passage_sha256
 from agenticx.tools.base import ToolState
 
-__all__ = ["CITING", "number_passage", "number_url_passage", "numbered_passages", "outdated_numbers", "shown_passage"]
+__all__ = [
+    "CITING",
+    "number_passage",
+    "number_url_passage",
+    "numbered_passages",
+    "outdated_line",
+    "outdated_numbers",
+    "shown_passage",
+]
 
 CITING = "Write [^1], with the number of a passage, behind each sentence that you take from it."
 
@@ -40,6 +48,7 @@ def _number(state: ToolState, place: Mapping[str, Any], passage: Passage) -> int
     for number in range(len(state.passages), 0, -1):
         known = state.passages[number - 1]
         if all(known.get(key) == value for key, value in row.items()):
+            known.pop("outdated", None)  # the note has it again
             known |= {"line_start": passage.line_start, "line_end": passage.line_end, "text": passage.text}
             return number
     state.passages.append(row | {"line_start": passage.line_start, "line_end": passage.line_end, "text": passage.text})
@@ -66,6 +75,12 @@ def outdated_numbers(state: ToolState, vault: str, path: str, text: str | None) 
             row["outdated"] = True
             numbers.append(number)
     return numbers
+
+
+def outdated_line(numbers: Sequence[int], path: str, *, is_gone: bool = False) -> str:
+    """Return a sentence for the model that names passages whose note has changed or is gone."""
+    names = ", ".join(f"passage {number}" for number in numbers)
+    return f"Outdated: {names}; {one_line(path)} {'is gone' if is_gone else 'has changed'}."
 
 
 def shown_passage(number: int, passage: Passage, vault_name: str | None = None) -> str:

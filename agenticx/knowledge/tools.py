@@ -14,18 +14,18 @@ from pydantic import Field
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
 from agenticx.knowledge.parsing import Passage, note_lines, parse_note, passage_sha256
-from agenticx.knowledge.passages import CITING, number_passage, shown_passage
+from agenticx.knowledge.passages import CITING, number_passage, outdated_line, outdated_numbers, shown_passage
 from agenticx.knowledge.registry import VaultRecord
 from agenticx.knowledge.vault import decode_note, read_note
 from agenticx.knowledge.vaults import Vault, Vaults
 from agenticx.knowledge.words import query_words
 from agenticx.threads import run_in_thread
-from agenticx.tools.base import Assessment, Tool, ToolContext, ToolOutput
+from agenticx.tools.base import Assessment, Tool, ToolContext, ToolOutput, ToolState
 from agenticx.tools.builtin.edits import file_write
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible_path
 
-__all__ = ["CURRENT_VAULTS", "VaultAccess", "note_tools", "read_passage", "session_note_tools"]
+__all__ = ["CURRENT_VAULTS", "VaultAccess", "note_text", "note_tools", "read_passage", "session_note_tools"]
 
 T = TypeVar("T")
 
@@ -155,6 +155,8 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
         parts.append(
             CITING if found.results else "Nothing was found; try other words, or say that the notes do not have it."
         )
+        paths = _unique(result.passage.path for result in found.results)
+        parts += await _outdated_lines(found_vault, context.state, paths)
         parts += _state_notes(found.state, found.problem)
         return ToolOutput("\n\n".join(parts), sources=_unique(result.passage.path for result in found.results))
 
@@ -174,7 +176,8 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
         number = number_passage(context.state, found_vault.record.id, passage)
         text = shown_passage(number, passage, found_vault.record.name if is_one_of_several else None)
         more = f"\nThe note goes on after line {passage.line_end}; read a section by its heading." if is_cut else ""
-        return ToolOutput(f"{text}{more}\n{CITING}", truncated=is_cut, sources=(passage.path,))
+        old = "".join(f"\n{line}" for line in await _outdated_lines(found_vault, context.state, [passage.path]))
+        return ToolOutput(f"{text}{more}\n{CITING}{old}", truncated=is_cut, sources=(passage.path,))
 
     @tool(risk="read")
     async def note_links(path: str, context: ToolContext, vault: str | None = None) -> ToolOutput:
@@ -214,6 +217,25 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
         return ToolOutput("\n".join(lines) or "(no notes)", sources=_unique(note.path for note in notes[:_MAX_LISTED]))
 
     return note_search, note_read, note_links, note_list
+
+
+async def _outdated_lines(vault: Vault, state: ToolState, paths: Sequence[str]) -> list[str]:
+    """Return a line for each of these notes that no longer has passages which the model was given before."""
+    vault_id = vault.record.id
+    known = {row["path"] for row in state.passages if row.get("vault") == vault_id}
+    texts = await run_in_thread(
+        lambda: {path: note_text(vault.record, path) for path in paths if path in known}, name="agx vault"
+    )
+    found = ((path, outdated_numbers(state, vault_id, path, text)) for path, text in texts.items())
+    return [outdated_line(numbers, path) for path, numbers in found if numbers]
+
+
+def note_text(vault: VaultRecord, path: str) -> str | None:
+    """Return the text of a note as it is now, None if it is gone; blocks."""
+    try:
+        return decode_note(read_note(vault.path, path)).text
+    except (ToolError, OSError):
+        return None
 
 
 def _unique(paths: Iterable[str]) -> tuple[str, ...]:

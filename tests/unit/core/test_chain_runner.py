@@ -222,3 +222,18 @@ async def test_a_changed_pinned_note_is_given_again_and_the_old_one_named_outdat
     assert "It has a garden." in second
     assert [message.content for message in requests[2][-2:]] == ["Two.", "Go on"]
     assert "Outdated: passage 2; Lease.md is gone." in requests[3][-2].content
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("note_read", {"path": "Lease"}), ("note_search", {"query": "ends"})])
+async def test_a_result_names_the_passages_that_its_note_no_longer_has(
+    tmp_path: Path, name: str, arguments: dict[str, Any]
+) -> None:
+    async with Ask(tmp_path, call(name, arguments), "One.", call("note_read", {"path": "Lease"}), "Two.") as ask:
+        await ask("When does it end?", mode="agent")
+        (ask.notes / "Lease.md").write_text(LEASE.replace("2027", "2029"))
+        await ask("And now?", mode="agent")
+
+    results = [message.content for message in ask.session.messages if message.role == "tool"]
+    assert "Outdated" not in results[0]
+    assert results[1].endswith(f"{CITING}\nOutdated: passage 1; Lease.md has changed.")
+    assert "It ends in May 2029." in results[1]

@@ -1,4 +1,4 @@
-"""The checklist of the runner: tools only where needed, states in order, steps with their time, and a clean stop."""
+"""The checklist of the runner: tools only where needed, states in order, timed steps, a clean stop."""
 
 from __future__ import annotations
 
