@@ -418,7 +418,8 @@ def _store(connection: sqlite3.Connection, path: str, stored: _Stored, note: Par
         return
     targets = (match_key(name).removeprefix("./") for name in (*note.links, *note.embeds))
     for table, keys in (("aliases", map(match_key, note.aliases)), ("tags", note.tags), ("links", targets)):
-        connection.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", [(key, note_id) for key in keys])
+        if rows := [(key, note_id) for key in keys]:
+            connection.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", rows)
     names = _names(path, note.title, note.aliases)
     connection.execute(
         "INSERT INTO names(rowid, title, heading, path) VALUES (?, ?, ?, ?)",

@@ -31,6 +31,10 @@ _MAX_FRONTMATTER_CHARS = 64 * 1024
 _JOINED_CHARS = 1_200
 _SPLIT_CHARS = 1_600
 _MAX_LINE_CHARS = 4_000
+_MAX_PARSED_CHARS = 128 * 1024
+"""Longer notes are read line by line: a megabyte of short blocks takes the parser seconds, and collecting its million
+objects as garbage stops all threads of the program."""
+_MAX_SEARCHED_CHARS = 16 * 1024
 _MAX_TEXT_CHARS = 500
 _TAG = re.compile(r"(?<![\w#/&])#([\w/-]{1,200})")
 _LINK = re.compile(r"(!?)\[\[([^\[\]\n|#^]{1,400})(?:[#^][^\[\]\n|]{0,400})?(?:\|[^\[\]\n]{0,400})?\]\]")
@@ -227,10 +231,16 @@ class _Section:
 class CodeLines:
     """The lines of a text, from 0, that lie in fences, code blocks and HTML blocks."""
 
-    def __init__(self, tokens: Iterable[Token] = ()) -> None:
-        blocks = [token.map for token in tokens if token.type in ("fence", "code_block", "html_block") and token.map]
-        self._starts = [start for start, _ in blocks]
-        self._ends = [end for _, end in blocks]
+    def __init__(self, blocks: Iterable[Sequence[int]] = ()) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for start, end in blocks:
+            self._starts.append(start)
+            self._ends.append(end)
+
+    @classmethod
+    def of(cls, tokens: Iterable[Token]) -> CodeLines:
+        return cls(token.map for token in tokens if token.type in ("fence", "code_block", "html_block") and token.map)
 
     def __contains__(self, line: int) -> bool:
         index = bisect_right(self._starts, line) - 1
@@ -239,7 +249,7 @@ class CodeLines:
 
 def code_lines(text: str) -> CodeLines:
     """Return the lines of a Markdown text that are code or HTML."""
-    return CodeLines(_parser().parse("\n".join(note_lines(text))))
+    return CodeLines.of(_parser().parse("\n".join(note_lines(text))))
 
 
 @cache
@@ -255,13 +265,33 @@ def _read_blocks(lines: Sequence[str], first: int) -> tuple[list[HeadingLine], C
     text = "\n".join(lines[first:])
     if not any(sign in text for sign in _CODE_SIGNS) and _OTHER_LINES.search(f"\n{text}") is None:
         return list(_plain_headings(lines, first)), CodeLines()
+    if len(text) > _MAX_PARSED_CHARS:
+        return _read_large_blocks(lines, first)
     tokens = _parser().parse("\n" * first + text)
     headings = [
         HeadingLine(_heading_text(tokens[index + 1].content), token.map[0] + 1, int(token.tag[1]))
         for index, token in enumerate(tokens)
         if token.type == "heading_open" and token.map and token.level == 0
     ]
-    return headings, CodeLines(tokens)
+    return headings, CodeLines.of(tokens)
+
+
+def _read_large_blocks(lines: Sequence[str], first: int) -> tuple[list[HeadingLine], CodeLines]:
+    """Return the headings and fences that begin in the first column, as `_read_blocks` does for short notes."""
+    fences: list[tuple[int, int]] = []
+    begin, mark = first, ""
+    for number in range(first, len(lines)):
+        line = lines[number]
+        if mark:
+            if line.startswith(mark) and not line.strip(mark[0]).strip():
+                fences.append((begin, number + 1))
+                mark = ""
+        elif line.startswith(("```", "~~~")):
+            begin, mark = number, line[: len(line) - len(line.lstrip(line[0]))]
+    if mark:
+        fences.append((begin, len(lines)))
+    code = CodeLines(fences)
+    return [heading for heading in _plain_headings(lines, first) if heading.line - 1 not in code], code
 
 
 def _plain_headings(lines: Sequence[str], first: int) -> Iterator[HeadingLine]:
@@ -330,7 +360,7 @@ def _split(lines: list[str], sections: Sequence[_Section], chars: int, code: Cod
         for number in range(start, end):
             if len(lines[number]) > _MAX_LINE_CHARS and number not in code:
                 yield from _span(lines, start, number, heading, headings)
-                for cut in _cuts(lines[number]):
+                for cut in _cuts(lines[number], _SPLIT_CHARS, _MAX_LINE_CHARS):
                     yield PassageSpan(number + 1, number + 1, heading, headings, cut)
                 start, size = number + 1, 0
                 continue
@@ -353,12 +383,12 @@ def _span(
         yield PassageSpan(start + 1, end, heading, headings)
 
 
-def _cuts(line: str) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of a long line's parts, which end at blanks where there are any."""
+def _cuts(line: str, least: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of a long line's parts, which end at blanks where there are any; a short line is one part."""
     start = 0
-    while len(line) - start > _MAX_LINE_CHARS:
-        blank = line.rfind(" ", start + _SPLIT_CHARS, start + _MAX_LINE_CHARS)
-        end = blank + 1 if blank > 0 else start + _MAX_LINE_CHARS
+    while len(line) - start > most:
+        blank = line.rfind(" ", start + least, start + most)
+        end = blank + 1 if blank > 0 else start + most
         yield start, end
         start = end
     yield start, len(line)
@@ -376,6 +406,15 @@ class _Inline:
     embeds: list[str] = field(default_factory=list[str])
     block_ids: list[str] = field(default_factory=list[str])
 
+    def add(self, text: str) -> None:
+        if "#" in text:
+            self.tags.extend(tag.strip("/").lower() for tag in _TAG.findall(text) if not tag.isdigit())
+        if "[[" in text:
+            for mark, name in _LINK.findall(text):
+                (self.embeds if mark else self.links).append(name.strip())
+        if "](" in text:
+            self.links.extend(target for mark, target in _MARKDOWN_LINK.findall(text) if not mark)
+
 
 def _read_inline(lines: Iterable[str], code: CodeLines, first: int) -> _Inline:
     found = _Inline()
@@ -384,13 +423,8 @@ def _read_inline(lines: Iterable[str], code: CodeLines, first: int) -> _Inline:
             continue
         if "`" in line:
             line = _CODE_SPAN.sub(" ", line)
-        if "#" in line:
-            found.tags.extend(tag.strip("/").lower() for tag in _TAG.findall(line) if not tag.isdigit())
-        if "[[" in line:
-            for mark, name in _LINK.findall(line):
-                (found.embeds if mark else found.links).append(name.strip())
-        if "](" in line:
-            found.links.extend(target for mark, target in _MARKDOWN_LINK.findall(line) if not mark)
-        if "^" in line and (block_id := _BLOCK_ID.search(line[-200:])):
+        for start, end in _cuts(line, _MAX_SEARCHED_CHARS // 2, _MAX_SEARCHED_CHARS):
+            found.add(line[start:end])
+        if "^" in line[-200:] and (block_id := _BLOCK_ID.search(line[-200:])):
             found.block_ids.append(block_id[1])
     return found

@@ -21,8 +21,8 @@ __all__ = ["FoundPassage", "search_notes"]
 _CANDIDATES = 60
 _CANDIDATE_NOTES = 20
 _LEAST_PREFIX_CHARS = 4
-_LEAST_PART_CHARS, _PART_CHARS, _PART_DISTANCE = 3, 5, 2
-"""Parts of words are sought in names from every second character on: single trigrams match a third of all notes."""
+_LEAST_PART_CHARS, _PART_CHARS, _PART_DISTANCE = 3, 5, 3
+"""Parts of words are sought in names from every third character on: single trigrams match a third of all notes."""
 _RANK_OFFSET = 30
 """The constant of reciprocal rank fusion (Cormack et al., 2009): rank r scores 1 / (offset + r)."""
 _NAMES_WEIGHT = 0.1

@@ -32,6 +32,8 @@ def index_text(text: str) -> str:
 
     For example "日本語 text" becomes " 日本 本語  text".
     """
+    if text.isascii():
+        return text
     return _CJK_RUN.sub(lambda run: f" {' '.join(_pairs(run[0]))} ", unicodedata.normalize("NFKC", text))
 
 

@@ -35,6 +35,7 @@ QUICK = Scale(
     team_messages=300,
     readers=100,
     sessions=200,
+    notes=1_000,
     streams=(1, 20, 150),
     further_streams=(),
     stock_streams=(20,),
@@ -79,6 +80,12 @@ async def _teams(scale: Scale) -> list[Row]:
     return await team_rows(scale)
 
 
+async def _notes(scale: Scale) -> list[Row]:
+    from tests.benchmarks.note_rows import note_rows
+
+    return await note_rows(scale)
+
+
 async def _imports(scale: Scale) -> list[Row]:
     from tests.benchmarks.engine import import_rows
 
@@ -104,6 +111,7 @@ SECTIONS: dict[str, Callable[[Scale], Coroutine[Any, Any, list[Row]]]] = {
     "store": _store,
     "studio": _studio,
     "teams": _teams,
+    "notes": _notes,
     "imports": _imports,
     "streams": _streams,
     "server": _server,

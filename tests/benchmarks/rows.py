@@ -25,6 +25,7 @@ class Scale:
     team_messages: int = 1_000
     readers: int = 500
     sessions: int = 1_000
+    notes: int = 10_000
     streams: Sequence[int] = (1, 20, 60, 100, 150, 200)
     further_streams: Sequence[int] = (250, 300, 400, 500, 600, 800)
     stock_streams: Sequence[int] = (1, 20, 60, 100)

@@ -37,7 +37,7 @@ def write_large_vault(root: Path, *, notes: int, chars: int = 2_000) -> int:
         parts = [f"---\ntags: [{text(1)}, {text(1)}]\n---\n# {text(3).title()} {number}\n"]
         while sum(map(len, parts)) < chars:
             link = f"[[{text(3).title()} {rng.randrange(notes)}]]"
-            parts.append(f"## {text(3)}\n\n{text(40)}\n{text(12)} {link}.\n\n- {text(6)}\n- {text(6)} #{text(1)}\n")
+            parts.append(f"## {text(3)}\n\n{text(60)}\n{text(40)} {link}.\n\n- {text(6)}\n- {text(6)} #{text(1)}\n")
         file = root / f"{number // 100:03}" / f"{text(1)} {number}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
         content = "\n".join(parts)[:chars].encode()

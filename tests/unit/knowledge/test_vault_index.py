@@ -129,6 +129,15 @@ def test_headings_are_those_of_the_parser_whether_or_not_a_note_needs_it(rng: ra
         assert (note.sections, note.tags) == (parsed.sections, parsed.tags), lines
 
 
+def test_a_large_note_is_read_line_by_line_with_the_same_headings_and_fences() -> None:
+    part = "## P\n\n> #tag\n\n````md\n# no heading #code\n```\n````\n\n- item\n\n~~~\n[[no]]\n~~~ \n\n[[Note]]\n\n"
+    small, large = parse_note("n.md", part * 50), parse_note("n.md", part * 4_000)
+    assert large.sections[:50] == small.sections
+    assert (len(large.sections), large.tags, large.links) == (4_000, ("tag",), ("Note",))
+    assert (small.tags, small.links) == (large.tags, large.links)
+    assert large.passages[:3] == small.passages[:3]
+
+
 def test_after_changes_of_all_kinds_and_stopped_runs_the_index_equals_a_fresh_one(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
