@@ -135,7 +135,10 @@ class MessageListResponse(TypedDict):
 
 
 class RewoundFileItem(TypedDict):
-    """The outcome for a file that the agent had changed; `reason` says why its old content was not restored."""
+    """The outcome for a file that the agent had changed; `reason` says why its old content was not restored.
+
+    `path` is relative to the workspace, and absolute for a note in a vault outside of it.
+    """
 
     path: str
     outcome: Literal["restored", "removed", "unchanged", "left"]
