@@ -24,13 +24,16 @@ reply with the passage and the note as it is now.
 
 from __future__ import annotations
 
-from agenticx.knowledge.citations import CheckedCitation, CitationStatus, check_citations
-from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
-from agenticx.knowledge.parsing import ParsedNote, Passage, parse_note
-from agenticx.knowledge.registry import InvalidVault, UnknownVault, VaultRecord
-from agenticx.knowledge.search import FoundPassage, search_notes
-from agenticx.knowledge.vault import NoteProblem, VaultMissing
-from agenticx.knowledge.vaults import NoteSearch, Vault, Vaults
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agenticx.knowledge.citations import CheckedCitation, CitationStatus, check_citations
+    from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
+    from agenticx.knowledge.parsing import ParsedNote, Passage, parse_note
+    from agenticx.knowledge.registry import InvalidVault, UnknownVault, VaultRecord
+    from agenticx.knowledge.search import FoundPassage, search_notes
+    from agenticx.knowledge.vault import NoteProblem, VaultMissing
+    from agenticx.knowledge.vaults import NoteSearch, Vault, Vaults
 
 __all__ = [
     "CheckedCitation",
@@ -53,3 +56,53 @@ __all__ = [
     "parse_note",
     "search_notes",
 ]
+
+_MODULES = {
+    "agenticx.knowledge.citations": (
+        "CheckedCitation",
+        "CitationStatus",
+        "check_citations",
+    ),
+    "agenticx.knowledge.index": (
+        "IndexState",
+        "NoteRecord",
+        "VaultIndex",
+    ),
+    "agenticx.knowledge.parsing": (
+        "ParsedNote",
+        "Passage",
+        "parse_note",
+    ),
+    "agenticx.knowledge.registry": (
+        "InvalidVault",
+        "UnknownVault",
+        "VaultRecord",
+    ),
+    "agenticx.knowledge.search": (
+        "FoundPassage",
+        "search_notes",
+    ),
+    "agenticx.knowledge.vault": (
+        "NoteProblem",
+        "VaultMissing",
+    ),
+    "agenticx.knowledge.vaults": (
+        "NoteSearch",
+        "Vault",
+        "Vaults",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its module, on first use: the parser of notes takes a tenth of a second."""
+    from importlib import import_module
+
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
