@@ -34,7 +34,7 @@ from agenticx.tools.visible import visible
 __all__ = ["IndexState", "NoteRecord", "VaultIndex"]
 
 _VERSION = 2
-_BATCH_NOTES = 100
+_BATCH_NOTES = 500
 _BATCH_CHARS = 4 * 1024 * 1024
 _BUSY_SECONDS = 10.0
 _UNSETTLED_NS = 2_000_000_000
@@ -124,7 +124,7 @@ class VaultIndex:
     ) -> IndexState:
         """Scan the folder and index what has changed, the latest changes first; return the state at the end.
 
-        `stopped` is asked, and `report` is called, after each batch of up to 100 notes, which is one transaction; a run
+        `stopped` is asked, and `report` is called, after each batch of up to 500 notes, which is one transaction; a run
         that was stopped or killed is continued by the next. Raises `VaultMissing` if the folder cannot be listed or has
         become empty; the index keeps its last state then.
         """

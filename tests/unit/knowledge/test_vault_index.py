@@ -174,7 +174,7 @@ def test_after_changes_of_all_kinds_and_stopped_runs_the_index_equals_a_fresh_on
 def test_an_index_run_that_is_killed_goes_on_where_it_was(tmp_path: Path, rng: random.Random, count: Count) -> None:
     root, file = tmp_path / "vault", tmp_path / "index.db"
     root.mkdir()
-    for number in range(600):
+    for number in range(1_200):
         (root / f"n{number}.md").write_text(f"# Note {number}\n\n" + f"text{number} " * 50)
     code = (
         "import sys; from pathlib import Path; from agenticx.knowledge.index import VaultIndex\n"
@@ -185,7 +185,7 @@ def test_an_index_run_that_is_killed_goes_on_where_it_was(tmp_path: Path, rng: r
         command = [sys.executable, "-c", code, str(root), str(file)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
             assert program.stdout is not None
-            for _ in range(rng.randint(1, 3)):
+            for _ in range(rng.randint(1, 2)):
                 program.stdout.readline()
             program.send_signal(signal.SIGKILL)
 
