@@ -7,18 +7,23 @@ None.
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, TypeGuard, assert_never, cast
 
 from agenticx.attachments import make_attachment
 from agenticx.errors import AttachmentRefused
+from agenticx.llms.call_fields import CallFields, call_states, fields_of_calls
+from agenticx.llms.json_values import cleaned, fields_in, items_in
 from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, chat_part, content_parts
 from agenticx.messages import (
     AssistantMessage,
     Attachment,
     Message,
+    ProviderState,
     SystemMessage,
     ToolCall,
     ToolMessage,
@@ -26,7 +31,24 @@ from agenticx.messages import (
     clean_text,
 )
 
-__all__ = ["in_given_shape", "messages_from_rows", "messages_to_rows", "user_message"]
+__all__ = [
+    "GIVEN_IN_ROW",
+    "MESSAGE_FIELDS",
+    "WIRE",
+    "in_given_shape",
+    "messages_from_rows",
+    "messages_to_rows",
+    "user_message",
+]
+
+WIRE = "openai-chat"
+"""The wire of Chat Completions, in provider states."""
+
+GIVEN_IN_ROW = ""
+"""The model in the provider state of a row, which names none: each model on the wire gets the fields as given."""
+
+MESSAGE_FIELDS = ("provider_specific_fields", "thinking_blocks", "reasoning_opaque")
+"""Fields of a message that its provider expects back: LiteLLM; GitHub Copilot."""
 
 _MESSAGE_TYPES = frozenset({SystemMessage, UserMessage, AssistantMessage, ToolMessage})
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
@@ -34,11 +56,16 @@ _KEYS = {
     "system": {"role", "content", "name"},
     "developer": {"role", "content", "name"},
     "user": {"role", "content", "name"},
-    "assistant": {"role", "content", "name", "tool_calls", "reasoning_content", "refusal", "sender"},
+    "assistant": {
+        *("role", "content", "name", "tool_calls", "reasoning_content", "refusal", "sender", "reasoning_details"),
+        *MESSAGE_FIELDS,
+    },
     "tool": {"role", "content", "name", "tool_call_id"},
 }
 _WRITTEN = frozenset({"system", "developer", "user"})
 _CONTENT_KEYS = ("tool_calls", "refusal", "reasoning_content")
+_MAX_FIELDS_CHARS = 16 * 1024 * 1024
+_MAX_FIELDS_LEVELS = 100  # of nesting; a message that is nested more than 200 deep could not be stored
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]*)(?:;[\w=.-]+)*?;base64,(?P<data>.*)", re.DOTALL)
 
 
@@ -81,7 +108,9 @@ def messages_from_rows(rows: Sequence[object]) -> list[Message]:
 def messages_to_rows(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Return `messages` as dict rows; images and PDF files become parts, text files part of the text.
 
-    Message ids, outcomes of calls, and a provider's own state are left out: rows have no place for them.
+    Fields that a Chat Completions server added to a reply or its calls, such as a signature, are in its row, since it
+    expects them back. Message ids, outcomes of calls, and the state of other wires are left out: rows have no place for
+    them.
     """
     return [_row(message) for message in messages]
 
@@ -122,10 +151,12 @@ def _message(row: Mapping[str, Any], place: str, tool_names: Mapping[str, str]) 
         case "user":
             return UserMessage(content=text, attachments=attachments, name=name)
         case "assistant":
+            tool_calls = _tool_calls(row.get("tool_calls"), place)
             return AssistantMessage(
                 content=text or _text(row.get("refusal"), f"{place}.refusal"),
                 reasoning=_text(row.get("reasoning_content"), f"{place}.reasoning_content"),
-                tool_calls=_tool_calls(row.get("tool_calls"), place),
+                tool_calls=tool_calls,
+                provider_state=_provider_state(row, tool_calls, place),
                 sender=_text(row.get("sender"), f"{place}.sender") or None,
                 name=name,
             )
@@ -204,6 +235,35 @@ def _tool_call(call: object, place: str) -> ToolCall:
     return ToolCall(id=clean_text(call["id"]), name=clean_text(name), arguments=clean_text(arguments))
 
 
+def _provider_state(row: Mapping[str, Any], tool_calls: Sequence[ToolCall], place: str) -> ProviderState | None:
+    """Return the fields that a provider added to a reply and its calls, None if there are none."""
+    calls: list[tuple[str, CallFields]] = []
+    for call, given in zip(tool_calls, cast("Sequence[object]", row.get("tool_calls") or ()), strict=True):
+        fields = CallFields()
+        if _is_row(given):
+            fields.add(given, given["function"])
+        calls.append((call.id, fields))
+    payload = {
+        "calls": call_states(calls),
+        "details": row.get("reasoning_details"),
+        "message": {name: value for name in MESSAGE_FIELDS if (value := row.get(name))},
+    }
+    payload = {name: value for name, value in payload.items() if value}
+    return ProviderState(wire=WIRE, model=GIVEN_IN_ROW, payload=_as_json(payload, place)) if payload else None
+
+
+def _as_json(fields: dict[str, Any], place: str) -> dict[str, Any]:
+    """Return a copy of a provider's fields; raise `TypeError` if they could not be stored and sent."""
+    try:
+        text = json.dumps(fields, allow_nan=False)
+        copy = cleaned(json.loads(text), _MAX_FIELDS_LEVELS)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise TypeError(f"{place}: fields that a provider added must be JSON: {exc}") from exc
+    if len(text) > _MAX_FIELDS_CHARS:
+        raise TypeError(f"{place}: fields that a provider added have {len(text)} characters, over {_MAX_FIELDS_CHARS}")
+    return copy
+
+
 def _text(value: object, place: str) -> str:
     if value is None:
         return ""
@@ -229,11 +289,17 @@ def _row(message: Message) -> dict[str, Any]:
         case ToolMessage():
             return {"role": "tool", "tool_call_id": message.tool_call_id, "content": message.content}
         case AssistantMessage():
+            payload = _payload(message)
             row: dict[str, Any] = {"role": "assistant", "content": message.content, **_name(message)}
             if message.tool_calls:
                 row["content"] = message.content or None
-                row["tool_calls"] = [_call_row(call) for call in message.tool_calls]
-            return row
+                row["tool_calls"] = [
+                    _call_row(call, fields)
+                    for call, fields in zip(
+                        message.tool_calls, fields_of_calls(payload, message.tool_calls), strict=True
+                    )
+                ]
+            return row | _message_fields(payload)
         case _:
             assert_never(message)
 
@@ -251,5 +317,19 @@ def _user_content(message: UserMessage) -> str | list[dict[str, Any]]:
     return [chat_part(part) for part in parts]
 
 
-def _call_row(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+def _payload(message: AssistantMessage) -> dict[str, Any]:
+    """Return a copy of what the provider of a reply expects back, {} if that is not of Chat Completions."""
+    state = message.provider_state
+    return deepcopy(state.payload) if state is not None and state.wire == WIRE else {}
+
+
+def _message_fields(payload: dict[str, Any]) -> dict[str, Any]:
+    kept = fields_in(payload, "message")
+    fields = {name: kept[name] for name in MESSAGE_FIELDS if name in kept}
+    details = items_in(payload, "details")
+    return {**fields, "reasoning_details": details} if details else fields
+
+
+def _call_row(call: ToolCall, fields: CallFields) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", **fields.call, "function": {**function, **fields.function}}

@@ -124,8 +124,9 @@ class Session:
     def to_openai(self) -> list[dict[str, Any]]:
         """Return `messages` as dict rows of Chat Completions; `Session(messages=rows)` reads them again.
 
-        In a row with files the text comes first. Text files become part of the text. Message ids, outcomes of calls,
-        reasoning, a provider's own state and records of refused files are left out.
+        In a row with files the text comes first. Text files become part of the text. Fields that a Chat Completions
+        server added to a reply or its calls, such as a signature, are in its row. Message ids, outcomes of calls,
+        reasoning, the state of other providers and records of refused files are left out.
         """
         return messages_to_rows(self.messages)
 

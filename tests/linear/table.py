@@ -30,7 +30,7 @@ MODULES = [
     "http.json_lines",
     "llms.wires.json_events",
     "llms.wires.request_body",
-    "llms.wires.call_fields",
+    "llms.call_fields",
     "llms.json_values",
     "llms.memory_estimate",
     "llms.identifiers",
@@ -125,9 +125,9 @@ EXEMPT: dict[str, str] = {
             llms.file_refusals.find_too_large llms.file_refusals.sent_files llms.file_refusals.with_notes
             llms.transport.errors.blocked_prompt_error
             llms.wires.openai_chat._parts.ReasoningDetails
-            llms.wires.call_fields.CallFields llms.wires.call_fields.call_states
-            llms.wires.call_fields.fields_of_calls llms.wires.call_fields.merge_fields
-            llms.wires.call_fields.provider_fields
+            llms.call_fields.CallFields llms.call_fields.call_states
+            llms.call_fields.fields_of_calls llms.call_fields.merge_fields
+            llms.call_fields.provider_fields
             llms.wires.openai_chat._parts.parse_usage llms.wires.openai_chat._request.encode_messages
             llms.wires.openai_chat._request.sent_tool_names
             llms.wires.openai_responses._request.input_items llms.wires.gemini._request.contents

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agenticx import open_hub
+from agenticx.core import Agent, AgentExecutor
 from agenticx.llms import ModelRequest, OllamaModel, OpenAIChatModel, complete
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.wires.provider_model import ProviderModel
@@ -324,3 +325,77 @@ async def test_fields_of_a_call_survive_a_restart_a_fork_and_a_rewind(tmp_path: 
             await model.aclose()
         calls = [sent_reply(request)["tool_calls"][0] for request in server.requests[1:]]
     assert [call["extra_content"] for call in calls] == [SIGNATURE] * 4
+
+
+SIGNED_CALL = {"id": "c1", "type": "function", "extra_content": SIGNATURE, "function": {**FUNCTION, "note": "n"}}
+DETAILS = [{"type": "reasoning.encrypted", "data": "s", "id": "c1", "index": 0}]
+MESSAGE_FIELDS = {
+    "reasoning_details": DETAILS,
+    "thinking_blocks": [{"type": "thinking", "thinking": "h", "signature": "s"}],
+    "provider_specific_fields": {"signatures": ["s"]},
+    "reasoning_opaque": "o",
+}
+SIGNED_ROWS: list[dict[str, Any]] = [
+    {"role": "user", "content": "Look."},
+    {"role": "assistant", "content": None, "tool_calls": [SIGNED_CALL], **MESSAGE_FIELDS},
+    {"role": "tool", "tool_call_id": "c1", "content": "a chair"},
+    {"role": "assistant", "content": "A chair."},
+]
+
+
+@pytest.mark.parametrize("way", ["session", "executor"])
+async def test_fields_of_a_call_go_through_rows_and_back(way: str) -> None:
+    signed = streamed({"tool_calls": [{**SIGNED_CALL, "index": 0}], **MESSAGE_FIELDS})
+    async with FakeOpenAIServer([signed, say("A chair."), say("Blue.")]) as server:
+        rows: list[dict[str, Any]] = []
+        for text in ("Look.", "Which colour?"):
+            model = OpenAIChatModel("gemini-3", base_url=server.base_url)
+            rows = json.loads(json.dumps(rows))  # as an application stores them
+            if way == "session":
+                session = Session(messages=rows)
+                await AgentRuntime(model, AutoApproveConfirmGate(), tools=[look]).run(text, session)
+                rows = session.to_openai()
+            else:
+                rows.append({"role": "user", "content": text})
+                rows += (await AgentExecutor(model).achat(Agent(name="eye", tools=[look]), rows)).messages
+            await model.aclose()
+        sent = sent_reply(server.requests[2])
+    assert [{name: row[name] for name in SIGNED_ROWS[1]} for row in (rows[1], sent)] == [SIGNED_ROWS[1]] * 2
+
+
+async def test_rows_are_given_back_with_their_fields_and_no_copy_is_shared() -> None:
+    session = Session(messages=SIGNED_ROWS)
+    session.to_openai()[1]["tool_calls"][0]["extra_content"].clear()
+    assert session.to_openai() == SIGNED_ROWS
+
+
+async def test_an_id_in_rows_that_holds_a_signature_is_sent_unchanged() -> None:
+    id_ = "call_1__thought__" + "E" * 60
+    rows = json.loads(json.dumps(SIGNED_ROWS[:3]).replace("c1", id_))
+    rows[1] = {"role": "assistant", "content": None, "tool_calls": [{"id": id_, "function": FUNCTION}]}
+    async with FakeOpenAIServer([say("A chair.")]) as server:
+        model = OpenAIChatModel("gemini-3", base_url=server.base_url)
+        await complete(model, ModelRequest(messages=Session(messages=rows).messages))
+        await model.aclose()
+        sent = server.requests[0].json["messages"]
+    assert (sent[1]["tool_calls"][0]["id"], sent[2]["tool_call_id"]) == (id_, id_)
+
+
+async def test_a_server_that_refuses_fields_of_rows_gets_the_calls_without_them() -> None:
+    words = "Invalid value: 'messages[1].tool_calls[0].extra_content': Extra inputs are not permitted"
+    async with FakeOpenAIServer([status(422, words), say("Blue.")]) as server:
+        model = OpenAIChatModel("other", base_url=server.base_url)
+        result = await AgentRuntime(model, AutoApproveConfirmGate()).run("Which?", Session(messages=SIGNED_ROWS))
+        await model.aclose()
+        assert result.text == "Blue."
+        assert ["extra_content" in sent_reply(request)["tool_calls"][0] for request in server.requests] == [True, False]
+
+
+@pytest.mark.parametrize("value", [{"data": object()}, {"number": float("nan")}, "x" * 17_000_000, "deep"])
+def test_fields_of_rows_that_could_not_be_stored_are_a_type_error_with_their_place(value: Any) -> None:
+    if value == "deep":
+        for _ in range(150):
+            value = [value]
+    row = {**SIGNED_ROWS[1], "tool_calls": [{**SIGNED_CALL, "extra_content": value}]}
+    with pytest.raises(TypeError, match=r"messages\[1\]: fields that a provider added"):
+        Session(messages=[SIGNED_ROWS[0], row])

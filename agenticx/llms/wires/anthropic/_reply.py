@@ -30,10 +30,10 @@ from agenticx.llms.base import (
     Usage,
     UsageDelta,
 )
+from agenticx.llms.call_fields import provider_fields
 from agenticx.llms.json_values import count_in, fields_in, items_in, json_text, text_in
 from agenticx.llms.reply_limits import MAX_ITEMS
 from agenticx.llms.transport.errors import ErrorReport, find_error, stream_error
-from agenticx.llms.wires.call_fields import provider_fields
 from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
 from agenticx.llms.wires.json_reply import JsonReplyParser
 from agenticx.messages import ProviderState

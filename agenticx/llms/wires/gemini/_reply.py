@@ -29,10 +29,10 @@ from agenticx.llms.base import (
     Usage,
     UsageDelta,
 )
+from agenticx.llms.call_fields import merge_fields, provider_fields
 from agenticx.llms.json_values import arguments_json, count_in, fields_in, items_in, text_in
 from agenticx.llms.memory_estimate import measure_bytes
 from agenticx.llms.transport.errors import ErrorReport, blocked_prompt_error, find_error, stream_error
-from agenticx.llms.wires.call_fields import merge_fields, provider_fields
 from agenticx.llms.wires.gemini._arguments import ArgumentsWriter
 from agenticx.llms.wires.json_events import JsonEventParser
 from agenticx.llms.wires.json_reply import JsonReplyParser

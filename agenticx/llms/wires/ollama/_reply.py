@@ -19,9 +19,9 @@ from agenticx.llms.base import (
     Usage,
     UsageDelta,
 )
+from agenticx.llms.call_fields import CallFields, call_states
 from agenticx.llms.json_values import arguments_json, count_in, fields_in, items_in, text_in
 from agenticx.llms.transport.errors import find_error, stream_error
-from agenticx.llms.wires.call_fields import CallFields, call_states
 from agenticx.llms.wires.json_events import JsonEventParser
 from agenticx.llms.wires.json_reply import JsonReplyParser
 from agenticx.messages import ProviderState

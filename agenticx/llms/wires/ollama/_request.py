@@ -8,10 +8,10 @@ from typing import Any, assert_never, cast
 from pydantic_core import to_json
 
 from agenticx.llms.base import ModelRequest, OutputSchema
+from agenticx.llms.call_fields import CallFields, fields_of_calls
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.message_attachments import content_parts
 from agenticx.llms.sampling import NO_SAMPLING
-from agenticx.llms.wires.call_fields import CallFields, fields_of_calls
 from agenticx.llms.wires.ollama._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_object, body_bytes, encode_tools
 from agenticx.llms.wires.sampling_rules import SamplingRules

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from agenticx.llms.base import Delta, ReplySize, ToolCallDelta
+from agenticx.llms.call_fields import CallFields, call_states
 from agenticx.llms.json_values import json_string_fragment, json_text
 from agenticx.llms.reply_limits import MAX_NAME_CHARS
-from agenticx.llms.wires.call_fields import CallFields, call_states
 
 __all__ = ["ToolCallAssembler"]
 

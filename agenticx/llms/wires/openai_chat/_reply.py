@@ -11,24 +11,20 @@ from dataclasses import replace
 from typing import Any, cast
 
 from agenticx.llms.base import Delta, Finished, StopKind, TextDelta, ThinkingDelta, UsageDelta
+from agenticx.llms.call_fields import merge_fields
 from agenticx.llms.json_values import fields_in
+from agenticx.llms.openai_rows import MESSAGE_FIELDS, WIRE
 from agenticx.llms.transport.errors import find_error, stream_error
-from agenticx.llms.wires.call_fields import merge_fields
 from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
 from agenticx.llms.wires.json_reply import JsonReplyParser
 from agenticx.llms.wires.openai_chat._calls import ToolCallAssembler
 from agenticx.llms.wires.openai_chat._parts import ReasoningDetails, parse_usage, plain_text
 from agenticx.messages import ProviderState
 
-__all__ = ["MESSAGE_FIELDS", "REASONING_FIELDS", "WIRE", "ChatReplyParser"]
-
-WIRE = "openai-chat"
+__all__ = ["REASONING_FIELDS", "ChatReplyParser"]
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 """The fields in which compatible servers send reasoning, and expect it back."""
-
-MESSAGE_FIELDS = ("provider_specific_fields", "thinking_blocks", "reasoning_opaque")
-"""Fields of a message that its provider expects back: LiteLLM; GitHub Copilot."""
 
 _FIRST_CHOICE = (None, 0, "0", "")  # how servers number the choice that is read
 _PLAIN_DELTA_FIELDS = frozenset({"content", "role"})

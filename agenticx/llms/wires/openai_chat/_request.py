@@ -7,13 +7,14 @@ from functools import cache
 from typing import Any, get_args
 
 from agenticx.llms.base import ModelRequest, OutputSchema
+from agenticx.llms.call_fields import SIGNED_ID, CallFields, fields_of_calls
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import fields_in, items_in, text_in
 from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, chat_part, content_parts
+from agenticx.llms.openai_rows import GIVEN_IN_ROW, MESSAGE_FIELDS, WIRE
 from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
-from agenticx.llms.wires.call_fields import SIGNED_ID, CallFields, fields_of_calls
 from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.llms.wires.openai_chat._reply import MESSAGE_FIELDS, REASONING_FIELDS, WIRE
+from agenticx.llms.wires.openai_chat._reply import REASONING_FIELDS
 from agenticx.llms.wires.openai_chat._roles import STOPPED, alternating_rows, rows_without_system
 from agenticx.llms.wires.request_body import arguments_text, body_bytes, encode_tools
 from agenticx.llms.wires.sampling_rules import SamplingRules
@@ -204,9 +205,10 @@ def _user_content(message: UserMessage, dialect: ChatDialect) -> str | list[dict
 
 
 def _own_payload(message: AssistantMessage, model: str | None) -> dict[str, Any]:
-    """Return the provider state of this model's own reply, {} if it has none or is another model's."""
+    """Return the provider state of this model's own reply, or of one that was given as a row, {} for others."""
     state = message.provider_state
-    return {} if state is None or (state.wire, state.model) != (WIRE, model) else state.payload
+    is_own = state is not None and model is not None and state.wire == WIRE and state.model in (model, GIVEN_IN_ROW)
+    return state.payload if state is not None and is_own else {}
 
 
 def _add_signature(call: dict[str, Any]) -> None:

@@ -9,9 +9,10 @@ from agenticx.errors import ModelError
 from agenticx.llms.base import InlineForm, ModelRequest, OutputSchema
 from agenticx.llms.downgrades import Downgrade
 from agenticx.llms.identifiers import ToolNames
+from agenticx.llms.openai_rows import WIRE
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.llms.wires.openai_chat._reply import WIRE, ChatReplyParser
+from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
 from agenticx.llms.wires.openai_chat._request import request_body, sampling_rules, sent_tool_names
 from agenticx.llms.wires.openai_chat._roles import ROLE_REFUSALS
 from agenticx.llms.wires.provider_model import (
