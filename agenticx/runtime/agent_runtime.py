@@ -441,16 +441,18 @@ class AgentRuntime(RunMethods):
             raise
 
     async def _call_or_shorten(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
-        """Call the model; compact a history that it finds too long once and send it again."""
-        try:
-            return await call_model(turn, turn.agent.model, request, self._clocks)
-        except ModelError as exc:
-            shorter = (
-                await self._request_builder.prepare_shortened(turn, request) if exc.code == "context_overflow" else None
-            )
-            if shorter is None:
-                raise
-        return await call_model(turn, turn.agent.model, shorter, self._clocks)
+        """Call the model; shorten a history that it finds too long and send it again, at most twice."""
+        for to_request in (False, True):
+            try:
+                return await call_model(turn, turn.agent.model, request, self._clocks)
+            except ModelError as exc:
+                if exc.code != "context_overflow" or turn.overflowed_in_reply:
+                    raise
+                shorter = await self._request_builder.prepare_shortened(turn, request, to_request=to_request)
+                if shorter is None:
+                    raise
+            request = shorter
+        return await call_model(turn, turn.agent.model, request, self._clocks)
 
     async def _act(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall]) -> None:
         turn.append_reply(reply, message_id, calls)

@@ -29,7 +29,7 @@ from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, com
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import in_given_shape, messages_from_rows
 from agenticx.logs import get_logger
-from agenticx.messages import Message, SystemMessage, ToolMessage, UserMessage, clean_text, sources_of
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, clean_text, sources_of
 from agenticx.runtime.history_text import (
     count_attachment_characters,
     count_characters,
@@ -87,6 +87,8 @@ _TOKEN_CHARS = 4
 _MESSAGE_CHARS = 32
 _THREAD = "agx compaction"
 _MIN_GAIN_CHARS = 2_000
+_SHORT_TEXT_CHARS = 1_000
+"""The size to which each long text of the last messages is cut if a provider refuses also a compacted history."""
 _REQUEST_CHARS = 4_000
 
 _log = get_logger(__name__)
@@ -241,7 +243,7 @@ class ContextCompactor:
             return None
         plan = self._plan(messages, input_tokens)
         cut = self._tail_start(messages)
-        for shorter in (self._without_old_notes(messages), self._pruned(messages)):
+        for shorter in (self._without_old_notes(messages, cut), self._pruned(messages, cut)):
             changed = any(map(is_not, shorter, messages))
             if changed and not self._is_over(shorter, window, 0, PRUNED_SHARE):
                 return CompactionResult(shorter, 0, "", plan.tokens, estimate_tokens(shorter), None, cut, cut)
@@ -288,6 +290,26 @@ class ContextCompactor:
         if result is None:
             result = self._with_short_results(history, plan.tokens)
         return _in_shape_of(messages, history, result)
+
+    async def compact_to_request(
+        self, messages: Sequence[Message], llm: object, *, on_usage: UsageCallback | None = None
+    ) -> CompactionResult[Message] | None:
+        """Compact all before the current request, for a provider that finds even a compacted history too long.
+
+        If the turn of that request fills most of the history, only its last calls and results stay. Long texts of what
+        stays are cut to head and tail, but not the request itself. Returns None if that gains nothing.
+        """
+        plan = await run_sized(self._minimal_plan, messages, size=message_count_size(messages), name=_THREAD)
+        result = None
+        if _gain(plan.parts) >= _SUMMARY_CHARS:
+            result = await self._compact(plan, _Summarizer(self, adapt(llm), on_usage))
+        if result is None:
+            result = CompactionResult(list(messages), 0, "", plan.tokens, plan.tokens, None)
+        return await run_sized(_with_short_texts, result, size=message_count_size(result.messages), name=_THREAD)
+
+    def _minimal_plan(self, messages: Sequence[Message]) -> _SummaryPlan:
+        parts = self._parts(messages, _minimal_tail_start(messages))
+        return _SummaryPlan(parts, count_characters(messages), estimate_tokens(messages))
 
     def _with_short_results(self, messages: Sequence[Message], tokens: int) -> CompactionResult[Message] | None:
         """Return the same messages with all long tool results cut to head and tail; None if there are none."""
@@ -346,15 +368,14 @@ class ContextCompactor:
         return self._is_worth_asking(self._parts(history), count_characters(history))
 
     def _is_worth_asking(self, parts: _Parts, total_size: int) -> bool:
-        size = count_characters(parts.new)
-        gain = size - len(_current_request(parts.new, parts.kept))
+        gain = _gain(parts)
         if gain < _SUMMARY_CHARS:
             return False
         if len(parts.new) >= self.retain_recent_messages:
             return True
         if not parts.summaries:
             return gain >= _MIN_GAIN_CHARS
-        return size * 4 > total_size
+        return count_characters(parts.new) * 4 > total_size
 
     def measure(self, messages: History) -> tuple[int, int]:
         """Return the numbers of messages and characters of a history, to be passed to `has_changed` later."""
@@ -372,8 +393,10 @@ class ContextCompactor:
             return True
         return count_characters(history) >= characters * GROWTH
 
-    def _parts(self, messages: Sequence[Message]) -> _Parts:
-        cut, pruned = self._tail_start(messages), self._pruned(messages)
+    def _parts(self, messages: Sequence[Message], cut: int | None = None) -> _Parts:
+        """Return the history divided at `cut`, by default where the tail begins."""
+        cut = self._tail_start(messages) if cut is None else cut
+        pruned = self._pruned(messages, cut)
         leading = takewhile(lambda message: isinstance(message, SystemMessage), pruned[:cut])
         summaries = [message for message in leading if is_summary(message)]
         carried = _request_with_files(pruned[:cut], pruned[cut:])
@@ -381,14 +404,14 @@ class ContextCompactor:
         new = [message for message in pruned[:cut] if id(message) not in kept_ids]
         return _Parts(cut, summaries, new, carried, pruned[cut:])
 
-    def _pruned(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the same messages without notes of old turns, and long tool results before the tail cut."""
-        cut, shorter = self._tail_start(messages), self._without_old_notes(messages)
+    def _pruned(self, messages: Sequence[Message], cut: int) -> list[Message]:
+        """Return the same messages without notes of old turns, and long tool results before `cut` shortened."""
+        shorter = self._without_old_notes(messages, cut)
         return [self._prune(message) for message in shorter[:cut]] + shorter[cut:]
 
-    def _without_old_notes(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the same messages, without the text of notes in those before the tail and the current turn."""
-        cut = min(self._tail_start(messages), _turn_start(messages))
+    def _without_old_notes(self, messages: Sequence[Message], cut: int) -> list[Message]:
+        """Return the same messages, without the text of notes in those before `cut` and the current turn."""
+        cut = min(cut, _turn_start(messages))
         return [*map(_without_notes, messages[:cut]), *messages[cut:]]
 
     def _tail_start(self, messages: Sequence[Message]) -> int:
@@ -399,13 +422,56 @@ class ContextCompactor:
         return cut
 
     def _prune(self, message: Message) -> Message:
-        limit = self.prune_tool_result_chars
-        if not isinstance(message, ToolMessage) or len(message.content) <= limit + 100:
-            return message
-        head, tail = message.content[: limit // 2], message.content[-(limit // 2) :]
-        left_out = len(message.content) - len(head) - len(tail)
-        text = f"{head}\n[… {left_out} characters of this old result were left out …]\n{tail}"
-        return message.model_copy(update={"content": text})
+        return _shortened(message, self.prune_tool_result_chars) if isinstance(message, ToolMessage) else message
+
+
+def _shortened(message: Message, limit: int) -> Message:
+    """Return the message with a text of more than `limit` characters cut to head and tail."""
+    text = _cut_middle(message.content, limit, "this old result" if isinstance(message, ToolMessage) else "this text")
+    return message if text == message.content else message.model_copy(update={"content": text})
+
+
+def _cut_middle(text: str, limit: int, what: str) -> str:
+    if len(text) <= limit + 100:
+        return text
+    head, tail = text[: limit // 2], text[-(limit // 2) :]
+    left_out = len(text) - len(head) - len(tail)
+    return f"{head}\n[… {left_out} characters of {what} were left out …]\n{tail}"
+
+
+def _with_short_texts(result: CompactionResult[Message]) -> CompactionResult[Message] | None:
+    """Return the result with the long texts of the messages after its replacements cut; None if it changes nothing."""
+    messages, count = list(result.messages), result.replacement_count
+    for index in range(count, len(messages)):
+        message = messages[index]
+        if _is_request(message) or isinstance(message, SystemMessage):
+            continue
+        if isinstance(message, AssistantMessage) and message.provider_state is not None:
+            continue  # the text must remain that which the state of the provider belongs to
+        messages[index] = _shortened(message, _SHORT_TEXT_CHARS)
+        if messages[index] is not message:
+            count = index + 1
+    if count == 0:
+        return None
+    replaced = result.replaced_count + count - result.replacement_count
+    after = estimate_tokens(messages)
+    return replace(result, messages=messages, tokens_after=after, replacement_count=count, replaced_count=replaced)
+
+
+def _minimal_tail_start(messages: Sequence[Message]) -> int:
+    """Return the index of the current request, or of the last calls if its turn is most of the history."""
+    start = _turn_start(messages)
+    if count_characters(messages[start:]) * 2 < count_characters(messages):
+        return start
+    last = len(messages) - 1
+    while last > start and isinstance(messages[last], ToolMessage):
+        last -= 1
+    return max(start, last)
+
+
+def _gain(parts: _Parts) -> int:
+    """Return the number of characters that a summary can replace; the current request in it is repeated."""
+    return count_characters(parts.new) - len(_current_request(parts.new, parts.kept))
 
 
 def _turn_start(messages: Sequence[Message]) -> int:
@@ -503,7 +569,8 @@ async def _summarize(parts: _Parts, summarizer: _Summarizer) -> tuple[list[Messa
     answer = await summarizer.summary(parts.new)
     summary = answer
     if summary is None:
-        summary = await run_sized(snippets, parts.new, size=message_count_size(parts.new), name=_THREAD)
+        texts = await run_sized(snippets, parts.new, size=message_count_size(parts.new), name=_THREAD)
+        summary = _cut_middle(texts, SUMMARIES_CHARS, "these messages")
     text = f"{TAG} Summary of {len(parts.new)} earlier messages:\n{summary}"
     summaries = [*earlier, SystemMessage(content=text + request)]
     plain, limit = [_without_request(message) for message in summaries], _summaries_limit(summarizer.model)

@@ -113,7 +113,7 @@ async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: 
         complete = reply.complete and reply.stop not in ("content_filter", "failed")
     except ModelError as exc:
         if exc.code == "context_overflow" and call.writer.has_output:
-            turn.overflowed = True  # part of the reply was already shown: too late to compact and ask again
+            turn.overflowed_in_reply = True  # part of the reply was already shown: too late to compact and ask again
         raise
     finally:
         turn.answering_model = call.writer.model_name

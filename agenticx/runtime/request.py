@@ -57,19 +57,22 @@ class RequestBuilder:
         )
         return turn.output.extend_request(request) if turn.output.is_requested else request
 
-    async def prepare_shortened(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
+    async def prepare_shortened(self, turn: Turn, request: ModelRequest, *, to_request: bool) -> ModelRequest | None:
         """Return the same request with a compacted history, because a provider found it too long.
 
-        Works once per turn; returns None if it was done already or does not make the history smaller.
+        With `to_request`, or if compaction does not make the history smaller, all before the current request is
+        compacted and long texts after it are cut. Returns None if that does not make it smaller either.
         """
         history = await _run_by_size(sanitize, list(turn.session.messages))
-        if turn.overflowed or not await _run_by_size(self._may_shrink, turn, history):
-            return None
-        turn.overflowed = True
+        model, on_usage, compacted = turn.agent.model, _usage_recorder(turn), None
         with self._summarizing(turn):
-            compacted = await self.compactor.compact(history, turn.agent.model, on_usage=_usage_recorder(turn))
+            if not to_request and await _run_by_size(self._may_shrink, turn, history):
+                compacted = await self.compactor.compact(history, model, on_usage=on_usage)
+                if compacted is None:
+                    turn.session.size_at_failed_compaction = await _run_by_size(self.compactor.measure, history)
+            if compacted is None:
+                compacted = await self.compactor.compact_to_request(history, model, on_usage=on_usage)
         if compacted is None:
-            turn.session.size_at_failed_compaction = await _run_by_size(self.compactor.measure, history)
             return None
         await self._apply(turn, history, compacted)
         return replace(request, messages=await self._messages(turn, compacted.messages))
@@ -124,7 +127,7 @@ class RequestBuilder:
         turn.session.size_at_failed_compaction = None
         turn.last_input_tokens = None
         if compacted.compacted_count == 0:
-            _log.info("old tool results were shortened", session=turn.session.id)
+            _log.info("long texts were shortened", session=turn.session.id)
             return
         data: dict[str, Any] = {
             "compacted_count": compacted.compacted_count,

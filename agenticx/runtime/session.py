@@ -191,7 +191,8 @@ class Session:
             self.stored_compacted = 0
         self.compacted.extend(originals[replaced_before:replaced_count])
         self.messages[:] = messages
-        self.mark_replacements(replacement_count)
+        # Earlier replacements behind those of this compaction remain replacements: their originals are kept already.
+        self.mark_replacements(replacement_count + max(0, replaced_before - replaced_count))
 
     def restore_compacted(self) -> None:
         """Put `compacted` back in its place, so that `messages` is the whole conversation again, without summaries.

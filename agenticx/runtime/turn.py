@@ -232,7 +232,7 @@ class Turn:
     answering_model: str | None = None
     reminded_of_tools: bool = False
     stopped: bool = False
-    overflowed: bool = False
+    overflowed_in_reply: bool = False
     closing: asyncio.Event | None = None
     child_turns: ChildTurns = field(init=False)
     children: dict[str, Turn] = field(default_factory=dict[str, "Turn"], repr=False)
