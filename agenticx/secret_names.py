@@ -1,7 +1,8 @@
 """Detection of environment variables and files that hold secrets, by their names and values.
 
 Files are judged by tables of names. A copy of a file counts as that file, whatever an editor, a package manager or a
-person added to its name: `.env~`, `.#.env.swp`, `credentials (1).json`, `id_rsa.2024-05-01.bak`.
+person added to its name: `.env~`, `.#.env.swp`, `credentials (1).json`, `id_rsa.2024-05-01.bak`. Hidden characters
+and blanks of any kind, at the ends of a name or inside, make no other name: `.env<U+202F>`, `x.pem<U+FE0F>`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
-from unicodedata import category
+
+from agenticx.hidden_characters import is_blank, is_hidden
 
 __all__ = [
     "holds_credentials",
@@ -280,21 +282,24 @@ def is_secret_file(*parts: str) -> bool:
         return kind == "secret"
     if is_secret_folder(*folded[:-1]):
         return True
-    return len(folded) > 1 and any(_SECRET_PATHS.match(f"{folded[-2]}/{name}") for name in names)
+    folders = {folded[-2], _without_blanks(folded[-2])} if len(folded) > 1 else ()
+    return any(_SECRET_PATHS.match(f"{folder}/{name}") for folder in folders for name in names)
 
 
 def is_secret_folder(*parts: str) -> bool:
     """Return whether all files below the folder at a path of these parts count as secret."""
     folded = tuple(map(_folded, parts))
-    return not _SECRET_FOLDERS.isdisjoint(folded) or any(
-        _SECRET_FOLDER_PATHS.match("/".join(pair)) for pair in pairwise(folded)
+    return any(
+        not _SECRET_FOLDERS.isdisjoint(names)
+        or any(_SECRET_FOLDER_PATHS.match("/".join(pair)) for pair in pairwise(names))
+        for names in dict.fromkeys((folded, tuple(map(_without_blanks, folded))))
     )
 
 
 def may_hold_credentials(*parts: str) -> bool:
     """Return whether the content of the file at a path decides if it is secret, as that of `.git/config` does."""
     folded = tuple(map(_folded, parts))
-    if ".git" in folded[:-1]:
+    if ".git" in folded[:-1]:  # not `.g it`, which no program takes for a repository
         return folded[folded.index(".git") + 1] != "objects"
     return bool(folded) and any(map(_MIXED_FILES.match, _judge(folded[-1])[1]))
 
@@ -316,11 +321,19 @@ def holds_credentials(text: str, *, is_settings: bool) -> bool:
 
 
 def _folded(part: str) -> str:
-    """Return a name as the most lenient file systems compare it: without case, invisible characters, final dots."""
+    """Return a name as a reader or the most lenient file system compares it.
+
+    It is without case, hidden characters, blanks at its ends and final dots; any blank inside is a space.
+    """
     part = part[: _MAX_NAME_CHARS + 1]
-    if not part.isascii():
-        part = "".join(char for char in part if category(char) != "Cf")
-    return part.casefold().rstrip(". ") or part
+    seen = part
+    if not (part.isascii() and part.isprintable()):
+        seen = "".join(" " if is_blank(char) else char for char in part if is_blank(char) or not is_hidden(char))
+    return seen.casefold().lstrip(" ").rstrip(". ") or part
+
+
+def _without_blanks(name: str) -> str:
+    return name.replace(" ", "")
 
 
 @lru_cache(maxsize=4096)
@@ -329,6 +342,8 @@ def _judge(name: str) -> tuple[Literal["secret", "harmless", "ordinary"], tuple[
     names = _original_names(name)
     if any(map(_HARMLESS_FILES.match, names)):
         return "harmless", names
+    if " " in name:
+        names += _original_names(_without_blanks(name))
     return ("secret" if any(map(_SECRET_FILES.match, names)) else "ordinary"), names
 
 

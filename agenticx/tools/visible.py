@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
+from agenticx.hidden_characters import is_hidden, is_invisible
+
 __all__ = [
     "control_pictures",
     "escape_controls",
@@ -16,9 +18,6 @@ __all__ = [
     "without_invisible",
 ]
 
-_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
-# Letters, marks and symbols without a visible glyph: joiners, fillers, variation selectors, the blank Braille cell.
-_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _PADDING = re.compile(r" {32,}|\t{8,}|\n(?:[ \t]*\n){3,}")
 _CHUNK_CHARS = 64 * 1024
 _CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
@@ -36,7 +35,7 @@ def visible(text: str) -> str:
     'ls⟨U+001B⟩[2K⟨U+202E⟩'
     """
     if not text.isascii() or not text.replace("\n", " ").replace("\t", " ").isprintable():
-        hidden = {ord(character): _code_point(character) for character in set(text) if _is_hidden(character)}
+        hidden = {ord(character): _code_point(character) for character in set(text) if _is_escaped(character)}
         text = _translate(text, hidden) if hidden else text
     return _PADDING.sub(_padding_note, text)
 
@@ -64,10 +63,8 @@ def visible_path(path: str) -> str:
     return visible_line(path, len(path))
 
 
-def _is_hidden(character: str) -> bool:
-    if character in "\n\t ":
-        return False
-    return unicodedata.category(character) in _HIDDEN_CATEGORIES or _INVISIBLE.match(character) is not None
+def _is_escaped(character: str) -> bool:
+    return character not in "\n\t " and is_hidden(character)
 
 
 def _code_point(character: str) -> str:
@@ -83,7 +80,7 @@ def _padding_note(padding: re.Match[str]) -> str:
 
 def without_invisible(text: str) -> str:
     """Return `text` without zero-width characters: joiners, direction marks, variation selectors."""
-    return "".join(char for char in text if unicodedata.category(char) != "Cf" and _INVISIBLE.match(char) is None)
+    return "".join(char for char in text if not is_invisible(char))
 
 
 def escape_controls(text: str) -> str:

@@ -40,6 +40,11 @@ _MAX_NAME_CHARS = 255
 _STEPS_TO_READ = 1_000  # counted for a file whose content is examined
 
 _SEPARATORS = re.compile(r"[\s;|&<>()`$=:,]+")
+_BLANKS = re.compile(r"[ \t\n]+")  # those between words of bash, of the many that there are
+_QUOTING = re.compile(r"\\\n|\\((?s:.))|[\"']")
+_QUOTED_WORD = re.compile(
+    r"""(?: [^ \t\n;|&<>()`'"\\] | \\(?s:.) | '[^']*+' | "(?:[^"\\]|\\(?s:.))*+" )++""", re.VERBOSE
+)
 _BRACES = re.compile(r"[{,}]")
 _COMMAND_WORDS = re.compile(r"[^\s;|&<>()`=]+")
 _FOLDER_CHANGES = frozenset({"cd", "pushd", "-C", "--directory", "--chdir"})
@@ -112,6 +117,7 @@ class _Words:
         collected = _WordCollector()
         collected.add_stripped(stripped)
         collected.add_unquoted(_expand_folders(unquoted.text, workspace))
+        collected.add_quoted(_expand_folders(command, workspace))
         unchecked = collected.unchecked or _unsupported_syntax(command, unquoted)
         secrets = SecretFiles(Path(workspace))
         return cls(stripped, tuple(collected.texts), unchecked, workspace, file_system, secrets)
@@ -309,7 +315,7 @@ class _WordCollector:
 
     def add_stripped(self, stripped: str) -> None:
         """Add the words of a command without any quotes, because quoted words may be code."""
-        for token in dict.fromkeys(stripped.split()):
+        for token in dict.fromkeys(_BLANKS.split(stripped)):
             text = _truncated(token)
             if text != token:
                 self.unchecked = _TOO_LONG
@@ -319,7 +325,7 @@ class _WordCollector:
 
     def add_unquoted(self, unquoted: str) -> None:
         """Add the words of a command in which `QUOTED` replaces special characters that are quoted."""
-        for token in dict.fromkeys(unquoted.split()):
+        for token in dict.fromkeys(_BLANKS.split(unquoted)):
             words = [token]
             if has_braces(token):
                 expanded = None if len(token) > EXAMINED_WORD_BYTES else expand_braces(token, self._try_spend)
@@ -329,6 +335,13 @@ class _WordCollector:
             for word in words:
                 for text in simplify_classes(word).split(QUOTED):
                     self._add(_truncated(text))
+
+    def add_quoted(self, command: str) -> None:
+        """Add the words of a command that have quoted blanks, such as `"my key.pem"`, as one name each."""
+        for word in dict.fromkeys(_QUOTED_WORD.findall(command)):
+            text = _QUOTING.sub(r"\1", word)
+            if _BLANKS.search(text):
+                self.texts[_truncated(text)] = None
 
     def _expanded(self, text: str) -> list[str]:
         """Return the brace expansion of a text; with too many braces, its prefix followed by each of the choices."""

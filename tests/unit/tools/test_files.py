@@ -144,6 +144,11 @@ SECRET_COPIES = """
     .netrc.txt|cookies.sqlite-wal|Kopie von credentials.json|credentials - Copy (2).json
     .netrc (Ann's conflicted copy 2024-01-01)
 """
+SECRET_NAMES_WITH_HIDDEN_CHARACTERS = (
+    ".env\u202f|x.pem\ufe0f|.env\u00a0|.env\n|.npmrc\u3000|\u2800.netrc|\t.env\t|id_rsa\u180b|.e\u202fnv|.e\nnv|.env\u2028|"
+    "my key.pem |.npm\u2800rc|server.p\x01em|.env.\u3000|.env \u2003|.net\u2003rc\u00a0.bak|.s\u3000sh/known_hosts|"
+    ".aws\u202f/x|.co\u00a0dex/au\u2003th.json"
+)
 PLAIN_FILES = """
     env.py .env.example .env.sample id_rsa.pub secrets.py credentials.go keys.md key monkey.txt src/secret_names.py
     .github/config README.md environment token.ts .env.example~ .env.sample.bak example.env wp-config-sample.php
@@ -159,13 +164,12 @@ PLAIN_FILES = """
 def test_reading_a_file_that_usually_holds_secrets_is_asked_about_in_every_mode(runner, mode) -> None:
     (runner.workspace / "notes").symlink_to(".env")
     copies = [copy.strip() for copy in SECRET_COPIES.replace("\n", "|").split("|") if copy.strip()]
-    for path in [*SECRET_FILES.split(" "), *copies, "notes"]:
-        if not (path := path.strip()):
-            continue
+    names = [name.strip() for name in SECRET_FILES.split(" ") if name.strip()]
+    for path in [*names, *copies, *SECRET_NAMES_WITH_HIDDEN_CHARACTERS.split("|"), "notes"]:
         assessment = runner.assess(file_read, path=path)
         assert (path, decide(mode, assessment).decision) == (path, "ask")
         assert assessment.reasons == ("It usually holds keys or passwords, which the model's provider would see.",)
-    for path in PLAIN_FILES.split():
+    for path in [*PLAIN_FILES.split(), "public\u202fkey.pem", "Copy of public.pem", ".env.example\u3000"]:
         assert (path, decide(mode, runner.assess(file_read, path=path)).decision) == (path, "allow")
 
 

@@ -175,13 +175,19 @@ def test_an_ordinary_command_names_nothing_protected(workspace, make_runner, com
 @pytest.mark.promise("I1")
 @pytest.mark.parametrize(
     "command",
-    ["cat id_rsa", "cat *_rsa", "cat conf/*.pem", "cd conf; cat server.pem", "cat conf/innocent", "base64 {x,id_rsa}"],
+    [
+        *("cat id_rsa", "cat *_rsa", "cat conf/*.pem", "cd conf; cat server.pem", "cat conf/innocent"),
+        *("base64 {x,id_rsa}", "cat 'a key.pem'", 'cat "conf/a key.pem"', "cat a\\ key.pem", "cat .npmrc\u3000"),
+        *("cat .n\u202fetrc", "cat '.n\netrc'", "cat .netrc\ufe0f; ls"),
+    ],
 )
 def test_a_command_that_names_a_file_with_secrets_is_asked_about_even_in_auto_mode(runner, command) -> None:
     (runner.workspace / "id_rsa").touch()
     (runner.workspace / "conf").mkdir()
     (runner.workspace / "conf" / "server.pem").touch()
     (runner.workspace / "conf" / "innocent").symlink_to("server.pem")
+    for name in ("a key.pem", "conf/a key.pem", ".npmrc\u3000", ".n\u202fetrc", ".n\netrc", ".netrc\ufe0f"):
+        (runner.workspace / name).touch()
     assessment = runner.assess(bash_exec, command=command)
     assert decide("auto", assessment).decision == "ask"
     assert assessment.reasons[-1].endswith(", a file that usually holds keys or passwords.")
