@@ -21,7 +21,7 @@ _EXAMPLES = """\
 examples:
   agx run "List the files here"              one turn; without a provider key, the offline demo answers
   git diff | agx run "Review this change"    what is piped in comes after the task
-  agx run "And the largest?" --session last  continue the session that was used last
+  agx run -c "And the largest?"              continue the session that was used last
   agx chat                                   a conversation; Ctrl-C stops a turn, Ctrl-D quits
   agx serve --open                           the studio in your browser
   agx doctor                                 check settings, keys, models and the store

@@ -1,4 +1,4 @@
-"""The options that `run`, `chat` and `team run` share, and their combination with the settings."""
+"""The options that `run`, `chat`, `ask` and `team run` share, and their combination with the settings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "ANSWERS",
+    "LAST",
     "add_turn_options",
     "configure_terminal_logging",
     "current_folder",
@@ -25,6 +26,9 @@ __all__ = [
     "settings_for",
     "workspace_of",
 ]
+
+LAST = "last"
+"""What --session takes for the session that was used last."""
 
 _MAX_SHOWN_CHARS = 100
 
@@ -42,10 +46,10 @@ Another window may answer first: the page, or a terminal that follows the same t
 
 
 def add_turn_options(parser: ArgumentParser) -> None:
-    """Add the options that `run`, `chat` and `team run` share."""
+    """Add the options that `run`, `chat`, `ask` and `team run` share."""
     parser.add_argument("--team", type=_reject_team, help=SUPPRESS)
     parser.add_argument(
-        "--model", metavar="M", help="provider:name or demo (default: AGX_MODEL, else the first usable one)"
+        "-m", "--model", metavar="M", help="provider:name or demo (default: AGX_MODEL, else the first usable one)"
     )
     parser.add_argument(
         "--base-url",
@@ -65,11 +69,15 @@ def add_turn_options(parser: ArgumentParser) -> None:
         metavar="N",
         help="model calls with tools in one turn, 10 to 120; not while a server owns the sessions",
     )
-    parser.add_argument(
+    session = parser.add_mutually_exclusive_group()
+    session.add_argument(
         "--session",
         metavar="ID",
         help="continue a session: its id, a prefix that no other id has, or `last`; it keeps its folder, unless "
         "that is gone and --cwd names another",
+    )
+    session.add_argument(
+        "-c", "--continue", action="store_const", const=LAST, dest="session", help="the same as --session last"
     )
 
 

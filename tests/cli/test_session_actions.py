@@ -118,7 +118,10 @@ def test_a_session_whose_folder_is_gone_continues_in_another_one(shell: Any, tmp
     (shell.folder / "b").mkdir()
     done = shell("sessions", "move", "last", "b")
     assert (done.returncode, done.stdout.strip().endswith("/work/b")) == (0, True)
-    assert shell("run", "say three", "--session", "last").stdout == "three\n"
+    assert shell("run", "-c", "-m", "demo", "say three").stdout == "three\n"
+    assert [len(show(shell)["messages"]), len(shell("sessions", "list").stdout.splitlines())] == [8, 1]
+    refused = shell("run", "-c", "--session", "last", "say four")
+    assert (refused.returncode, "--session: not allowed with argument -c/--continue" in refused.stderr) == (2, True)
     refused = shell("sessions", "move", "last", "nowhere")
     assert (refused.returncode, refused.stderr) == (2, "agx: 'nowhere' is not a folder; give one that exists\n")
 

@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from agenticx.cli.client.base import SessionInfo, SessionReader
+from agenticx.cli.options import LAST
 from agenticx.errors import SessionNotFound, SettingsError
 
-__all__ = ["LAST", "UnknownSession", "all_sessions", "find_session", "remember_last_session"]
+__all__ = ["UnknownSession", "all_sessions", "find_session", "remember_last_session"]
 
-LAST = "last"
 _FILE_NAME = "last_session"
 _PAGE_SIZE = 200
 _MAX_LISTED_IDS = 5

@@ -34,7 +34,7 @@ After 5 model calls (AGX_AUTONOMOUS_AGENT_MAX_ITERATIONS) or 300 s the answer is
 examples:
   agx vault add ~/Notes
   agx ask "When does the lease end?"
-  agx ask "And what does it cost?" --session last
+  agx ask -c "And what does it cost?"
   agx ask "What did I decide about the car?" --vault Notes --json
 
 exit codes: 0 answered, 1 fatal error, 2 usage or no vault, 130 stopped"""

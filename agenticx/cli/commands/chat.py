@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar, get_args
 
 from agenticx.cli.client.base import RewindReport, SessionInfo
 from agenticx.cli.client.handover import HandoverListener
-from agenticx.cli.client.session_lookup import LAST, find_session
+from agenticx.cli.client.session_lookup import find_session
 from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS, PendingAttachments, validate_prompt
 from agenticx.cli.commands.session_changes import take_back
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
@@ -76,9 +76,6 @@ def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx chat` to its parser."""
     parser.epilog = _EPILOG
     add_turn_options(parser)
-    parser.add_argument(
-        "-c", "--continue", action="store_const", const=LAST, dest="session", help="the same as --session last"
-    )
 
 
 def run(arguments: Namespace) -> int:

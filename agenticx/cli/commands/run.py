@@ -18,9 +18,9 @@ from agenticx.tools.visible import visible_line
 __all__ = ["configure", "run"]
 
 _EPILOG = f"""\
-The session is stored: --session continues it, `agx sessions` shows it. If a server (agx serve) owns the sessions, it
-runs the turn, in the folder of this terminal, and the page shows it too; else this process does. While a chat owns
-them, the turn runs and is not stored. The answer goes to stdout; tool calls, questions and everything else go to
+The session is stored: -c continues the last one, --session any, `agx sessions` shows it. If a server (agx serve) owns
+the sessions, it runs the turn, in the folder of this terminal, and the page shows it too; else this process does. While
+a chat owns them, the turn runs and is not stored. The answer goes to stdout; tool calls, questions and all else go to
 stderr. Risky calls are confirmed at the terminal; without one they are denied unless --yes, and the model is told that
 nobody could be asked. A session in mode auto is continued in mode default then. Ctrl-C stops the turn; a second one
 exits at once. Sub-agents that are still at work when the turn has ended go on at a server, else the command stops them.
@@ -30,9 +30,9 @@ The model gets the AGENTS.md of the folder, and of the folders above it in its r
 
 examples:
   agx run "Which files are here?"
-  agx run "And which of them is the largest?" --session last
+  agx run -c "And which of them is the largest?"
   agx run "Write notes.txt with the text hello" --yes --cwd /tmp/demo
-  git diff | agx run "Write a commit message" --model openai-chat:gpt-4.1-mini
+  git diff | agx run "Write a commit message" -m openai-chat:gpt-4.1-mini
   agx run "What is wrong on this screenshot?" --attach screen.png
   agx run "Summarise README.md" --json | jq -r 'select(.type == "final") | .data.text'
 

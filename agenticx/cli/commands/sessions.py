@@ -16,10 +16,11 @@ from typing import Any
 from agenticx.cli.action_parser import ActionParser
 from agenticx.cli.client.base import SessionInfo
 from agenticx.cli.client.envelopes import Envelope
-from agenticx.cli.client.session_lookup import LAST, UnknownSession, find_session, remember_last_session
+from agenticx.cli.client.session_lookup import UnknownSession, find_session, remember_last_session
 from agenticx.cli.commands.session_access import open_session, open_session_reader, open_stored_session, print_note
 from agenticx.cli.commands.session_changes import START, archive, fork, move, pin, rename, rewind
 from agenticx.cli.exit_codes import DONE, FAILED
+from agenticx.cli.options import LAST
 from agenticx.cli.terminal.confirm_ui import can_prompt
 from agenticx.cli.terminal.output import output_for
 from agenticx.cli.terminal.session_views import replay, session_rows, session_to_json, session_to_text

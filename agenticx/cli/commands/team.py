@@ -68,7 +68,7 @@ continued session goes on where its team stopped.
 
 examples:
   agx team run writer-critic "A haiku about tests"
-  agx team run writer-critic --session last
+  agx team run writer-critic -c
   agx team run review "Is the error handling sound?" --json | jq -r 'select(.type == "final") | .data.text'
 
 exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
