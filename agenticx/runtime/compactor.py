@@ -11,6 +11,7 @@ Differences from the originally specified compactor:
    messages are few in a window of 200,000 tokens.
 3. If leaving out the text of notes in old turns already brings a history well under its limits, nothing else changes;
    if shortening old tool results too does, nothing is summarised.
+4. System messages with which a history begins are instructions of the caller: they follow the summaries word for word.
 """
 
 from __future__ import annotations
@@ -136,7 +137,8 @@ class CompactionResult(Sequence[HistoryT]):
 class _Parts:
     """A history divided into parts.
 
-    `summaries` and `new` messages come before `cut`; `carried` and `tail` stay as they are.
+    `summaries` and `new` messages come before `cut`; `carried` and `tail` stay as they are. Of what comes before `cut`,
+    the caller's leading system messages are carried, and a current request with attachments.
     """
 
     cut: int
@@ -215,9 +217,10 @@ class ContextCompactor:
 
         `input_tokens` is the provider's count for the last call; `on_usage` is also called for a summary that failed,
         took too long or gained nothing. The result begins with the earlier summaries, unchanged, and the new one:
-        system messages tagged `[compacted]`. The retained tail follows; if the current request has attachments, it is
-        at the head of the tail. If shortening old tool results already brings the history under `PRUNED_SHARE` of its
-        limits, the result is the same messages with those results cut to head and tail.
+        system messages tagged `[compacted]`. Other system messages with which the history began follow them, word for
+        word, and then the retained tail; if the current request has attachments, it is at the head of the tail. If
+        shortening old tool results already brings the history under `PRUNED_SHARE` of its limits, the result is the
+        same messages with those results cut to head and tail.
 
         `messages` may be dict rows of Chat Completions too; those of the result are rows then. Raises `TypeError` for
         what is neither.
@@ -397,9 +400,10 @@ class ContextCompactor:
         """Return the history divided at `cut`, by default where the tail begins."""
         cut = self._tail_start(messages) if cut is None else cut
         pruned = self._pruned(messages, cut)
-        leading = takewhile(lambda message: isinstance(message, SystemMessage), pruned[:cut])
+        leading = list(takewhile(lambda message: isinstance(message, SystemMessage), pruned[:cut]))
         summaries = [message for message in leading if is_summary(message)]
-        carried = _request_with_files(pruned[:cut], pruned[cut:])
+        instructions = [message for message in leading if not is_summary(message)]
+        carried = [*instructions, *_request_with_files(pruned[:cut], pruned[cut:])]
         kept_ids = {id(message) for message in (*summaries, *carried)}
         new = [message for message in pruned[:cut] if id(message) not in kept_ids]
         return _Parts(cut, summaries, new, carried, pruned[cut:])

@@ -177,6 +177,18 @@ async def test_a_history_of_rows_is_compacted_to_rows_of_which_those_that_stay_a
     assert mixed[0]["role"] == "system"
 
 
+async def test_system_rows_of_the_caller_at_the_beginning_stay_word_for_word_behind_the_summaries():
+    instructions = [{"role": "system", "content": "S"}, {"role": "developer", "content": "D", "name": "ops"}]
+    compactor, rows = ContextCompactor(), row_history(size=3_000)
+    once = await compact(compactor, [*instructions, *rows], "ONE")
+    assert once[0] == {"role": "system", "content": f"{TAG} Summary of 14 earlier messages:\nONE"}
+    assert list(map(id, once[1:])) == list(map(id, [*instructions, *rows[-8:]]))
+    assert (once.replaced_count, once.replacement_count, once.compacted_count) == (16, 3, 14)
+    twice = await compact(compactor, [*once, *row_history(size=9_000)], "TWO")
+    assert [row["content"].rpartition("\n")[2] for row in twice[:4]] == ["ONE", "TWO", "S", "D"]
+    assert twice[2] is instructions[0]
+
+
 async def test_of_rows_only_those_with_long_results_are_shortened_and_all_methods_take_them():
     rows, compactor = row_history(size=60_000), ContextCompactor(threshold_messages=100)
     pruned = await compact(compactor, rows)
@@ -274,11 +286,11 @@ async def test_an_earlier_summary_stays_as_it_is_and_only_newer_rows_are_summari
     model = ScriptedModel(["newer"])
     compacted = await ContextCompactor().maybe_compact(history, model)
     assert compacted.messages[0] is older
-    assert compacted.messages[1].content == f"{TAG} Summary of 13 earlier messages:\nnewer"
-    assert compacted.messages[2:] == history[-8:]
+    assert compacted.messages[1].content == f"{TAG} Summary of 12 earlier messages:\nnewer"
+    assert compacted.messages[2:] == [history[0], *history[-8:]]
     asked = model.requests[0].messages[-1].content
     assert "older" not in asked
-    assert asked.startswith("system: Be.\n\nuser: uuu")
+    assert asked.startswith("user: uuu")
     assert model.requests[0].tools == ()
 
 
