@@ -18,6 +18,7 @@ from agenticx.hidden_characters import is_blank, is_hidden
 
 __all__ = [
     "holds_credentials",
+    "holds_keys",
     "is_real_key",
     "is_secret_file",
     "is_secret_folder",
@@ -261,6 +262,23 @@ _CREDENTIAL = re.compile(
     rf"{_KEY_FORMATS} | ://[A-Za-z0-9_-]{{20,}}@ | :_\w+\s*= | ^\s*(?:machine\s.*\s)?password\s+\S",
     re.VERBOSE | re.IGNORECASE,
 )
+# A key as its provider makes it, or a URL with a password: what settings of a program or documentation should not have.
+# Not names of variables (`npm_config_cache`), and not what stands for a password (`postgres:postgres@`, `$PASSWORD@`).
+_KEY = re.compile(
+    r"""
+    \b(?:sk|rk)[-_](?=[a-z_-]{0,40}[A-Z0-9])[A-Za-z0-9_-]{16}
+    | \b(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|SG\.|pypi-Ag)[A-Za-z0-9_.-]{10}
+    | \b(?:npm_|hf_)[A-Za-z0-9]{20}
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}
+    | \bAIza[A-Za-z0-9_-]{30}
+    | -----BEGIN\ [A-Z ]*PRIVATE\ KEY
+    | ://hooks\.slack\.com/services/T | ://(?:\w+\.)?discord(?:app)?\.com/api/webhooks/[0-9]
+    | ://(?P<user>[^\s/@:"'`<>]{0,100}):(?!(?P=user)@|(?i:pass(?:word)?|passwd|pwd?|secret|changeme|x+|[*.]+)@)
+      [^\s/@:"'`<>{$%][^\s/@"'`<>{]*@
+    """,
+    re.VERBOSE,
+)
+_EXAMPLE_VALUE = re.compile(r"(?:your|my|some|the|change|replace|insert|example|dummy|x{3}|[.*<{\[]).*", re.IGNORECASE)
 _VARIABLE = re.compile(r"\s*(?:export\s+)?(?P<name>[A-Z][A-Z0-9_]*)=[\"']?(?P<value>[^\s\"'$(]+)")
 _ASSIGNMENT = re.compile(
     r"""
@@ -316,6 +334,23 @@ def holds_credentials(text: str, *, is_settings: bool) -> bool:
                 return True
         assigned = _VARIABLE.match(line[:_LINE_CHARS])
         if assigned and is_secret_variable(assigned["name"], assigned["value"]):
+            return True
+    return False
+
+
+def holds_keys(text: str) -> bool:
+    """Return whether there is a key in a known format, or an assignment to such a variable as `NAME_TOKEN`, in a text.
+
+    Unlike `holds_credentials` this leaves out examples: the text may be documentation or the settings of a program.
+    """
+    for line in text.splitlines():
+        for start in range(0, len(line), _LINE_CHARS):
+            if _KEY.search(line[start : start + _LINE_CHARS + _OVERLAP]):
+                return True
+        assigned = _VARIABLE.match(line[:_LINE_CHARS])
+        if assigned is None or "://" in assigned["value"] or _EXAMPLE_VALUE.fullmatch(assigned["value"]):
+            continue
+        if is_secret_variable(assigned["name"], assigned["value"]):
             return True
     return False
 

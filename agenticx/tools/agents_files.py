@@ -5,7 +5,8 @@
    itself does not trust it.
 2. A link is followed only inside the repository. Only regular files are read, opened without following links. Left out
    is a file that `file_read` would ask about or refuse, to which a branch may bring a link or of which another name
-   (hard link) is unknown, and one that other users may have written. The log and the list of files say so.
+   (hard link) is unknown, one that a link leads to and that has a key in it, and one that other users may have written.
+   The log and the list of files say so.
 3. Together they have at most 32 KiB; of more, what is nearest to the workspace is kept. The nearest comes last.
 4. Their text is content of the workspace, not of the user: the prompt frames it with the name of its file, and it
    cannot end its frame. Invisible characters are left out, as a person who reads the file does not see them.
@@ -23,6 +24,7 @@ from pathlib import Path
 from agenticx.errors import AgenticXError, ToolError
 from agenticx.foreign_text import decode_text, frame_text, without_controls
 from agenticx.logs import get_logger
+from agenticx.secret_names import holds_keys
 from agenticx.tools.paths import read_file, resolve_in_workspace
 from agenticx.tools.secret_files import SecretFiles, has_secret_name, is_private
 from agenticx.tools.visible import visible_line
@@ -158,7 +160,7 @@ class _Candidate:
         if is_private(target, self.private):
             raise _LeftOut(f"it leads to {shown!r}, which belongs to AgenticX")
         content, status = read_file(target, limit)
-        if self.secrets.hold_opened(target, content, status):
+        if self.secrets.hold_opened(target, content, status) or (target.link_parts and _has_keys(content)):
             raise _LeftOut(f"it leads to {shown!r}, which holds keys or passwords")
         if self.secrets.has_unknown_names(status):
             raise _LeftOut("it is a hard link to a file that may lie outside of the repository")
@@ -175,6 +177,10 @@ class _Candidate:
             return False
         is_shared = folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX
         return bool(is_shared or status.st_mode & stat.S_IWOTH)
+
+
+def _has_keys(content: bytes) -> bool:
+    return holds_keys(decode_text(content, is_cut=True) or "")
 
 
 @lru_cache(maxsize=64)

@@ -20,7 +20,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -47,6 +47,7 @@ __all__ = [
 
 _MAX_PATH_BYTES = 3_000
 _MAX_COMPARED_NAMES = 200_000
+_MAX_LINKS = 40  # as many as Linux follows
 _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -59,12 +60,13 @@ _NOT_REPLACEABLE = frozenset({errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROF
 class WorkspacePath:
     """A path inside the workspace with all links resolved; it may not exist.
 
-    `given_parts` are the parts of the path as it was given, if links made it lead elsewhere, else None.
+    `link_parts` are the parts of the paths on the way to it: of the path as it was given, if links make it lead
+    elsewhere, and of what each of these links but the last leads to; relative to the root for those below it.
     """
 
     root: Path
     parts: tuple[str, ...]
-    given_parts: tuple[str, ...] | None = None
+    link_parts: tuple[tuple[str, ...], ...] = ()
 
     @property
     def path(self) -> Path:
@@ -108,7 +110,33 @@ def resolve_in_workspace(text: str, workspace: Path) -> WorkspacePath:
             f"the path {shown!r}{leads} is outside the workspace {visible_path(str(root))!r};"
             " give a path relative to it"
         )
-    return WorkspacePath(root, resolved.relative_to(root).parts, None if lexical == resolved else lexical.parts)
+    links = () if lexical == resolved else tuple(_parts_below(root, link) for link in _followed_links(lexical))
+    return WorkspacePath(root, resolved.relative_to(root).parts, links)
+
+
+def _parts_below(root: Path, path: Path) -> tuple[str, ...]:
+    return path.relative_to(root).parts if path.is_relative_to(root) else path.parts
+
+
+def _followed_links(path: Path) -> Iterator[Path]:
+    """Yield the paths on the way to what a path leads to, one for each link, from the path itself on."""
+    resolved, remaining = Path(path.anchor), list(reversed(path.parts[1:]))
+    links_left = _MAX_LINKS
+    while remaining and links_left:
+        part = remaining.pop()
+        if part == "..":
+            resolved = resolved.parent
+            continue
+        try:
+            target = Path(os.readlink(resolved / part))
+        except OSError:  # no link, or missing
+            resolved /= part
+            continue
+        yield resolved.joinpath(part, *reversed(remaining))
+        links_left -= 1
+        if target.is_absolute():
+            resolved = Path(target.anchor)
+        remaining += reversed(target.parts[1:] if target.is_absolute() else target.parts)
 
 
 def resolve_as_shown(

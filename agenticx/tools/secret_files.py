@@ -1,6 +1,6 @@
 """Detection of files that hold keys or passwords: by name, by content, and by their other names.
 
-1. Most are detected by name alone, whether or not they exist; see `secret_names`.
+1. Most are detected by name alone, whether or not they exist; see `secret_names`. Each link on the way to one counts.
 2. A file that is ordinary unless it has a credential in it, such as `.git/config`, is judged by its content.
 3. A file with several names (hard links) counts as secret if another of its names in the workspace is that of a secret
    file, and, since its names outside are unknown, also if there are keys in it.
@@ -28,8 +28,8 @@ _UNSEARCHED_FOLDERS = frozenset({".git", "node_modules"})  # large, and without 
 
 
 def has_secret_name(target: WorkspacePath) -> bool:
-    """Return whether `target` has the name of a file that holds secrets, or was reached by a link of such a name."""
-    return is_secret_file(*target.parts) or is_secret_file(*(target.given_parts or ()))
+    """Return whether `target`, or one of the links that lead to it, has the name of a file that holds secrets."""
+    return any(is_secret_file(*parts) for parts in (target.parts, *target.link_parts))
 
 
 def workspace_path(path: str, workspace: Path) -> WorkspacePath:
@@ -95,7 +95,7 @@ class SecretFiles:
 
 
 def _is_settings(target: WorkspacePath) -> bool:
-    return may_hold_credentials(*target.parts) or may_hold_credentials(*(target.given_parts or ()))
+    return any(may_hold_credentials(*parts) for parts in (target.parts, *target.link_parts))
 
 
 def _linked_files(workspace: Path) -> dict[tuple[int, int], list[tuple[str, ...]]]:

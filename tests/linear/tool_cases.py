@@ -15,7 +15,7 @@ from pydantic import Field
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.messages import clean_text
-from agenticx.secret_names import holds_credentials, is_secret_file, is_secret_folder, may_hold_credentials
+from agenticx.secret_names import holds_credentials, holds_keys, is_secret_file, is_secret_folder, may_hold_credentials
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
@@ -325,6 +325,18 @@ TOOL_CASES = [
         inputs={
             **TEXTS,
             **{repr(part): repeated(part) for part in ("eyJ-", '{"', "{ ", "password ", "://a:", "sk-", "machine x ")},
+        },
+        where="thread",
+    ),
+    LinearCase(
+        of=holds_keys,
+        run=holds_keys,
+        inputs={
+            **TEXTS,
+            **{
+                repr(part): repeated(part)
+                for part in ("sk-", "sk-a", "://a:", "://", "://a:b", "A_TOKEN=", "-----BEGIN ")
+            },
         },
         where="thread",
     ),

@@ -317,9 +317,10 @@ def _assessment(change: _Change, given_path: str, question: str, reason: str) ->
         reasons.append(_IN_PLACE)
     elif change.before is not None and change.before.has_other_names:
         reasons.append(_OTHER_NAMES)
-    if target.given_parts is not None:
+    if target.link_parts:
         reasons.append(f"The path was given as {visible_path(given_path)!r}, which leads there through a link.")
-    protected = protected_part(Path(*target.parts)) or protected_part(Path(*target.given_parts or ()))
+    paths = (target.parts, *target.link_parts)
+    protected = next(filter(None, (protected_part(Path(*parts)) for parts in paths)), None)
     if protected is not None:
         reasons.append(protection_reason(protected))
     elif changes_bare_repository(target.root, target.parts):

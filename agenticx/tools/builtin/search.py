@@ -245,4 +245,4 @@ def _walk(target: WorkspacePath, rules: IgnoreRules, context: ToolContext) -> It
 
 
 def _child(target: WorkspacePath, name: str) -> WorkspacePath:
-    return WorkspacePath(target.root, (*target.parts, name))
+    return WorkspacePath(target.root, (*target.parts, name), tuple((*parts, name) for parts in target.link_parts))

@@ -20,7 +20,7 @@ from agenticx.errors import ToolError
 from agenticx.secret_names import is_secret_file, is_secret_folder
 from agenticx.tools.paths import resolve_in_workspace
 from agenticx.tools.protected import is_within
-from agenticx.tools.secret_files import SecretFiles, workspace_path
+from agenticx.tools.secret_files import SecretFiles, has_secret_name, workspace_path
 from agenticx.tools.shell.lookups import DirectoryEntry, FileSystemCache, UncheckableError
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES
 
@@ -124,7 +124,7 @@ def _is_harmless_word(program: str, word: str, workspace: Path) -> bool:
         return False
     except OSError as exc:  # a missing file cannot be read; if it is created later, the binding of the call changes
         return exc.errno in (errno.ENOENT, errno.ENOTDIR)
-    return kind in (stat.S_IFREG, stat.S_IFDIR) and not is_secret_file(*target.parts)
+    return kind in (stat.S_IFREG, stat.S_IFDIR) and not has_secret_name(target)
 
 
 def _searched_folders(words: list[str], workspace: Path) -> list[Path]:

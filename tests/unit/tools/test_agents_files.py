@@ -163,6 +163,44 @@ def test_a_link_to_a_file_with_secrets_is_left_out_and_said(
     assert "instructions are left out" in line
 
 
+LINKED_TEXTS = {
+    "GITHUB_TOKEN=hunter22-hunter22": True,
+    "Deploy with ghp_0123456789abcdefghijABCDEFGHIJ012345.": True,
+    "key: sk-proj-0123456789abcdefABCDEF": True,
+    "AKIAIOSFODNN7EXAMPLE": True,
+    "-----BEGIN OPENSSH PRIVATE KEY-----": True,
+    "clone https://ann:hunter22@git.example.org/x": True,
+    "Set `GITHUB_TOKEN`.\nGITHUB_TOKEN=your-token\nOPENAI_API_KEY=<key>\nAPI_TOKEN=$(pass token)": False,
+    "postgres://postgres:postgres@localhost/x or https://$USER:$PASS@example.org, npm_config_cache_folder": False,
+    "const task = 'sk-your-own-key-goes-here'": False,
+}
+
+
+@pytest.mark.promise("I1")
+@pytest.mark.parametrize("text", LINKED_TEXTS)
+def test_what_a_link_leads_to_is_left_out_once_a_key_is_in_it(repository: Path, text: str) -> None:
+    (repository / "plain.md").write_text(text)
+    (repository / "AGENTS.md").symlink_to("plain.md")
+    reason = "AGENTS.md (left out: it leads to 'plain.md', which holds keys or passwords)"
+    assert agents_file_names(repository) == [reason if LINKED_TEXTS[text] else "AGENTS.md"]
+    (repository / "AGENTS.md").unlink()
+    (repository / "plain.md").rename(repository / "AGENTS.md")
+    assert found(repository) == [("repository", text)]  # what the project itself wrote for agents
+
+
+@pytest.mark.promise("I1")
+@pytest.mark.parametrize("names", [[".env"], ["a/x.md", ".npmrc", "y.md"], [".ENV~", "z"], [".aws/x"]])
+def test_each_link_on_the_way_is_judged_by_its_name(repository: Path, names: list[str]) -> None:
+    (repository / "plain.txt").write_text("CANARY")
+    (repository / ".aws").symlink_to("a")
+    target = repository / "plain.txt"
+    for link in (repository / name for name in [*reversed(names), "AGENTS.md"]):
+        link.symlink_to(target)
+        target = link
+    (shown,) = agents_file_names(repository)
+    assert shown == "AGENTS.md (left out: it leads to 'plain.txt', which usually holds keys or passwords)"
+
+
 def test_a_hard_link_of_an_ordinary_file_is_read(repository: Path) -> None:
     (repository / "CLAUDE.md").write_text("shared")
     (repository / "AGENTS.md").hardlink_to(repository / "CLAUDE.md")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.tools import decide
+from agenticx.tools.builtin.edits import file_edit
 from agenticx.tools.builtin.files import file_read, list_files
 from agenticx.tools.builtin.search import file_search
 from agenticx.tools.builtin.shell import bash_exec
@@ -220,6 +221,25 @@ async def test_another_name_of_a_secret_file_is_asked_about(runner, tmp_path) ->
         "src/code.ts:1:const password: string = read()\n"
         "[not searched, because such files usually hold keys or passwords: src/notes, src/outside]"
     )
+
+
+@pytest.mark.promise("I1")
+async def test_a_link_of_a_secret_name_on_the_way_to_a_file_is_asked_about(runner) -> None:
+    (runner.workspace / "plain").mkdir()
+    (runner.workspace / "plain" / "x.txt").write_text("CANARY")
+    (runner.workspace / ".env.shared").symlink_to("plain/../plain/x.txt")
+    (runner.workspace / "readme.md").symlink_to(runner.workspace / ".env.shared")
+    (runner.workspace / ".aws").symlink_to("plain")
+    (runner.workspace / "docs").symlink_to(".aws")
+    (runner.workspace / "fine.md").symlink_to("plain/x.txt")
+    for path, file in (("readme.md", "readme.md"), ("docs", "docs/x.txt"), ("docs/x.txt", "docs/x.txt")):
+        assert runner.assess(file_read, path=file).protected
+        assert decide("default", runner.assess(bash_exec, command=f"cat {file}")).decision == "ask"
+        assert "not searched, because such files" in await runner.call(file_search, pattern="CANARY", path=path)
+        edits = (runner.assess(file_edit, path=file, old_text=old, new_text="x") for old in ("CANARY", "none"))
+        assert [edit.protected for edit in edits] == [True, True]
+    assert not runner.assess(file_read, path="fine.md").protected
+    assert await runner.call(file_search, pattern="CANARY", path="fine.md") == "plain/x.txt:1:CANARY"
 
 
 def test_a_changed_link_changes_the_binding(runner) -> None:
