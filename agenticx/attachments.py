@@ -21,7 +21,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from agenticx.argument_types import check_path
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
@@ -55,13 +55,11 @@ _HEADER_BYTES = 256 * 1024  # of a JPEG, whose size follows its metadata
 _TEXT_CONTROL_CHARS = "\t\n\r\f\b\x1b"  # control characters that occur in text files
 
 
-class Attachment(BaseModel):
+class Attachment(BaseModel, frozen=True, extra="forbid"):
     """An attached file as it is stored and sent; `data` is base64.
 
     `make_attachment` and `load_attachment` return checked ones.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     media_type: str

@@ -211,8 +211,6 @@ class SessionTurnNotes:
             except _INDEX_ERRORS as exc:
                 self._report_unreadable(vault, exc)
                 continue
-            if found.problem is not None:
-                _log.warning("a vault cannot be read; its last state is used", vault=vault.record.name)
             for result in found.results:
                 given += self._given(session, vault, result.passage, len(vaults) > 1, budget)
         return given

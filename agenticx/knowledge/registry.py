@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pwd
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -118,8 +119,10 @@ class VaultRegistry:
         if not str(folder).isprintable() and any(not sign.isprintable() and not sign.isspace() for sign in str(folder)):
             raise InvalidVault(f"the path {shown!r} has control characters or is not valid Unicode; rename the folder")
         home = self._home.resolve()
-        if folder in (Path(folder.anchor), Path.home().resolve()):
+        if folder in (Path(folder.anchor), *_homes()):
             raise InvalidVault(f"{shown!r} is too much for a vault: notes, keys and programs; give the folder of notes")
+        if any(folder.is_relative_to(system) for system in ("/proc", "/sys", "/dev")):
+            raise InvalidVault(f"{shown!r} belongs to the system; give the folder of notes")
         if folder.is_relative_to(home) or home.is_relative_to(folder):
             raise InvalidVault(
                 f"{shown!r} is, holds or lies in the folder of AgenticX {visible(str(home))!r}, which has keys and "
@@ -156,3 +159,11 @@ def _check_name(name: str, taken: set[str]) -> None:
         raise InvalidVault(f"the name {visible(name[:200])!r} must have 1 to {_MAX_NAME_CHARS} printable characters")
     if name in taken:
         raise InvalidVault(f"another vault is called {name!r}; give another name")
+
+
+def _homes() -> list[Path]:
+    """Return the home folder that HOME names and that of the account."""
+    homes = [Path.home()]
+    with suppress(KeyError):  # an account without an entry, as in some containers
+        homes.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    return [home.resolve() for home in homes]

@@ -73,8 +73,12 @@ def test_a_session_goes_back_to_a_message_with_its_files_and_forward_again(shell
     assert shell(*undo[1:]).returncode == 0
     assert (shell.folder / "a.txt").read_text() == "hi"
     assert [message["message_id"] for message in show(shell)["messages"]] == [first, answer, *later]
+    shell("sessions", "rewind", "last", answer)
+    opened = shell("chat", stdin=f"/open {show(shell)['id']}\n")
+    assert ("one" in opened.stdout, "a.txt" in opened.stdout + opened.stderr) == (True, False)
     assert shell("sessions", "rewind", "last", "start").returncode == 0
     assert show(shell)["messages"] == []
+    assert "say one" not in shell("chat", stdin=f"/open {show(shell)['id']}\n").stderr
     unknown = shell("sessions", "rewind", "last", "msg_nothing")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     listing = f"`agx sessions show {show(shell)['id']} --ids` lists them"

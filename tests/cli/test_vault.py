@@ -61,6 +61,7 @@ def test_what_cannot_be_a_vault_is_refused_with_what_would_be_right(agx: Any, no
         str(home): "holds or lies",
         str(notes / "Lease.md"): "is not a folder",
         str(notes / "no"): "does not exist",
+        "/proc/self": "belongs to the system",
     }.items():
         refused = agx("vault", "add", path)
         assert (refused.returncode, refused.stdout) == (2, ""), path
@@ -90,3 +91,20 @@ def test_a_command_before_a_message_of_a_chat_chooses_its_mode(agx: Any, notes: 
         ("What do my notes say?", "agent", True),
         ("What is a lease?", "chat", False),
     ]
+
+
+def test_an_answer_from_notes_is_followed_by_its_citations(agx: Any, notes: Path) -> None:
+    (notes / "Flat.md").write_text("# Flat\n\nThe lease ends in May 2027.\n")
+    agx("vault", "add", str(notes))
+    answered = agx("ask", "When does the lease end?")
+    assert (answered.returncode, answered.stdout.split("\n", 1)[1]) == (
+        0,
+        "\n[^1] verified  Flat.md:1  The lease ends in May 2027.\n",
+    )
+    without = agx("ask", "Hello!")
+    assert without.returncode == 0
+    assert without.stderr.endswith("no sentence of the answer is cited from a note\n")
+    assert "[^" not in without.stdout
+    for arguments in (["add", ""], ["search", "Notes", " "]):
+        refused = agx("vault", *arguments)
+        assert (refused.returncode, "it must not be empty" in refused.stderr) == (2, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,7 @@ from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.commands.message_input import read_task
 from agenticx.cli.options import add_turn_options
 from agenticx.cli.terminal.conversation import open_conversation
-from agenticx.cli.terminal.event_text import Note, citation_line
+from agenticx.cli.terminal.event_text import Note, citation_line, citation_note
 from agenticx.cli.terminal.output import Output, output_for
 from agenticx.errors import SettingsError
 from agenticx.knowledge.registry import UnknownVault, VaultRecord, VaultRegistry
@@ -28,6 +29,8 @@ which is compared with its note; the list after the answer has the result, the n
   located      the passage is there; the sentence has nothing that can be compared
   unsupported  the passage lacks one of them
   changed      the passage is no longer in the note
+
+This compares words and figures. Whether the sentence says what the passage means is for you to read.
 
 After 5 model calls (AGX_AUTONOMOUS_AGENT_MAX_ITERATIONS) or 300 s the answer is what was found so far.
 
@@ -74,20 +77,31 @@ def _vaults(names: list[str] | None) -> list[VaultRecord] | None:
 
 
 class _WithCitations:
-    """An output that lists the citations on stdout after the answer."""
+    """An output that lists the citations after the answer: on stdout, or in colour if that is a terminal."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
-        self._lines: list[str] = []
+        self._citations: list[Mapping[str, Any]] = []
 
     def show(self, event: Envelope) -> None:
         if event.type == EventType.CITATION:
-            self._lines.append(citation_line(event.data))
+            self._citations.append(event.data)
             return
         self._output.show(event)
-        if event.terminal and self._lines:
-            print("", *self._lines, sep="\n", flush=True)
-            self._lines.clear()
+        if event.terminal:
+            self._list_citations(answered=event.type == EventType.FINAL)
+
+    def _list_citations(self, *, answered: bool) -> None:
+        citations, self._citations = self._citations, []
+        if not citations:
+            if answered:
+                self._output.show_note(Note("no sentence of the answer is cited from a note", "warning"))
+        elif sys.stdout.isatty():
+            self._output.show_note(Note("citations, compared with the notes:"))
+            for citation in citations:
+                self._output.show_note(citation_note(citation))
+        else:
+            print("", *map(citation_line, citations), sep="\n", flush=True)
 
     def show_note(self, note: Note) -> None:
         self._output.show_note(note)

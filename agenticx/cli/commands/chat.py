@@ -489,7 +489,7 @@ class _Chat:
         conversation.show_instructions()
         position = conversation.run(conversation.client.running_turn(session.id)) if self.widest_mode is None else None
         if position is None:
-            conversation.run(show_last_turn(conversation.client, session.id, self.output))
+            conversation.run(show_last_turn(conversation.client, session, self.output))
         else:
             self.last_code = conversation.follow_turn(position)
 

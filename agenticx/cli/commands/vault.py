@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -61,11 +61,13 @@ def configure(parser: ArgumentParser) -> None:
         return added
 
     adding = action("add", "add a folder of notes and index it", named=False)
-    adding.add_argument("path", metavar="PATH", type=Path, help="the folder")
+    adding.add_argument("path", metavar="PATH", type=_given, help="the folder")
     adding.add_argument("--name", metavar="NAME", help="a name (default: that of the folder)")
     action("list", "the vaults and the state of their indexes", named=False)
     searching = action("search", "search the notes of a vault")
-    searching.add_argument("query", metavar="QUERY", help="words, a question, or a phrase in double quotes")
+    searching.add_argument(
+        "query", metavar="QUERY", type=_given, help="words, a question, or a phrase in double quotes"
+    )
     searching.add_argument("--limit", metavar="N", type=_positive, default=8, help="most passages (default: 8)")
     searching.add_argument("--path", metavar="PATH", help="only in this note or folder, or a glob such as 'Work/**'")
     searching.add_argument("--tag", metavar="TAG", action="append", default=[], help="only in notes with this tag")
@@ -101,7 +103,7 @@ async def _run(arguments: Namespace, vaults: Vaults) -> int:
 
 
 async def _add(arguments: Namespace, vaults: Vaults) -> int:
-    vault, is_new = await vaults.add(arguments.path, arguments.name)
+    vault, is_new = await vaults.add(Path(arguments.path), arguments.name)
     if not is_new:
         _tell(f"{visible_path(str(vault.record.path))} is the vault {vault.record.name!r} already")
     return await _rescan(arguments, vault)
@@ -192,6 +194,12 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= 100:
         raise ValueError
     return int(text)
+
+
+def _given(text: str) -> str:
+    if not text.strip():
+        raise ArgumentTypeError("it must not be empty")
+    return text
 
 
 _positive.__name__ = "a number from 1 to 100"  # argparse names the type in its message

@@ -22,6 +22,7 @@ __all__ = [
     "Note",
     "Tone",
     "citation_line",
+    "citation_note",
     "event_note",
     "one_line",
     "question_notes",
@@ -223,7 +224,8 @@ def citation_line(data: Mapping[str, Any]) -> str:
 _CITATION_TONES: Mapping[str, Tone] = {"verified": "good", "unsupported": "warning", "changed": "warning"}
 
 
-def _citation(data: Mapping[str, Any]) -> Note:
+def citation_note(data: Mapping[str, Any]) -> Note:
+    """Return a citation as a note, coloured by its status."""
     return Note(citation_line(data), _CITATION_TONES.get(data["status"], "quiet"))
 
 
@@ -245,7 +247,7 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
     EventType.TOOL_RESULT: _tool_result,
     EventType.CONFIRM_RESPONSE: _confirm_response,
     EventType.QUESTION_ANSWERED: _question_answered,
-    EventType.CITATION: _citation,
+    EventType.CITATION: citation_note,
     EventType.HANDOFF: _handoff,
     EventType.SPEAKER_SELECTED: _speaker_selected,
     EventType.STEERED: lambda data: user_message_note(data["text"]),

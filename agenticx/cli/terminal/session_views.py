@@ -23,7 +23,7 @@ from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.subagent_list import subagent_lines, subagents_to_json
 from agenticx.cli.terminal.usage_report import usage_lines, usage_sums_to_json
 from agenticx.runtime.events import EventType
-from agenticx.sessions.history.transcript import transcript
+from agenticx.sessions.history.transcript import Conversation, transcript
 from agenticx.sessions.store.records import Position, StoredEvent
 from agenticx.sessions.store.usage import DailyUsage
 from agenticx.tools.visible import visible, visible_line
@@ -210,10 +210,11 @@ _REQUIRED_KEYS: Mapping[str, frozenset[str]] = {
 }
 
 
-async def show_last_turn(client: Client, session_id: str, output: Output) -> None:
-    """Show the last turn of a session that a message of the user began, with those below it."""
-    async with client.read_log(session_id) as log:
+async def show_last_turn(client: Client, session: SessionInfo, output: Output) -> None:
+    """Show the last turn of the conversation that a message of the user began, with those below it."""
+    async with client.read_log(session.id) as log:
         events = [event async for event in log]
+    events = events[: _length_of_conversation(session, events)]
     begin = max((at for at, event in enumerate(events) if _begins_with_message(event)), default=0)
     turns = {event.turn_id for event in events[begin : begin + 1]}
     for event in events[begin:]:
@@ -221,6 +222,17 @@ async def show_last_turn(client: Client, session_id: str, output: Output) -> Non
             turns.add(event.turn_id)
         if event.turn_id in turns:
             show_past_event(event, output)
+
+
+def _length_of_conversation(session: SessionInfo, events: Sequence[Envelope]) -> int:
+    """Return the number of events up to the last message of the conversation if a rewind was the last change of it."""
+    for event in reversed(events):
+        if _begins_with_message(event):
+            break
+        if event.type == EventType.SESSION_CHANGED and "rewound_to" in event.data:
+            path = Conversation.from_events(_transcript_events(session, events)).path()
+            return path[-1].last_seq if path else 0
+    return len(events)
 
 
 def _begins_with_message(event: Envelope) -> bool:
