@@ -78,7 +78,7 @@ def test_a_session_goes_back_to_a_message_with_its_files_and_forward_again(shell
     assert ("one" in opened.stdout, "a.txt" in opened.stdout + opened.stderr) == (True, False)
     assert shell("sessions", "rewind", "last", "start").returncode == 0
     assert show(shell)["messages"] == []
-    assert "say one" not in shell("chat", stdin=f"/open {show(shell)['id']}\n").stderr
+    assert "one" not in shell("chat", stdin=f"/open {show(shell)['id']}\n").stdout
     unknown = shell("sessions", "rewind", "last", "msg_nothing")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     listing = f"`agx sessions show {show(shell)['id']} --ids` lists them"
