@@ -162,11 +162,15 @@ class SystemMessage(_FrozenModel):
 
 
 class RefusedFile(_FrozenModel):
-    """A mark that `model` gets a note instead of the attachment `index` of a message, because its server refused it."""
+    """A mark that `model` gets a note instead of the attachment `index` of a message, because its server refused it.
+
+    It is `suspected` if the server gave no reason for refusing the first request with that attachment.
+    """
 
     model: str
     message_id: str
     index: int
+    suspected: bool = Field(default=False, exclude_if=_is_unset)
 
 
 class UserMessage(_FrozenModel):

@@ -3,6 +3,9 @@
 A server that cannot read an image, or finds it too large, refuses each request that has it. So a refusal is recorded in
 the message of its turn (`UserMessage.refused_files`), for the model that refused: another model gets the file, and a
 rewind to a message before that turn forgets the refusal.
+
+Some servers refuse a file without a reason ("Request contains an invalid argument."). A file that is new in a request
+refused in such words is suspected: its mark says so, and is removed if the next request, without it, is refused too.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ __all__ = [
     "SentFile",
     "data_at_path",
     "find_refused",
+    "find_suspected",
     "find_too_large",
     "is_undecodable",
+    "is_vague",
     "mark_refused",
     "note_for",
     "sent_files",
@@ -34,16 +39,24 @@ _SERVER_ERROR = 500
 """The status with which some servers refuse a file that their model code cannot use; it counts if a kind is named."""
 
 _MAX_CHARS = 2_000
-_IMAGE = r"images?|picture|photo|pixels?|image_url|input_image|multi-?modal data|图片|图像"
+_FORMAT = "png|jpe?g|gif|webp|bmp|tiff|heic"
+_IMAGE = (
+    rf"images?|pictures?|photos?|pixels?|image_url|input_image|multi-?modal data|图片|图像|{_FORMAT}|aspect ratio"
+    r"|visual|vision (?:inputs?|content|data)|process inputs"
+)
 _DOCUMENT = r"pdf|documents?|pages?"
-_FILE = r"files?(?! an? )|attachments?|media|inline_?data|input_file|file_data|mime|media_?type|base64"
+_FILE = (
+    r"files?(?! an? )|attachments?|media|inline[_ ]?data|input_file|file_data|mime|media_?type|base64|data[ -]ur[il]s?"
+    r"|文件|附件"
+)
 _NAMED = re.compile(rf"(?<![a-z])(?:(?P<image>{_IMAGE})|(?P<document>{_DOCUMENT})|(?P<file>{_FILE}))(?![a-z])", re.I)
 _COMPLAINT = re.compile(
     r"exceed|too (?:large|big|small|many|long|wide|high)|larger|smaller|maximum|at most|at least|limit|invalid|illegal"
     r"|(?:not|un)[- ]?(?:be )?(?:valid|support|allow|accept|readable)|unknown|unrecogni|n[o']t (?:be )?(?:read|load)"
     r"|unable|fail|can ?not|can't|could(?: not|n't)|corrupt|decod|process|dimension|encrypt|password|empty|truncat"
     r"|broken|malformed|mismatch|(?:does|do|is|are|was|has) no(?:t|n)?\b|must be|should be"
-    r"|flagged|violat|safety|inappropriate|moderation|超|无法|不支持",
+    r"|flagged|violat|safety|inappropriate|moderation|identified|(?:image|decoding) error"
+    r"|超|过大|过小|太大|太小|无法|不能|不支持|不合法|无效|非法|错误|失败|损坏",
     re.IGNORECASE,
 )
 _OTHER = re.compile(
@@ -55,11 +68,27 @@ _NO_MODEL = re.compile(r"model\b.{0,120}?(?:not[ _]?found|not exist)|(?:unknown|
 """Errors about a model, whose name may contain `image`."""
 
 _UNDECODABLE = re.compile(
-    r"(?<![a-z])(?:images?|pdf|documents?)\W.{0,40}(?:unknown format|unsupported|invalid|corrupt|truncat|decod|identif)"
+    rf"(?<![a-z])(?:images?|pdf|documents?|{_FORMAT})\W.{{0,40}}"
+    r"(?:unknown format|unsupported|invalid|corrupt|truncat|decod|identif|not enough|unexpected eof)"
     r"|(?:fail\w*|unable|not|n't) (?:to )?(?:be )?(?:load|process|decode|identify|open|read)\w* .{0,20}"
-    r"(?:image|pdf|multi-?modal|picture)|illegal base64|invalid (?:base64|image)",
+    r"(?:image|pdf|multi-?modal|picture)|illegal base64|invalid (?:base64|image)|UnidentifiedImage"
+    r"|fail\w* to process inputs",
     re.IGNORECASE,
 )
+_WORD_IN_CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+_REASON = re.compile(r"answered with HTTP \d{3}:? ?")
+_VAGUE_STATUSES = (400, 422)
+_VAGUE_WORD = re.compile(
+    "an?|and|any|api|arguments?|bad|be|by|can|cannot|check|code|complete|contains?|content|could|entity|errors?|exception"
+    "|fail|failed|failure|for|format|from|generate|handle|has|have|http|in|incorrect|inputs?|internal|invalid|is|it"
+    "|malformed|more|not|of|one|or|our|param|params|parameters?|parse|please|process|processed|provider|requests?"
+    "|response|returned|server|some|something|status|submitted|that|the|this|to|try|again|type|unable|unknown"
+    "|unprocessable|upstream|validation|values?|was|we|went|with|wrong|you|your"
+)
+"""Words of an error that gives no reason; with any other word in it, it is about something."""
+_VAGUE_CHINESE = re.compile("请求|调用|参数|输入|内容|格式|错误|有误|无效|非法|异常|失败|请检查|文档|不合法|不正确|的")
+
 _PATH = re.compile(r"\b(messages|input|contents)((?:[\s.\[\]\"',>-]{1,4}\w{1,32}){1,10})")
 _ORDINAL = re.compile(
     r"(?<![a-z])(?:image|picture|file|document|pdf|attachment)s?(?: (?:number|no\.?|at))?"
@@ -135,14 +164,15 @@ def find_refused(messages: Sequence[Message], model: str, error: ModelError) -> 
     """
     sent, kind = list(_sent_to(messages, model)), (error.provider_type or "").replace("_", " ")
     words = str(error).removeprefix(model)  # the name of a model, which errors begin with, may contain `image`
-    text = f"{kind if _NAMED.search(kind) else ''} {error.param or ''} {words}"[:_MAX_CHARS]
+    kind = kind if _NAMED.search(kind) else ""
+    text = _WORD_IN_CAMEL_CASE.sub(" ", f"{kind} {error.param or ''} {words}"[:_MAX_CHARS])
     if not sent or not (error.code in _CODES or (error.status == _SERVER_ERROR and _of_named_kind(sent, text))):
         return []
     if error.named_files and _NAMED.search(text):
         return [file for file in sent if file.attachment.data in error.named_files]
     if not (_NAMED.search(text) and _COMPLAINT.search(text)) or _OTHER.search(text) or _NO_MODEL.search(text):
         return []
-    if named := [file for file in sent if file.attachment.name in text]:
+    if named := [file for file in sent if file.attachment.name in words[:_MAX_CHARS]]:
         return [file for file in named if file.message is named[-1].message]
     same_kind = _of_named_kind(sent, text) or sent
     if (number := _ordinal(text)) is not None and number < len(same_kind):
@@ -161,9 +191,41 @@ def find_too_large(messages: Sequence[Message], model: str, error: ModelError) -
     return newest if error.status == 413 else [file for file in newest if file.attachment.kind == "document"]
 
 
-def mark_refused(files: Sequence[SentFile], model: str) -> tuple[RefusedFile, ...]:
-    """Return the marks of files that `model` refused."""
-    return tuple(RefusedFile(model=model, message_id=file.message.message_id, index=file.index) for file in files)
+def find_suspected(messages: Sequence[Message], model: str, error: ModelError) -> list[SentFile]:
+    """Return the files of the current request if `error` gives no reason and no reply to them was begun."""
+    sent = list(_sent_to(messages, model))
+    if not sent or not is_vague(error):
+        return []
+    newest = sent[-1].message
+    later = reversed(messages[messages.index(newest) + 1 :])
+    if not all(isinstance(message, UserMessage) and message.injected for message in later):
+        return []
+    return [file for file in sent if file.message is newest]
+
+
+def is_vague(error: ModelError) -> bool:
+    """Return whether an error refuses a request without any reason.
+
+    >>> words = "m answered with HTTP 400: Request contains an invalid argument."
+    >>> is_vague(ModelError(words, code="provider.bad_request", status=400))
+    True
+    """
+    if error.code != "provider.bad_request" or error.status not in _VAGUE_STATUSES or error.param:
+        return False
+    reason = str(error)[:_MAX_CHARS]
+    if found := _REASON.search(reason):
+        reason = reason[found.end() :]
+    kind = _WORD_IN_CAMEL_CASE.sub(" ", error.provider_type or "")
+    words = re.findall(r"[^\W\d_]+", _VAGUE_CHINESE.sub(" ", f"{kind} {reason}").lower())
+    return all(map(_VAGUE_WORD.fullmatch, words))
+
+
+def mark_refused(files: Sequence[SentFile], model: str, *, suspected: bool = False) -> tuple[RefusedFile, ...]:
+    """Return the marks of files that `model` refused, or is suspected to have refused."""
+    return tuple(
+        RefusedFile(model=model, message_id=file.message.message_id, index=file.index, suspected=suspected)
+        for file in files
+    )
 
 
 def sent_files(messages: Iterable[Message]) -> Iterator[SentFile]:

@@ -11,7 +11,7 @@ from agenticx.errors import InvalidArguments, ModelError
 from agenticx.foreign_text import decode_text, frame_lines, frame_text, one_line, without_controls, without_frames
 from agenticx.llms.arguments import check_value_count, parse_arguments, preview_arguments, repair_arguments
 from agenticx.llms.base import ModelRequest, ReplyBuilder, ReplySize, TextDelta, ToolCallDelta, ToolSchema
-from agenticx.llms.file_refusals import data_at_path, find_refused, is_undecodable
+from agenticx.llms.file_refusals import data_at_path, find_refused, is_undecodable, is_vague
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import cleaned, json_text, object_from_pairs
 from agenticx.llms.memory_estimate import estimate_fragment_bytes, estimate_parsed_bytes, history_size, measure_bytes
@@ -243,6 +243,7 @@ LLM_CASES = [
         run=lambda text: (
             find_refused(_WITH_FILE, "m", ModelError(text, code="provider.bad_request")),
             is_undecodable(text),
+            is_vague(ModelError(text, code="provider.bad_request", status=400)),
             data_at_path(b'{"messages": [{"content": [{"data": ""}]}]}', text),
         ),
         inputs={
@@ -250,7 +251,7 @@ LLM_CASES = [
             "images": lambda size: "image " * (size // 6),
             "paths": lambda size: "messages.0" * (size // 10),
         },
-        also=(is_undecodable, data_at_path),
+        also=(is_undecodable, is_vague, data_at_path),
     ),
     LinearCase(
         of=exceeded_limit,

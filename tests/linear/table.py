@@ -122,7 +122,8 @@ EXEMPT: dict[str, str] = {
             llms.wires.json_events.malformed_reply
             llms.transport.overflow.exceeds_account_limit
             llms.file_refusals.without_refused_files llms.file_refusals.mark_refused llms.file_refusals.note_for
-            llms.file_refusals.find_too_large llms.file_refusals.sent_files llms.file_refusals.with_notes
+            llms.file_refusals.find_too_large llms.file_refusals.find_suspected
+            llms.file_refusals.sent_files llms.file_refusals.with_notes
             llms.transport.errors.blocked_prompt_error
             llms.wires.openai_chat._parts.ReasoningDetails
             llms.call_fields.CallFields llms.call_fields.call_states

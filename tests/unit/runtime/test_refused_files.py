@@ -40,6 +40,23 @@ REFUSALS = [
         "provider.bad_request",
     ),
     (OLLAMA, 400, "illegal base64 data at input byte 4", "provider.bad_request"),
+    (
+        OLLAMA,
+        500,
+        "failed to process inputs: png: invalid format: not enough pixel data",
+        "provider.bad_request",
+    ),
+    (OLLAMA, 500, "failed to process inputs: unexpected EOF", "provider.bad_request"),
+    (CHAT, 400, "absolute aspect ratio must be smaller than 200, got 400.0", "provider.bad_request"),
+    (CHAT, 400, "Exceeded limit on max bytes per data-uri item : 10485760", "provider.bad_request"),
+    (CHAT, 400, "图片输入格式/解析错误", "provider.bad_request"),
+    (CHAT, 422, "Input validation error: PIL.UnidentifiedImageError", "provider.bad_request"),
+    (CHAT, 400, "Unprocessable visual content", "provider.bad_request"),
+    (CHAT, 500, "UnidentifiedImageError: <_io.BytesIO object at 0x7f>", "provider.bad_request"),
+    (GEMINI, 400, "Request contains an invalid argument.", "provider.bad_request"),
+    (CHAT, 400, "Provider returned error", "provider.bad_request"),
+    (CHAT, 422, "Unprocessable Entity", "provider.bad_request"),
+    (CHAT, 400, "API 调用参数有误，请检查文档。", "provider.bad_request"),
     (OLLAMA, 500, "unable to make llava embedding from image", "provider.overloaded"),
 ]
 
@@ -74,6 +91,32 @@ async def test_a_refused_file_does_not_end_the_session(
     assert all("grüße" in body for body in (first, second, third))
 
 
+@pytest.mark.parametrize(
+    ("words", "second", "suspected"),
+    [
+        ("Request contains an invalid argument.", "Request contains an invalid argument.", True),
+        ("Request contains an invalid argument.", "", True),
+        ("Invalid value for temperature.", "", False),
+        ("Request contains an invalid role.", "", False),
+    ],
+)
+async def test_a_file_is_suspected_until_the_request_without_it_is_refused_too(
+    words: str, second: str, suspected: bool
+) -> None:
+    hi = GEMINI.body(GEMINI.hi, GEMINI.end)
+    refused = [GEMINI.refusal(400, text) if text else hi for text in (words, second)]
+    session = Session()
+    async with FakeOpenAIServer([*refused, hi]) as server, GEMINI.open_model(server.base_url) as model:
+        texts = [(await events_of(model, session, "What is this?", BAD))[1]]
+        texts += [(await events_of(model, session, "And now?"))[1] for _ in range(2)]
+    note = f"; from the next message on {model.name} gets a note instead of 'bad.png'"
+    assert texts[0].endswith(f"; perhaps it cannot read an attached file{note}") is suspected
+    again = f"; that is not for 'bad.png', which {model.name} gets again from the next message on"
+    assert texts[1].endswith(again) is bool(second)
+    sent = [BAD.data in json.dumps(request.json) for request in server.requests]
+    assert sent == [True, not suspected, not suspected or bool(second)]
+
+
 def history(*files: tuple[Attachment, ...]) -> list[Message]:
     """Return a conversation with a reply after each message; the ids of the messages are m0, m1, …."""
     messages = list[Message]()
@@ -96,6 +139,9 @@ def history(*files: tuple[Attachment, ...]) -> list[Message]:
         ("At least one of the image dimensions exceed max allowed size: 8000 pixels", [("m1", 0), ("m1", 1)]),
         ("attachments are too large", [("m1", 0), ("m1", 1), ("m1", 2)]),
         ("输入图片大小超过限制", [("m1", 0), ("m1", 1)]),
+        ("jpeg: unsupported luma/chroma subsampling ratio", [("m1", 0), ("m1", 1)]),
+        ("InvalidImageFormat", [("m1", 0), ("m1", 1)]),
+        ("文件格式不支持", [("m1", 0), ("m1", 1), ("m1", 2)]),
         ("messages.3.content: text content blocks must be non-empty", []),
         ("Invalid schema for function 'read_image': image is not of type object", []),
         ("'tool_choice' is not allowed in this context", []),
