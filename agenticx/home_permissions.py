@@ -2,7 +2,7 @@
 
 Whoever can write them can take keys, allow calls, or have a program answer as the server. Of a symbolic link the
 link's owner counts, and the owner and the mode of what it leads to; a folder's sticky bit does not help, as it does not
-keep others from adding files.
+keep others from adding files. In a folder above AGX_HOME it does: it keeps them from replacing what is not theirs.
 """
 
 from __future__ import annotations
@@ -16,21 +16,26 @@ from shlex import quote
 
 from agenticx.errors import SettingsError
 
-__all__ = ["check_home", "check_owner"]
+__all__ = ["check_home", "check_mode", "check_owner"]
 
-_FILES = ("settings.toml", "models.toml", "token", "keys.json", "studio.json", "sessions.db", "memory.jsonl")
-_FOLDERS = ("prompts", "teams")
+_FILES = (
+    *("settings.toml", "models.toml", "permissions.toml", "mcp.json", "token", "keys.json", "studio.json"),
+    *("sessions.db", "memory.jsonl"),
+)
+_FOLDERS = ("agents", "prompts", "teams", "vaults")
 
 
 def check_home(home: Path) -> list[str]:
     """Return a sentence for each of the files and folders that the group of the user may write.
 
     Raise `SettingsError`, which names the command that repairs it, for one that everybody may write, or that belongs to
-    another user than this one and root. What does not exist is left out, and so is a home that is no folder.
+    another user than this one and root, and for a folder above the home in which everybody may replace it. What does
+    not exist is left out, and so is a home that is no folder.
     """
-    if not os.path.isdir(home):
+    if os.path.lexists(home) and not os.path.isdir(home):
         return []
-    return [sentence for path in _paths(home) if (sentence := _check(path)) is not None]
+    _check_parents(home)
+    return [sentence for path in _paths(home) if (sentence := check_mode(path)) is not None]
 
 
 def check_owner(path: Path) -> None:
@@ -61,7 +66,19 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _check(path: Path) -> str | None:
+def _check_parents(home: Path) -> None:
+    """Raise `SettingsError` for a folder above the home, or above what a link to it leads to, that is open to all."""
+    for path in dict.fromkeys((*Path(os.path.abspath(home)).parents, *Path(os.path.realpath(home)).parents)):
+        mode = stat.S_IMODE(statuses[-1].st_mode) if (statuses := _statuses(path)) else 0
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise SettingsError(
+                f"{str(path)!r} has mode {mode:04o}, so every user may replace {str(home)!r}, which lies in it; only"
+                f" you may: chmod o-w {quote(str(path))}"
+            )
+
+
+def check_mode(path: Path) -> str | None:
+    """Return a sentence if the group of the user may write a file or folder; raise `SettingsError` as `check_home`."""
     check_owner(path)
     statuses = _statuses(path)
     if not statuses:

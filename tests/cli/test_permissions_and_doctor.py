@@ -125,6 +125,10 @@ def test_what_a_group_may_change_is_logged_and_reported_by_doctor(agx: Any, tmp_
     assert done.stderr.count("AGX_HOME is not private") == 1
     assert sentence in done.stderr
     assert f"home         {sentence}\n" in agx("doctor").stdout
+    (home / "settings.toml").chmod(0o600)
+    home.chmod(0o770)
+    found = [line for line in agx("doctor").stdout.splitlines() if "chmod" in line]
+    assert found == [f"!!  home         '{home}' has mode 0770, so its group may change it: chmod 700 {home}"]
 
 
 def test_doctor_names_an_unknown_tool(agx: Any) -> None:

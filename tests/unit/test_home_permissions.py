@@ -13,7 +13,8 @@ from agenticx.home_permissions import check_home
 from agenticx.settings import config_text, load_settings
 
 FILES = ["settings.toml", "models.toml", "token", "keys.json", "studio.json", "memory.jsonl"]
-FILES += ["teams/pair.toml", "prompts/system.md"]
+FILES += ["permissions.toml", "mcp.json", "teams/pair.toml", "prompts/system.md", "agents/critic.toml"]
+FOLDERS = ["agents", "prompts", "teams", "vaults"]
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def home(tmp_path: Path) -> Path:
     shared.mkdir()
     shared.chmod(0o1777)
     folder = shared / "home"
-    for part in (folder, folder / "teams", folder / "prompts"):
+    for part in (folder, *(folder / name for name in FOLDERS)):
         part.mkdir(mode=0o700)
     for name in FILES:
         (folder / name).touch(mode=0o600)
@@ -44,7 +45,7 @@ def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: 54_321)
 
 
-@pytest.mark.parametrize("name", [*FILES, "", "teams", "prompts"])
+@pytest.mark.parametrize("name", [*FILES, "", *FOLDERS])
 def test_what_everybody_may_change_is_refused_and_what_the_group_may_is_named(home: Path, name: str) -> None:
     path = home / name
     assert (check_home(home), load_settings({"home": home}, environ={}).home) == ([], home)
@@ -77,6 +78,22 @@ def test_a_link_to_the_home_counts_with_its_owner_and_its_target(home: Path, mon
     home.chmod(0o700)
     give_away(link, monkeypatch)
     assert f"{str(link)!r} belongs to" in refused(link)
+
+
+@pytest.mark.parametrize("kind", ["home", "missing", "link", "far above"])
+def test_a_folder_in_which_everybody_may_replace_the_home_is_refused(home: Path, kind: str) -> None:
+    above = home.parent.parent if kind == "far above" else home.parent
+    given = home
+    if kind == "missing":
+        given = home.with_name("none")
+    elif kind == "link":
+        (given := above.parent / "link").symlink_to(home)
+    above.chmod(0o777)
+    sentence = f"{str(above)!r} has mode 0777, so every user may replace {str(given)!r}, which lies in it; only you may"
+    assert refused(given) == f"{sentence}: chmod o-w {above}"
+    for mode in (0o1777, 0o775):
+        above.chmod(mode)
+        assert load_settings({"home": given}, environ={}).home == given
 
 
 def test_a_home_that_does_not_exist_or_is_no_folder_is_not_judged_by_its_mode(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -22,7 +23,7 @@ from agenticx.cli.commands.doctor_checks import CheckResult, check_store, check_
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.options import current_folder, enabled_tools
 from agenticx.errors import AgenticXError, SettingsError
-from agenticx.home_permissions import check_home
+from agenticx.home_permissions import check_home, check_mode
 from agenticx.llms.catalog.key_check import KeyCheck, check_key
 from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, resolve_wire
 from agenticx.llms.model_catalog import Capability, ModelCatalog, Provider, load_model_catalog
@@ -91,8 +92,10 @@ def run_checks(*, online: bool = False) -> Iterator[Finding]:
     yield from _check_settings(settings)
     yield _run_check("tools", lambda: _check_tools(settings))
     yield from _check_instructions(settings)
-    yield _check_home(settings.home)
-    yield from (Finding("home", sentence, "note") for sentence in check_home(settings.home))
+    home = _check_home(settings.home)
+    yield home
+    sentences = (sentence for sentence in check_home(settings.home) if sentence != home.text)
+    yield from (Finding("home", sentence, "note") for sentence in sentences)
     yield _run_check("token", lambda: check_token(settings))
     yield _run_check("store", lambda: check_store(settings))
     yield from _check_proxies()
@@ -163,8 +166,12 @@ def _check_home(path: Path) -> Finding:
         return _check_creation(path)
     except OSError as exc:
         return Finding("home", f"{path} cannot be read: {exc.strerror}", "problem")
+    if sys.platform != "win32" and (sentence := check_mode(path)) is not None:
+        return Finding("home", sentence, "problem")
     if mode & 0o077 and sys.platform != "win32":
-        return Finding("home", f"{path} has mode {mode:04o}, so others can read it: chmod 700", "problem")
+        who = "every user" if mode & 0o007 else "its group"
+        repair = f"chmod 700 {quote(str(path))}"
+        return Finding("home", f"{str(path)!r} has mode {mode:04o}, so {who} has access to it: {repair}", "problem")
     try:
         with tempfile.TemporaryFile(dir=path):
             return Finding("home", f"{path} (mode {mode:04o})")
