@@ -3,15 +3,17 @@
 1. Text is UTF-8, or UTF-16 with a byte order mark. Any other encoding can only be guessed, so such a file is no text
    here: reading shows U+FFFD for its bytes, and nothing writes that over them.
 2. A byte order mark is the first character of a text, U+FEFF.
-3. A line ends with LF, CRLF or CR. In a text to be replaced each of them is found as any of them, and the new text gets
-   the line end of the place where it goes. Only a text that is found with the CR that it has, exactly as given, shows
-   that its author knows the line ends of the file: then those of the new text are written as given.
+3. A line ends with LF, CRLF or CR. In a text to be replaced each of them is found as any of them, and each line of the
+   new text gets the line end of the line that it replaces, or that of the place where it goes. Only a text that is
+   found with the CR that it has, exactly as given, shows that its author knows the line ends of the file: then those of
+   the new text are written as given.
 """
 
 from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -140,8 +142,9 @@ def replace_text(text: str, old: str, new: str, *, every: bool, max_chars: int) 
     """Replace the only occurrence of `old`, or with `every` all of them, whatever their line ends are.
 
     Where line ends are mixed and `old` occurs once exactly as given, that is its only occurrence. Lines at both ends of
-    `old` that `new` has as well stay as they are, and the lines in between get the line end of this place, unless `old`
-    has CR and occurs as given. If `old` and `new` differ in line ends only, these are changed.
+    `old` that `new` has as well stay as they are, and the lines in between get the line ends of those that they
+    replace, or that of this place if these have none, unless `old` has CR and occurs as given. If `old` and `new`
+    differ in line ends only, these are changed.
     """
     ends = line_ends(text)
     if len(ends) < 2 or (_LINE_END.search(old) is None and _LINE_END.search(new) is None):
@@ -218,9 +221,45 @@ def _replaced_pieces(text: str, spans: list[tuple[int, int]], old: str, new: str
             position = end
         else:
             first = _skip(text, start, head)
-            yield text[position:first] + with_line_end(inserted, nearest.line_end(start, first, end))
-            position = _skip(text, first, len(wanted) - head - tail)
+            place, position = position, _skip(text, first, len(wanted) - head - tail)
+            yield text[place:first]
+            default = nearest.line_end(start, first, end)
+            if _LINE_END.search(text, first, position) is None:
+                yield with_line_end(inserted, default)
+            else:
+                following = _LINE_END.match(text, position)
+                last_end = following[0] if following and text[position - 1] not in "\r\n" else ""
+                yield _with_replaced_ends(inserted, text[first:position] + last_end)
     yield text[position:]
+
+
+def _with_replaced_ends(lines: str, replaced: str) -> str:
+    """Return lines of LF with the line ends of the lines of `replaced`, one by one.
+
+    Lines that occur once in both and in the same order correspond; those between them do so in their order.
+    """
+    ends = _LINE_END.findall(replaced)
+    if len(set(ends)) == 1:
+        return with_line_end(lines, ends[0])
+    new, old = _BARE_LF.split(lines), _LINE_END.split(replaced)
+    new_counts, old_counts, places = Counter(new), Counter(old), {line: place for place, line in enumerate(old)}
+    pieces: list[str] = []
+    before = -1  # the place of the last old line that is in `new` too
+    start = 0  # the first of the new lines after it
+    for index, line in enumerate(new):
+        is_last = index == len(new) - 1
+        is_same = new_counts[line] == old_counts[line] == 1 and places[line] > before
+        if not (is_same or is_last):
+            continue
+        after = places[line] if is_same else len(old)
+        for offset, between in enumerate(new[start:index]):
+            place = max(min(before + 1 + offset, after - 1), before, 0)
+            pieces += [between, ends[min(place, len(ends) - 1)]]
+        pieces.append(line)
+        if not is_last:
+            pieces.append(ends[min(after, len(ends) - 1)])
+        before, start = after, index + 1
+    return "".join(pieces)
 
 
 class _NearestLineEnd:

@@ -98,11 +98,17 @@ def _plan_write(path: str, content: str, context: ToolContext) -> _Change:
         return _Change(target, before, None, after, _encode(after), tuple(notes))
     old = before.text
     after, notes = _with_old_line_ends(content, old.text)
-    if old.text.startswith(BYTE_ORDER_MARK) and not after.startswith(BYTE_ORDER_MARK):
-        after = BYTE_ORDER_MARK + after
-        what = "byte order mark is" if old.encoding == "utf-8" else "byte order mark and the encoding, UTF-16, are"
-        notes.append(f"The {what} kept.")
+    after, mark_notes = _with_old_mark(after, old)
+    notes += mark_notes
     return _Change(target, before, old.text, after, _encode(after, old.encoding), tuple(notes))
+
+
+def _with_old_mark(content: str, old: FileText) -> tuple[str, list[str]]:
+    """Return `content` with a byte order mark if `old` begins with one, and a sentence if it had none."""
+    if not old.text.startswith(BYTE_ORDER_MARK) or content.startswith(BYTE_ORDER_MARK):
+        return content, []
+    what = "byte order mark is" if old.encoding == "utf-8" else "byte order mark and the encoding, UTF-16, are"
+    return BYTE_ORDER_MARK + content, [f"The {what} kept."]
 
 
 def _with_old_line_ends(content: str, old: str) -> tuple[str, list[str]]:
@@ -174,7 +180,9 @@ async def file_edit(path: str, old_text: str, new_text: str, context: ToolContex
     change = await run_in_thread(_plan_edit, path, old_text, new_text, replace_all, context, name="agx file_edit")
     _refuse_stale(change, context)
     notes = await _write(change, context)
-    return " ".join([f"Replaced {pluralize(change.count, 'occurrence')} in {change.target.shown}.", *notes])
+    return " ".join(
+        [f"Replaced {pluralize(change.count, 'occurrence')} in {change.target.shown}.", *change.notes, *notes]
+    )
 
 
 def _plan_edit(path: str, old: str, new: str, replace_all: bool, context: ToolContext) -> _Change:
@@ -205,9 +213,12 @@ def _edit(target: WorkspacePath, before: _CurrentFile, old: str, new: str, repla
         raise ToolError(
             f"{shown} would have more than {_MAX_EDITED_BYTES:,} characters, which is too long to be edited"
         )
+    after, notes = _with_old_mark(after, before.text)
+    if after == text and notes:
+        raise ToolError("old_text and new_text differ in the byte order mark only, which an edit keeps")
     if after == text:
         raise ToolError("old_text and new_text differ in line ends only, which the file has already")
-    return _Change(target, before, text, after, _encode(after, before.text.encoding), count=count)
+    return _Change(target, before, text, after, _encode(after, before.text.encoding), tuple(notes), count=count)
 
 
 def _why_no_text(shown: str, before: _CurrentFile) -> str:

@@ -152,6 +152,11 @@ EDITED = {
     "LF to CRLF": (LF, "two\n", "two\r\n", "one\ntwo\r\nthree\n"),
     "after the last line end": (f"{MIXED}end", "end", "end\n", f"{MIXED}end\n"),
     "a byte order mark": (f"{BOM}{CRLF}", "one\n", "1\n", f"{BOM}1\r\ntwo\r\nthree\r\n"),
+    "each line of mixed ends": ("a\nb\r\nc\nd\n", "a\nb\nc", "A\nB\nC", "A\nB\r\nC\nd\n"),
+    "more lines of mixed ends": ("a\nb\r\nc\nd\n", "a\nb\nc\n", "A\nx\ny\nb\nC\n", "A\nx\ny\nb\r\nC\nd\n"),
+    "fewer lines of mixed ends": ("a\r\nb\nc\r\nd\n", "a\nb\nc\nd", "A\nc\nD", "A\r\nc\r\nD\n"),
+    "lines in another order": ("a\nb\r\nc\rd\n", "a\nb\nc\nd\n", "c\nd\na\nb\n", "c\rd\na\nb\n"),
+    "all ends of lines": (MIXED, "one\ntwo\nthree\nfour\n", "1\n2\n3\n4\n5\n", "1\n2\r\n3\r4\n5\n"),
 }
 
 
@@ -166,6 +171,16 @@ async def test_an_edit_keeps_line_ends_byte_order_mark_and_encoding(runner, befo
         content = (runner.workspace / encoding).read_bytes()
         assert content.decode(encoding) == f"{mark}{after}"
         assert binding["after"] == hashlib.sha256(content).hexdigest()
+
+
+async def test_an_edit_keeps_a_byte_order_mark_also_if_the_old_text_names_it_and_says_so(runner) -> None:
+    (runner.workspace / "f").write_bytes(f"{BOM}a\n".encode())
+    edit = {"path": "f", "old_text": f"{BOM}a", "new_text": "A"}
+    assert runner.assess(file_edit, **edit).reasons == ("It changes one place of the file.", _BOM_KEPT)
+    assert await runner.call(file_edit, **edit) == f"Replaced 1 occurrence in f. {_BOM_KEPT}"
+    assert (runner.workspace / "f").read_bytes() == f"{BOM}A\n".encode()
+    with pytest.raises(ToolError, match="differ in the byte order mark only, which an edit keeps"):
+        await runner.call(file_edit, path="f", old_text=BOM, new_text="")
 
 
 async def test_all_occurrences_are_replaced_whatever_their_line_ends(runner) -> None:
