@@ -28,9 +28,10 @@ _MAX_DIGITS = 100
 _MAX_SHOWN_CHARS = 80  # of a field name sent by a client
 _READ_SECONDS = 30.0
 _DECODE_BYTES = 1024 * 1024
-_JSON_TYPE = re.compile(r"(?:application|text)/(?:[!#$&^\w.+-]+\+)?json", re.ASCII | re.IGNORECASE)
+_JSON_TYPE = re.compile(r"(?:application|text)/(?:x-|[!#$&^\w.+-]+\+)?json", re.ASCII | re.IGNORECASE)
 """The media types of JSON; a browser sends none of them to another origin without asking there first (CORS)."""
 _CHARSET = re.compile(r';\s*charset\s*=\s*("[^"]*"|[^;\s]*)', re.IGNORECASE)
+_CHARSETS = {"utf-8": "utf-8-sig", "utf8": "utf-8-sig", "us-ascii": "ascii", "ascii": "ascii"}
 
 _log = get_logger(__name__)
 
@@ -60,13 +61,13 @@ async def read_body(request: Request, schema: type[B]) -> B:
     """
     required = schema.is_required()
     expected = required or _declares_body(request)
-    if expected:
-        _check_type(request)
+    encoding = _check_type(request) if expected else "utf-8-sig"
     raw = await _read(request, schema.max_bytes)
     if raw and not expected:  # sent in chunks
-        _check_type(request)
+        encoding = _check_type(request)
+    content = raw if raw or required else b"{}"
     try:
-        return await run_sized(_parse, raw if raw or required else b"{}", schema, size=len(raw), name="agx body")
+        return await run_sized(_parse, content, encoding, schema, size=len(raw), name="agx body")
     except ValidationError as exc:
         _raise_if_out_of_memory(exc)
         problem = _validation_problem(exc, schema)
@@ -84,7 +85,8 @@ def _declares_body(request: Request) -> bool:
     return request.headers.get("content-length", "0") != "0"
 
 
-def _check_type(request: Request) -> None:
+def _check_type(request: Request) -> str:
+    """Return the encoding of the body, which the header says; raise `Problem` if it cannot be read."""
     encodings = ", ".join(request.headers.getlist("content-encoding")).lower()
     if encodings.strip() not in ("", "identity"):
         sentence = "Send the body as it is, without a Content-Encoding such as gzip."
@@ -92,10 +94,14 @@ def _check_type(request: Request) -> None:
     sent = request.headers.getlist("content-type")
     if len(sent) != 1 or not _JSON_TYPE.fullmatch(sent[0].partition(";")[0].strip()):
         raise Problem("not_json", "Send the body as JSON in UTF-8, with the header Content-Type: application/json.")
+    encoding = None
     for charset in _CHARSET.findall(sent[0]):
-        if charset.strip('"').lower().replace("_", "-") not in ("utf-8", "utf8"):
+        named = _CHARSETS.get(charset.strip('"').lower().replace("_", "-"))
+        if named is None or encoding not in (None, named):
             sentence = f"The charset {charset[:_MAX_SHOWN_CHARS]} cannot be read; send the body as JSON in UTF-8."
             raise Problem("not_json", sentence)
+        encoding = named
+    return encoding or "utf-8-sig"
 
 
 async def _read(request: Request, max_bytes: int) -> bytes:
@@ -122,10 +128,10 @@ def _too_large(max_bytes: int) -> Problem:
 # --- content ----------------------------------------------------------------------------------------------------------
 
 
-def _parse(raw: bytes, schema: type[B]) -> B:
+def _parse(raw: bytes, encoding: str, schema: type[B]) -> B:
     try:
         value = read_json(
-            _decode_utf8(raw),
+            _decode(raw, encoding),
             max_depth=_MAX_DEPTH,
             max_entries=_MAX_ENTRIES,
             max_digits=_MAX_DIGITS,
@@ -136,17 +142,19 @@ def _parse(raw: bytes, schema: type[B]) -> B:
     return schema.model_validate(value)
 
 
-def _decode_utf8(raw: bytes) -> str:
-    """Decode UTF-8, with a byte order mark or without one.
+def _decode(raw: bytes, encoding: str) -> str:
+    """Decode UTF-8, with a byte order mark or without one, or ASCII.
 
     In chunks of 1 MiB: a decode call holds the GIL, which other threads can take between two calls.
     """
-    decoder = getincrementaldecoder("utf-8-sig")()
+    decoder = getincrementaldecoder(encoding)()
     try:
         texts = [decoder.decode(raw[start : start + _DECODE_BYTES]) for start in range(0, len(raw), _DECODE_BYTES)]
         return "".join([*texts, decoder.decode(b"", final=True)])
     except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8") from None
+        raise ValueError(
+            "it is not in ASCII, the charset of its Content-Type" if encoding == "ascii" else "it is not UTF-8"
+        ) from None
 
 
 # --- schema -----------------------------------------------------------------------------------------------------------

@@ -103,6 +103,8 @@ async def test_invalid_utf_8_is_refused_at_any_position() -> None:
         "text/json",
         "application/vnd.x+json",
         "application/problem+json; profile=a",
+        "application/x-json",
+        "Text/X-JSON; charset=utf-8",
     ],
 )
 async def test_json_is_read_by_any_of_its_types_with_or_without_a_byte_order_mark(type_: str) -> None:
@@ -130,6 +132,15 @@ async def test_a_charset_that_is_not_utf_8_is_named(charset: str) -> None:
     with pytest.raises(Problem, match=r"The charset .* cannot be read; send the body as JSON in UTF-8") as caught:
         await read_body(request(b'{"input":"x"}', f"application/json; charset={charset}"), StartTurnBody)
     assert (caught.value.status, caught.value.code) == (415, "not_json")
+
+
+async def test_a_body_in_ascii_is_read_and_other_bytes_in_it_are_refused() -> None:
+    for type_ in ("application/json; charset=us-ascii", 'text/x-json; charset="ASCII"'):
+        body = await read_body(request(b'{"input":"\\u00fc"}', type_), StartTurnBody)
+        assert body.input == "\u00fc"
+        with pytest.raises(Problem, match="it is not in ASCII, the charset of its Content-Type") as caught:
+            await read_body(request('{"input":"\u00fc"}'.encode(), type_), StartTurnBody)
+        assert (caught.value.status, caught.value.code) == (400, "malformed_json")
 
 
 async def test_a_character_split_between_two_decoded_chunks_is_read() -> None:
