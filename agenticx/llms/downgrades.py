@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from agenticx.errors import ModelError
 
-__all__ = ["Downgrade", "find_downgrade"]
+__all__ = ["Downgrade", "find_downgrade", "lists_roles_without"]
 
 T = TypeVar("T")
 """The thing that is downgraded: a request, a request mode, a model."""
@@ -39,6 +39,22 @@ def find_downgrade(current: T, error: ModelError, candidates: Iterable[Downgrade
             if downgrade.error_pattern.search(text) and downgrade.apply(current) != current
         ),
         None,
+    )
+
+
+def lists_roles_without(role: str) -> str:
+    """Return the pattern of a refusal that names the roles of a template or server, among which `role` is not.
+
+    >>> words = re.compile(lists_roles_without("tool"), re.IGNORECASE)
+    >>> bool(words.search("Only user, system and assistant roles are supported!"))
+    True
+    >>> bool(words.search("Only user, assistant and tool roles are supported, got system."))
+    False
+    """
+    words = r"[^.!?]{0,80}"
+    return (
+        rf"\bonly (?!{words}\b{role}\b{words}\broles?\b){words}\bassistant\b{words}\broles?\b"
+        rf"|\broles?\b[^.!?]{{0,40}}\bone of (?!{words}\b{role}\b){words}\bassistant\b"
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import ChatModel, ModelRequest
-from agenticx.llms.downgrades import Downgrade, find_downgrade
+from agenticx.llms.downgrades import Downgrade, find_downgrade, lists_roles_without
 from agenticx.llms.opening import OpenReply
 from agenticx.llms.opening_policy import open_with_downgrades
 from agenticx.llms.wrappers.base import ModelWrapper
@@ -35,8 +36,7 @@ _REFUSES_TOOLS = re.compile(
             rf"(?!{_INSIDE}| (?:without|with (?!th(?:is|e) model)|of type|named|results?|in streaming))",
             rf"(?:not|n['’]t) (?:capable of|compatible with|trained (?:for|on)) {_TOOLS}\b|lacks? {_TOOLS}\b",
             # "Function calling is not enabled for models/gemma-3-27b-it": Gemini, Mistral, OpenAI, Groq, DeepInfra,
-            # SiliconFlow, Perplexity, NVIDIA, Alibaba; not Gemini's "Tool use with function calling is unsupported",
-            # which is about its own tools beside ours
+            # SiliconFlow, Perplexity, NVIDIA, Alibaba
             rf"(?<!with )(?<!parallel )(?<!hosted )(?<!built-in )(?<!caching of )\b{_TOOLS}[`'\"]?"
             r"(?:(?:,| and| or) [`'\"]?\w{1,40}[`'\"]?){0,2} ?(?:param\w* |field |option )?"
             rf"(?:{_NO} {_ALLOWED}|must not be (?:provided|sent|set|used)|:? ?unsupported\b"
@@ -47,8 +47,12 @@ _REFUSES_TOOLS = re.compile(
             # "No endpoints found that support tool use": OpenRouter; Together; Azure
             rf"\b(?:no|none of) [\w ]{{0,60}}supports? {_TOOLS}\b|\bno tools? support"
             rf"|not supported for [\w/ ]{{0,20}}{_TOOLS}\b",
+            # "Tool use with function calling is unsupported by the model": Gemini
+            r"\btool use with function calling is (?:unsupported|not supported)",
             r"unsupported (?:tool|function)[ _-](?:calls?|calling|use|usage)\b(?! with)",
-            rf"(?:not supported|unsupported feature):? [`'\"]?{_TOOLS}\b(?!{_INSIDE})",
+            # "Argument not supported on this model: tools": xAI
+            rf"(?:not supported(?: (?:on|by|for|with|in) [\w ./:-]{{1,60}}?:)?|unsupported feature):? [`'\"]?{_TOOLS}\b"
+            rf"(?!{_INSIDE})",
             # "Unsupported param: tools", "Unrecognized request arguments supplied: tool_choice, tools": llama.cpp of
             # old, OpenAI, Azure, servers in Go and Python
             r"(?:un(?:supported|known|recogni[sz]ed|expected)|invalid|extra) (?:request |keyword |body )?"
@@ -62,10 +66,6 @@ _REFUSES_TOOLS = re.compile(
             r"not support (?:these )?param\w*: [^\])]{0,120}?['\"]tools['\"]",
             # vLLM, NVIDIA and llama.cpp without their options for tools
             r"requires --(?:enable-auto-tool-choice|tool-call-parser|jinja)|tool call parser not given",
-            # Chat templates without a role for results, if the order of the roles is right already
-            r"(?:unsupported|invalid|unknown|unexpected) (?:message )?role:? ['\"]?(?:roleenum\.)?tool\b(?!.{0,3}after)"
-            r"|role '?tool'? (?:is )?not supported"
-            r"|only user(?:,| and) assistant|conversation roles must alternate",
             # Gateways in China
             r"(?:不支持|未开启|没有开启|无法使用)[^。;；]{0,16}(?:工具|函数|function|tool)",
             r"(?:工具|函数)(?:调用)?[^。;；]{0,4}不(?:支持|可用)",
@@ -74,6 +74,15 @@ _REFUSES_TOOLS = re.compile(
     re.IGNORECASE,
 )
 """Refusals of function calling; the wordings seen in the wild are in `tests/unit/llms/tool_refusals.toml`."""
+
+_REFUSES_RESULTS = re.compile(
+    r"(?:unsupported|invalid|unknown|unexpected) (?:message )?role:? ['\"`]?(?:roleenum\.)?tool\b(?!.{0,3}after)"
+    r"|role ['\"`]?tool['\"`]? (?:is )?not (?:supported|allowed)"
+    r"|unexpected message role(?!:? ?['\"`]?(?:system|user|assistant|dev))"
+    rf"|{lists_roles_without('tool')}|conversation roles must alternate",
+    re.IGNORECASE,
+)
+"""Refusals of chat templates without a role for results, if the order of the roles is right already."""
 
 _CODES = frozenset({"provider.bad_request", "provider.overloaded", "provider.bad_reply"})
 """The codes of refusals; some servers send them with status 500. Limits and missing rights are other matters."""
@@ -88,6 +97,7 @@ def _with_tools_in_prompt(model: ChatModel) -> ChatModel:
 _TOOLS_IN_PROMPT = Downgrade(
     _REFUSES_TOOLS, _with_tools_in_prompt, "the model takes no tools; they are in its prompt from now on"
 )
+_RESULTS_IN_PROMPT = replace(_TOOLS_IN_PROMPT, error_pattern=_REFUSES_RESULTS)
 
 
 class ToolFallbackModel(ModelWrapper):
@@ -99,8 +109,10 @@ class ToolFallbackModel(ModelWrapper):
 
     def _try_downgrade(self, model: ChatModel, request: ModelRequest, error: ModelError) -> bool:
         """Switch to tools in the prompt if the server refused tools, calls or results; return whether it did."""
-        has_tools = bool(request.tools) or any(message.role == "tool" for message in request.messages)
-        if not has_tools or error.code not in _CODES or find_downgrade(model, error, [_TOOLS_IN_PROMPT]) is None:
+        has_results = any(message.role == "tool" for message in request.messages)
+        if not (request.tools or has_results) or error.code not in _CODES:
+            return False
+        if find_downgrade(model, error, [_TOOLS_IN_PROMPT, _RESULTS_IN_PROMPT][: 1 + has_results]) is None:
             return False
         if self._model is model:  # another call may have switched already
             self._model = _TOOLS_IN_PROMPT.apply(model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from agenticx.llms.base import ModelRequest, ToolSchema, complete
 from agenticx.llms.transport.errors import ErrorReport, status_error
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
-from agenticx.messages import UserMessage
+from agenticx.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.settings import Settings
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, fail, outline, say
@@ -49,13 +50,21 @@ WORDINGS: dict[str, list[dict[str, Any]]] = tomllib.loads(
     Path(__file__).with_name("tool_refusals.toml").read_text("utf-8")
 )
 WITH_TOOLS = ModelRequest(messages=[UserMessage(content="Look.")], tools=[ToolSchema("look", "", {"type": "object"})])
+WITH_RESULTS = replace(
+    WITH_TOOLS,
+    messages=[
+        *WITH_TOOLS.messages,
+        AssistantMessage(tool_calls=(ToolCall(id="c1", name="look"),)),
+        ToolMessage(tool_call_id="c1", name="look", content="a chair"),
+    ],
+)
 
 
 async def had_tools(row: dict[str, Any]) -> list[bool]:
     """Return whether each request to a model that refuses the first one had tools."""
     refusal = status_error(row["status"], {}, ErrorReport(message=row["text"]), label="gemini:m at a.test")
     model = ScriptedModel([fail(refusal), "so"])
-    await complete(ToolFallbackModel(model), WITH_TOOLS)
+    await complete(ToolFallbackModel(model), WITH_RESULTS if "role" in row["text"] else WITH_TOOLS)
     return [bool(request.tools) for request in model.requests]
 
 
@@ -65,6 +74,12 @@ async def test_a_refusal_of_tools_is_recognised_in_the_words_of_each_server() ->
 
 async def test_other_errors_that_speak_of_tools_are_no_refusal_of_them() -> None:
     assert [row["text"] for row in WORDINGS["other"] if await had_tools(row) != [True]] == []
+
+
+async def test_a_refusal_of_roles_is_none_of_tools_before_there_is_a_result() -> None:
+    refusal = ModelError("Unexpected message role.", code="provider.bad_request", status=400)
+    with ScriptedModel([fail(refusal)]) as model:
+        assert (await complete(ToolFallbackModel(model), WITH_TOOLS))[1] is refusal
 
 
 async def test_after_a_refusal_of_tools_they_are_in_the_prompt() -> None:

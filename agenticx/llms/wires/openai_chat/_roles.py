@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agenticx.llms.downgrades import lists_roles_without
+
 __all__ = ["ROLE_REFUSALS", "STOPPED", "RoleRefusal", "alternating_rows", "rows_without_system"]
 
 STOPPED = "(stopped)"
@@ -146,6 +148,12 @@ ROLE_REFUSALS = (
             r"|(role|user|assistant|message|request|conversation)\w*.{0,80}\balternat(e|ing)\b"
             r"|(consecutive|successive) .{0,30}(message|role|turn)|same role|roles? in a row|(role|message) order"
             r"|(user|tool|assistant) (message|role|turn)s? (can ?not|can't|must|should|may not) .{0,20}follow"
+            r"|\b(user|assistant)\b.{0,60}\b(after|follows?|following)\b.{0,20}\btool\b(?! calls?)"
+            r"|\btool\b.{0,40}\bfollowed by (an? |the )?['\"`]?(assistant|model)\b"
+            r"|\broles? sequence|sequence of (the )?(message )?roles|order of (the )?(message )?roles"
+            r"|\b(user|assistant|model) (message|role|turn)s? (is |are |was |were )?(repeated|duplicated)"
+            r"|\b(repeated|duplicated?|adjacent|back.to.back|two) ['\"`]?(user|assistant|model)['\"`]? "
+            r"(role|message|turn)"
             # instructions anywhere but in the first row, and several of them (Qwen's templates, MiniMax)
             r"|system (message|role|prompt)s? (must|should|can only|may only|(is|are) only)"
             r"|(multiple|more than one|several|only one) system (message|role|prompt)"
@@ -162,8 +170,10 @@ ROLE_REFUSALS = (
     RoleRefusal(
         # the last words also come from templates that count instructions as a row, if the roles alternate already
         re.compile(
-            r"system role (is )?not supported|role.{0,3} does not support .?system|only user and assistant roles"
-            r"|conversation roles must alternate",
+            r"system role (is )?not supported|role.{0,3} does not support .?system"
+            r"|(unsupported|invalid|unknown|unexpected) (message )?role:? ['\"`]?system\b(?!.{0,3}after)"
+            r"|unexpected message role(?!:? ?['\"`]?(user|assistant|tool))"
+            rf"|{lists_roles_without('system')}|conversation roles must alternate",
             re.IGNORECASE,
         ),
         {"system_rows": False},

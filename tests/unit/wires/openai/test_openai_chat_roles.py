@@ -98,10 +98,21 @@ async def test_a_conversation_goes_on_at_a_strict_server(provider: str, scene: s
         assert [text.count("(stopped)") for text in texts[-2:]] == [1, 1]
 
 
-async def test_a_template_without_results_gets_tools_in_the_prompt() -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        "Only user and assistant roles are supported!",
+        "Only user, system and assistant roles are supported!",
+        "Unexpected message role.",
+    ],
+)
+async def test_a_template_without_results_gets_tools_in_the_prompt(words: str) -> None:
     def refusal(body: dict[str, Any]) -> str | None:
-        is_gemma = [row["role"] for row in body["messages"]] == (["user", "assistant"] * 9)[: len(body["messages"])]
-        return None if is_gemma else "Conversation roles must alternate user/assistant/user/assistant/..."
+        roles = [row["role"] for row in body["messages"]]
+        if "system" in words and roles[0] == "system":
+            del roles[0]
+        return None if roles == (["user", "assistant"] * 9)[: len(roles)] else words
 
     def look() -> str:
         """Look."""
@@ -251,6 +262,12 @@ async def test_other_servers_get_the_rows_as_they_are() -> None:
         (422, "Expected role 'assistant' but got 'user'"),
         (400, "A user message cannot directly follow a tool message"),
         (400, "Invalid message order"),
+        (400, "Only user, assistant and tool roles are supported! roles sequence invalid: user,user"),
+        (400, "Invalid 'messages': role 'user' can't come right after 'tool'"),
+        (400, "messages with role 'tool' must be followed by an assistant message"),
+        (400, "conversation history is malformed: user role repeated"),
+        (400, "Invalid request: two user messages without an assistant message between them"),
+        (400, "The order of roles is not valid"),
         (400, "System messages are only allowed at the beginning"),
         (400, "Only one system message is supported"),
         (400, "messages[0].role must be 'user'"),
@@ -273,6 +290,8 @@ async def test_a_refusal_of_the_order_is_recognised(code: int, words: str) -> No
     [
         ("System role not supported", 1),
         ("Only user and assistant roles are supported!", 1),
+        ("Only user, assistant and tool roles are supported, got system.", 1),
+        ("Invalid role: must be one of 'user', 'assistant', 'tool'", 1),
         ("Unsupported value: 'messages[0].role' does not support 'system' with this model.", 1),
         ("Conversation roles must alternate user/assistant/user/assistant/...", 2),
     ],
