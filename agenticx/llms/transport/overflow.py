@@ -5,8 +5,8 @@ a session that fails for ever, and another error that is taken for one costs a s
 
 1. Codes (`context_length_exceeded`), of any provider, and the codes and empty bodies of a single provider.
 2. Limits per minute or day and limits of the output are no overflow, although they speak of tokens.
-3. Wordings of one server each, then a sentence of the form *input* exceeds *limit* whose subject is no image, tool or
-   other part of the request.
+3. Wordings of one server each, then a number of tokens that the model takes beside a greater one that it got, then a
+   sentence of the form *input* exceeds *limit* whose subject is no image, tool or other part of the request.
 
 The wordings seen in the wild are in `tests/unit/wires/overflow_wordings.toml`. All repetitions are bounded, and only
 the beginning of a message is read.
@@ -60,7 +60,7 @@ _INPUT_NOUN = (
 )
 """The subject of a sentence that says that there is too much input."""
 
-_LIMIT_NOUN = r"(?:max|limit|allowed|permitted|supported|\d{3,}|length)"
+_LIMIT_NOUN = r"(?:max|limit|allowed|permitted|supported|\d{3,}|\d,\d|length)"
 
 _WORDING = re.compile(
     "|".join(
@@ -82,6 +82,7 @@ _WORDING = re.compile(
             r"(?:prompt|input) (?:length|size|tokens?) \(?[\d,]{1,12}\)? (?:tokens )?exceeds?\b"
             r"|(?:prompt|input|total) tokens? (?:limit )?exceeded|requested [\d,]{1,12} tokens?,? but only",
             r"shorten (?:your|the) (?:prompt|input|messages?|conversation)|range of input length",
+            r"(?:do|does)(?: not|n't) fit (?:in|into|within) .{0,20}context",
             r"reduce the (?:length|number) of (?:the |your )?(?:tokens|messages|prompt|input)",
             # The prompt is too long: Anthropic, Bedrock, Fireworks, GitHub Models, nginx, Cohere, Google.
             rf"(?:{_INPUT_NOUN}|\bcontext) (?:entity |body |text |size |token length |length )?(?:is |are |was )?"
@@ -106,8 +107,8 @@ _WORDING = re.compile(
 )
 _SENTENCE = re.compile(
     rf"(?:{_INPUT_NOUN}|\bsequence)\b`?{_GAP}(?:(?:is|are|was|were) too (?:long|large|big)"
-    rf"|(?:{_MORE}|(?:must|should) (?:not )?(?:be|have) (?:<=?|(?:less|fewer|shorter|smaller) than|at most|no )"
-    rf"|(?:over|above) the){_GAP}{_LIMIT_NOUN})",
+    rf"|(?:{_MORE}|(?:must|should) (?:not )?(?:be|have|contain) (?:<=?|(?:less|fewer|shorter|smaller) than|at most|no )"
+    rf"|(?:over|above) (?:the\b|(?=limit|max|\d))|(?:do|does)(?: not|n't) fit){_GAP}{_LIMIT_NOUN})",
     re.IGNORECASE,
 )
 """The general form: `Prompt exceeds max length`, `total message size 9 exceeds limit 8`."""
@@ -116,6 +117,7 @@ _OTHER_PART = re.compile(
     r"image|picture|photo|pixel|video|audio|\bpdf|\bpages?\b|\bfile|document|attachment|\btools?\b|tool_|function|schema"
     r"|\bnames?\b|title|description|\bids?\b|_id\b|\bkey|header|\bur[il]\b|\bstop\b|metadata|logprob|temperature|penalty"
     r"|input should be (?:less|greater)"
+    r"|(?:thinking|reasoning)[ _](?:block|signature|text|content|item|budget|data)|signature|redacted|encrypted"
     r"|embedding|depth|nest|propert|candidate|choices|cache|batch|图片|图像|文件"
     r"|\brate\b|\btime|seconds|deadline|retries|attempts|connections|concurren",
     re.IGNORECASE,
@@ -129,11 +131,25 @@ _MAX_CHARS = 2_000
 _CLAUSE_CHARS = 40
 _SENTENCE_END = re.compile(r"[.;。](?=\s|$)")
 
-_REQUESTED = re.compile(
-    r"\blimit(?: is|:|=)? ?(?P<limit>[\d,]{1,15})\b.{0,60}?\brequested:? ?(?P<requested>[\d,]{1,15})"
-    r"|\brequested:? ?(?P<requested_first>[\d,]{1,15})\b.{0,60}?\blimit(?: is|:|=)? ?(?P<limit_last>[\d,]{1,15})",
+_NUMBER = r"(?<![\d.,])(\d[\d,]{0,14}(?:\.\d{1,6})?(?: ?[km])?)\b"
+_LIMIT = rf"\blimit\b[^\d;]{{0,20}}{_NUMBER}"
+_REQUEST = rf"\b(?:requested|request tokens|request (?:of|with|has))\b[^\d;]{{0,20}}{_NUMBER}"
+_LIMIT_FIRST = re.compile(rf"{_LIMIT}.{{0,60}}?{_REQUEST}", re.IGNORECASE)
+_REQUEST_FIRST = re.compile(rf"{_REQUEST}.{{0,60}}?{_LIMIT}", re.IGNORECASE)
+
+_CAN = r"(?:at most|up to|only|no more than|limited to|(?:accept|support|handle|process|take|allow|fit)\w*)"
+_HAS = r"(?:found|got|sent|given|received|provided|passed|ha[sd]|have|contain\w*|was|were|is|are|with|of)"
+_CAPACITY_FIRST = re.compile(
+    rf"\b{_CAN} (?:(?!least)[a-z]{{1,12}} ){{0,3}}{_NUMBER} (?:input |prompt )?tokens"
+    rf".{{0,40}}?\b{_HAS}\b[^\d.]{{0,20}}{_NUMBER}",
     re.IGNORECASE,
 )
+_COUNT_FIRST = re.compile(
+    rf"\b{_HAS} {_NUMBER} (?:input |prompt )?tokens.{{0,40}}?\b{_CAN}\b[^\d.]{{0,20}}{_NUMBER}", re.IGNORECASE
+)
+"""A number of tokens that a model can take and one that it got, which is an overflow if that is greater."""
+
+_MIN_CAPACITY = 256
 
 
 def exceeded_limit(
@@ -149,8 +165,8 @@ def exceeded_limit(
     'context_overflow'
     """
     message = message[:_MAX_CHARS]
-    named = _REQUESTED.search(message)
-    if named is not None and _is_over(named):
+    named = None if _is_about_output(message) else _two_numbers(_LIMIT_FIRST, _REQUEST_FIRST, message)
+    if named is not None and named[1] > named[0]:
         return "context_overflow"  # the request alone is over the limit of a minute, so that waiting does not help
     if exceeds_account_limit(message):
         return "context_overflow"
@@ -179,6 +195,9 @@ def _is_overflow(codes: str, message: str, provider: str, status: int | None) ->
         return False
     if _WORDING.search(message):
         return True
+    capacity = _two_numbers(_CAPACITY_FIRST, _COUNT_FIRST, message)
+    if capacity is not None and capacity[1] > capacity[0] >= _MIN_CAPACITY:
+        return True
     return any(not _OTHER_PART.search(_clause(message, found)) for found in _SENTENCE.finditer(message))
 
 
@@ -189,9 +208,19 @@ def _clause(message: str, found: re.Match[str]) -> str:
     return _SENTENCE_END.split(before)[-1] + found[0] + _SENTENCE_END.split(after)[0]
 
 
-def _is_over(named: re.Match[str]) -> bool:
-    limit, requested = named["limit"] or named["limit_last"], named["requested"] or named["requested_first"]
-    return int(requested.replace(",", "") or 0) > int(limit.replace(",", "") or 0)
+def _two_numbers(limit_first: re.Pattern[str], limit_last: re.Pattern[str], message: str) -> tuple[float, float] | None:
+    """Return a limit and a number to be compared with it, which either pattern finds in `message`."""
+    if found := limit_first.search(message):
+        return _number(found[1]), _number(found[2])
+    if found := limit_last.search(message):
+        return _number(found[2]), _number(found[1])
+    return None
+
+
+def _number(text: str) -> float:
+    """Return the value of a number such as `8,192`, `8k` or `1.2 M`."""
+    factor = {"k": 1e3, "m": 1e6}.get(text[-1].lower(), 1.0)
+    return float(text.rstrip("kKmM ").replace(",", "")) * factor
 
 
 def _is_about_output(message: str) -> bool:
