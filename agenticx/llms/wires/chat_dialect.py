@@ -52,6 +52,9 @@ class ChatDialect:
     required_calls: bool = True
     """Whether a call can be required with `tool_choice`; several servers refuse that of models that think."""
 
+    tool_choice: bool = True
+    """Whether the server has `tool_choice` at all; else requests in which no call may be made have no tools."""
+
     images: bool = True
     """Whether messages may have images; models without vision refuse."""
 

@@ -84,6 +84,15 @@ _REFUSES_RESULTS = re.compile(
 )
 """Refusals of chat templates without a role for results, if the order of the roles is right already."""
 
+_REFUSES_TOOL_CHOICE = re.compile(
+    r"(?:not|n['’]t) support (?:(?:the|param\w*|arg\w*|field) ){0,2}['\"`]?tool_choice\b"
+    r"|not supported[^.;]{0,60}: tool_choice"
+    r"|(?:unsupported|unknown|unrecogni[sz]ed) (?:request )?(?:param\w*|arg\w*|field)(?: supplied)?:? "
+    r"['\"`]?tool_choice\b",
+    re.IGNORECASE,
+)
+"""Refusals of `tool_choice` itself; in a request that leaves the choice to the model, the server's own is meant."""
+
 _CODES = frozenset({"provider.bad_request", "provider.overloaded", "provider.bad_reply"})
 """The codes of refusals; some servers send them with status 500. Limits and missing rights are other matters."""
 
@@ -98,6 +107,7 @@ _TOOLS_IN_PROMPT = Downgrade(
     _REFUSES_TOOLS, _with_tools_in_prompt, "the model takes no tools; they are in its prompt from now on"
 )
 _RESULTS_IN_PROMPT = replace(_TOOLS_IN_PROMPT, error_pattern=_REFUSES_RESULTS)
+_CHOICE_IN_PROMPT = replace(_TOOLS_IN_PROMPT, error_pattern=_REFUSES_TOOL_CHOICE)
 
 
 class ToolFallbackModel(ModelWrapper):
@@ -112,7 +122,10 @@ class ToolFallbackModel(ModelWrapper):
         has_results = any(message.role == "tool" for message in request.messages)
         if not (request.tools or has_results) or error.code not in _CODES:
             return False
-        if find_downgrade(model, error, [_TOOLS_IN_PROMPT, _RESULTS_IN_PROMPT][: 1 + has_results]) is None:
+        downgrades = [_TOOLS_IN_PROMPT]
+        downgrades += [_RESULTS_IN_PROMPT] * has_results
+        downgrades += [_CHOICE_IN_PROMPT] * (request.tool_choice == "auto")
+        if find_downgrade(model, error, downgrades) is None:
             return False
         if self._model is model:  # another call may have switched already
             self._model = _TOOLS_IN_PROMPT.apply(model)

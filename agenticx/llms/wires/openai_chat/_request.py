@@ -77,7 +77,7 @@ def request_body(
     }
     if stream and dialect.stream_options:
         body["stream_options"] = {"include_usage": True}
-    if request.tools:
+    if request.tools and (dialect.tool_choice or request.tool_choice != "none"):
         body["tools"] = encode_tools(request.tools, names)
         if request.tool_choice == "none" or (request.tool_choice == "required" and dialect.required_calls):
             body["tool_choice"] = _tool_choice(request, names)

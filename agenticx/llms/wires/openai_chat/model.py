@@ -53,6 +53,8 @@ _REFUSES_FIELDS = re.compile(
 _LACKS_SIGNATURE = re.compile(r"missing (a|the|its) .?thought_?signature", re.IGNORECASE)
 _REFUSES_REQUIRED_CALLS = re.compile(
     r"(not|n't|un)\W?.{0,12}support.{0,40}tool_choice|function calling mode"
+    r"|(unsupported|unknown|unrecogni[sz]ed|unexpected|invalid|extra) (request )?(param|arg|field|key|name)"
+    r".{0,40}tool_choice"
     r"|tool_choice.{0,60}(\bnot\b|n't|unsupported|\bonly\b|incompatible|must be|should be)",
     re.IGNORECASE,
 )
@@ -82,6 +84,11 @@ _DOWNGRADES = (
         _REFUSES_REQUIRED_CALLS,
         with_dialect(required_calls=False),
         "the server does not take `tool_choice`; from now on no call is required",
+    ),
+    Downgrade(
+        _REFUSES_REQUIRED_CALLS,
+        with_dialect(tool_choice=False),
+        "the server does not take `tool_choice`; from now on a request without calls has no tools",
     ),
     Downgrade(re.compile("stream_options"), with_dialect(stream_options=False), FIELD_REFUSED),
     Downgrade(

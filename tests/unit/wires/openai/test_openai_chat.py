@@ -190,6 +190,8 @@ async def test_messages_tools_and_limits_in_the_form_of_chat_completions() -> No
         "Only tool_choice auto is supported; tool_choice must be auto",
         "Unsupported tool_choice: type='function'. Expected 'auto' or 'none'.",
         "Function calling mode `ANY` is not enabled for api version v1beta",
+        "Model x does not support tool_choice",
+        "Unrecognized request argument supplied: tool_choice",
     ],
 )
 async def test_a_call_is_no_longer_required_once_the_server_has_refused_that(refusal: str) -> None:
@@ -198,6 +200,21 @@ async def test_a_call_is_no_longer_required_once_the_server_has_refused_that(ref
         assert [(await complete(model, request))[0].text for _ in range(2)] == ["a", "b"]
         assert ["tool_choice" in sent.json for sent in server.requests] == [True, False, False]
         assert all(sent.json["tools"] for sent in server.requests)
+
+
+async def test_a_request_without_calls_has_no_tools_once_the_server_has_refused_the_choice() -> None:
+    request = replace(HELLO, tools=[ToolSchema("look", "", {"type": "object"})], tool_choice="none")
+    refusal = status(400, "Model x does not support tool_choice")
+    async with FakeOpenAIServer([refusal, "a", "b"]) as server, model_at(server.base_url) as model:
+        assert [(await complete(model, sent))[0].text for sent in (request, replace(request, tool_choice="auto"))] == [
+            "a",
+            "b",
+        ]
+        assert [("tools" in sent.json, sent.json.get("tool_choice")) for sent in server.requests] == [
+            (True, "none"),
+            (False, None),
+            (True, None),
+        ]
 
 
 @pytest.mark.parametrize(
