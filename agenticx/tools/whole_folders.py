@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import unquote
 
 from agenticx.tools.visible import visible_line
 
@@ -20,6 +21,7 @@ _DELETES = re.compile(
 )
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _IS_PATH = re.compile(r"path|file|folder|dir|target|location|root")
+_BEGINS_AS_PATH = re.compile(r"~|/.|\$\{?(?:HOME|PWD)\b|%USERPROFILE%|file:", re.IGNORECASE)
 # A component such as `*`, `.*` or `*.*`.
 _MATCHES_ALL = re.compile(r"(?:\.?(?:\?|\[[!^][^\]]*\])*\*)+")
 
@@ -41,7 +43,7 @@ class WholeFolders:
 def deletion_reason(word: str) -> str:
     """Return a sentence with the reason why a deletion by `word`, a path or glob, is asked about."""
     shown = visible_line(word, _MAX_SHOWN_CHARS)
-    return f"It deletes {shown}: the workspace, your home folder, a folder above one of them, or all that is in one."
+    return f"It deletes {shown}, which may be the workspace, your home folder, a folder above, or all that is in one."
 
 
 def without_globs_of_all(path: str) -> str:
@@ -65,22 +67,37 @@ def find_deleted_folder(arguments: Mapping[str, Any], workspace: Path) -> str | 
     whole = WholeFolders(workspace)
     for text in _path_texts(arguments):
         try:
-            path = os.path.join(workspace, os.path.expanduser(without_globs_of_all(text)))
+            path = os.path.join(workspace, os.path.expanduser(without_globs_of_all(_as_path(text))))
             resolved = os.path.realpath(path)
         except (OSError, ValueError):  # a name that no file can have
             continue
         if path in whole or resolved in whole:
-            return text
+            return text or "''"
     return None
 
 
+def _as_path(text: str) -> str:
+    """Return the path of a `file:` URL, or of a text that begins with `$HOME` or `$PWD`."""
+    if (url := re.match(r"file:(?://(?:localhost)?(?=/))?", text, re.IGNORECASE)) is not None:
+        return unquote(text[url.end() :])
+    text = re.sub(r"^(?:\$HOME\b|\$\{HOME\}|%USERPROFILE%)", "~", text)
+    return re.sub(r"^(?:\$PWD\b|\$\{PWD\})", ".", text)
+
+
 def _path_texts(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts that are paths by the name of their argument, or because they begin with `~` or `/`."""
-    for name, value in arguments.items():
-        items = cast("Sequence[object]", value) if isinstance(value, list | tuple | set) else [value]
-        for item in items:
-            text = os.fspath(cast("os.PathLike[str]", item)) if isinstance(item, os.PathLike) else item
-            if not isinstance(text, str) or not text.strip() or len(text) > _MAX_PATH_CHARS:
-                continue
-            if _IS_PATH.search(name.lower()) or text.startswith("~") or (text.startswith("/") and len(text) > 1):
-                yield text.strip()
+    """Yield the texts that are paths by the name of their argument or field, or because they begin as one."""
+    pending: list[tuple[str, object]] = list(arguments.items())[::-1]
+    while pending:
+        name, value = pending.pop()
+        if isinstance(value, Mapping):
+            fields = cast("Mapping[object, object]", value)
+            pending += [(str(key), item) for key, item in fields.items()]
+        elif isinstance(value, list | tuple | set | frozenset):
+            pending += [(name, item) for item in cast("Iterable[object]", value)]
+        if isinstance(value, os.PathLike):
+            value = os.fspath(cast("os.PathLike[str]", value))
+        if not isinstance(value, str) or len(value) > _MAX_PATH_CHARS:
+            continue
+        text, names_path = value.strip(), _IS_PATH.search(name.lower()) is not None
+        if names_path or _BEGINS_AS_PATH.match(text):
+            yield text

@@ -119,6 +119,14 @@ _DELETIONS: dict[str, Make] = {
     "users": repeated("~a ", head="rm -rf "),
     "tests": repeated("-o -name x ", head="find ", tail="-delete"),
     "stars": repeated("*", head="rm -rf "),
+    "classes": repeated("[!", head="rm -rf "),
+    "defaults": repeated("${A:-", head="rm -rf "),
+    "new folders": repeated("$(mktemp ", head="rm -rf "),
+    "calls": repeated("rmtree(", head="python -c "),
+    "mentions": repeated("rm ", head="ln "),
+    "readers": repeated("| read a ", head=f"find {'x ' * 2000}"),
+    "deletions of find": repeated("-delete ", head="find . -name x "),
+    "redirections": repeated("1> ", head="rm "),
 }
 
 

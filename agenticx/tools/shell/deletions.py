@@ -1,10 +1,13 @@
-"""A search for commands that delete the home folder, the workspace, `/`, or all that is in one.
+"""A search for commands that may delete the home folder, the workspace, `/`, or all that is in one.
 
 A word such as `~`, `"$HOME"/`, `..`, `/*` or `*` is read as bash reads it: in the folder to which earlier parts of the
 command have changed, with variables that the command sets or the environment has, braces and globs expanded and links
 followed. `sudo`, `xargs`, `bash -c` and the like are looked through, so that quoted text is examined as code if the
-command runs a shell. As in `named_paths`, this finds reasons to ask; it does not prove that a command deletes little. A
-word whose value is not known before the command runs, such as `"$(mktemp -d)"`, counts as no such folder.
+command runs a shell. A recursive deletion is found unless each of its words is known to be something narrower, such as
+`build`, `dist/*`, a variable that the same command sets to one, or `"$(mktemp -d)"`. A word whose value is not known
+before the command runs, such as `"$(cat list)"`, may be the home folder. So may `~` in a command that names `rm` where
+the search does not see it run, as in `ln -s /bin/rm zap`, unless a program such as `grep` only shows the text.
+As in `named_paths`, this finds reasons to ask; a program or script that deletes by other means is not found.
 
 The work is bounded by the length of the command, which the caller limits, and by the limits of `FileSystemCache`.
 """
@@ -33,8 +36,16 @@ _MAX_VALUE_CHARS = 4_096
 _MAX_BRACE_CHARS = 256 * 1024
 _LOOKUP_STEPS = 2_000
 
-_MAY_DELETE = re.compile(r"\b(?:rimraf|rm|rsync|shred|unlink)\b|-delete\b|rmtree|rm_rf|rmSync|removeSync|RemoveAll")
-_RUNS_CODE = re.compile(r"(?<![\w.-])(?:(?:ba|da|k|z|fi|a)?sh|eval|su|trap|xargs|parallel|watch)\b(?![\w.-])")
+_CALLS = "rmtree|rm_rf|rmSync|rmdirSync|removeSync|RemoveAll|remove_dir_all|remove_tree|fs\\.rm"
+_MAY_DELETE = re.compile(rf"\b(?:mv|rimraf|rm|rmdir|rsync|shred|tar|trash|unlink)\b|-delete\b|{_CALLS}|\$\{{?\w")
+# A place where a command names a program or a function that deletes folders, in whatever quotes.
+_MENTION = re.compile(rf"(?<![\w.-])(?:rm|rimraf)(?![\w.-])|{_CALLS}")
+_RECURSIVE_OPTION = re.compile(r"(?<![^\s\W])-(?:[A-Za-z]*[rR]|-r|-no-p|\{|\$)")
+_WIDE_WORD = re.compile(r"(?<![\w./~*-])(?:~|\$\{?HOME\b\}?|/|\.\.?|\*)/?(?:\*|\.)?(?![\w./~*-])")
+_RUNS_CODE = re.compile(
+    r"(?<![\w.-])(?:(?:ba|da|k|z|fi|a)?sh|eval|source|su|trap|xargs|parallel|watch)\b(?![\w.-])"
+    r"|(?:^|[;&|\n(])\s*(?:\.\s|\.{0,2}/\w)"
+)
 _FOLDER_NOW = re.compile(
     r"\$\(\s*pwd(?:\s+-[LP])?\s*\)|`\s*pwd\s*`|\$\{PWD\b[^}]*\}|\$PWD\b|(?<![^\s=:])~\+(?=[/\s;&|)]|$)"
 )
@@ -43,8 +54,14 @@ _TOP_OF_REPOSITORY = re.compile(
 )
 _LISTING = re.compile(r"\$\(\s*ls(?:\s+-\w+)*\s*(?:\s([^\s()-][^\s()]*)\s*)?\)")
 _PATH_OF = re.compile(r'\$\(\s*(echo|realpath|readlink\s+-f|dirname)\s+"?([^\s()"]+)"?\s*\)')
-# A call in a script, such as `shutil.rmtree(os.path.expanduser(~))`, without its quotes.
-_CALL = re.compile(r"(?:rmtree|rm_rf|rmSync|removeSync|RemoveAll)\(\s*(?:[\w.]+\(\s*)*([^,()\s]+)")
+_NEW_FOLDER = re.compile(r"\$\(\s*mktemp\b[^()`;&|]*\)|`\s*mktemp\b[^()`;&|]*`")
+# Groups of characters that match nearly all of them, such as `[!x]` and `[a-z]`.
+_WIDE_CLASS = re.compile(r"\[(?:[!^][^\[\]\s]*|[^\[\]\s]-[^\[\]\s]*|\[:\w+:\])\]")
+# An expansion such as `${DIR:-build}` or `${DIR:?not set}`.
+_DEFAULT = re.compile(r"""\$\{(\w+|[@*]):?(?:(\?)[^{}]*|([-=+])([^{}"'`\\\s]*))\}""")
+# A call in a script, such as `shutil.rmtree(os.path.expanduser("~"))`: the calls in it, a quote, and its text.
+_CALL = re.compile(rf"""(?:{_CALLS})\s*\(\s*((?:[\w.]+\(\s*)*)(\\?["'])?([^,()\s"'\\]*)""")
+_CALLS_THAT_KEEP_PATHS = frozenset({"", "Path", "pathlib.Path", "os.path.abspath", "os.path.expanduser", "expanduser"})
 _CALLS_FOR_FOLDERS = {
     "Path.home": "~",
     "os.homedir": "~",
@@ -53,18 +70,23 @@ _CALLS_FOR_FOLDERS = {
     "os.getcwd": ".",
     "process.cwd": ".",
 }
-_JOINED_DESCRIPTORS = re.compile(r"[<>]&[\d-]+|&>>?")
+_JOINED_DESCRIPTORS = re.compile(r"(?:(?<![^\s;|&()])\d+)?[<>]&[\d-]+")
+_REDIRECTION = re.compile(r"(?:(?<!\S)\d+)?(?:<<-?|>>?|<)[ \t]*[^\s<>]*")
 _OPERATORS = re.compile(r"(\|\||&&|;|\|&?|&|\n|\(|\)|`)")
-_VARIABLE = re.compile(r"\$\{(\w+|[@*])(:?[-=?+])?([^{}]*)\}|\$(\w+|[@*])")
+_VARIABLE = re.compile(
+    r"\$\{(\w+|[@*])(?:%/)?\}|\$([A-Za-z_]\w*|[0-9@*])|\ue015(\w+|[@*])\ue016([drp])([^\ue015-\ue017]*)\ue017"
+)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 
 # Marks for the folder in which a part of the command runs, for the workspace, and for a value that is not known.
 _HERE = "\ue011"
 _WORKSPACE = "\ue012"
 _UNKNOWN = "\ue013"
+# The name of a file that is new, or one of those that a narrow search lists.
+_NARROW = "\ue014"
 
 # Words before the name of a program: those of bash, and programs that run their arguments.
-_KEYWORDS = frozenset({"!", "{", "}", "do", "elif", "else", "if", "then", "until", "while"})
+_KEYWORDS = frozenset({"!", "{", "}", "coproc", "do", "elif", "else", "if", "then", "until", "while"})
 _RUNNER_NAMES = """
     ash bash builtin busybox caffeinate chroot command dash doas env eval exec fish flock gtimeout ionice ksh nice nohup
     npx parallel setsid sh stdbuf strace su sudo time timeout toybox trap unbuffer watch xargs zsh
@@ -72,8 +94,13 @@ _RUNNER_NAMES = """
 _RUNNERS = frozenset(_RUNNER_NAMES.split())
 # Those with an operand of any kind before the program.
 _RUNNERS_WITH_OPERAND = frozenset({"chroot", "flock", "su"})
-_DELETERS = frozenset({"rimraf", "rm", "shred", "unlink"})
-_EXAMINED = _DELETERS | {"cd", "find", "pushd", "rsync"}
+_DELETERS = frozenset({"rimraf", "rm", "rmdir", "shred", "trash", "trash-put", "unlink"})
+_EXAMINED = _DELETERS | {"cd", "find", "mv", "pushd", "rsync", "tar"}
+# Programs that only show or keep the text of their arguments and of their input.
+_SHOWS_TEXT = frozenset({"ack", "ag", "apropos", "cat", "echo", "egrep", "fgrep", "gh", "grep", "man", "printf", "rg"})
+_KEEPS_TEXT_IN_GIT = frozenset({"blame", "commit", "diff", "grep", "log", "notes", "show", "stash", "tag"})
+_LISTERS = frozenset({"dir", "echo", "ls", "printf", "tree"})
+_SETS_NAMES = frozenset({"getopts", "mapfile", "read", "readarray", "select"})
 _FOLDER_OPTIONS = frozenset({"-C", "-D", "--chdir", "--directory"})
 _FILTERS = frozenset({"awk", "comm", "cut", "egrep", "fgrep", "fzf", "grep", "head", "rg", "sed", "shuf", "tail"})
 # Variables that bash sets itself, so that a missing one in the environment is not empty.
@@ -83,17 +110,15 @@ _BASH_NAMES = """
 """
 _SET_BY_BASH = frozenset(_BASH_NAMES.split())
 
-# Tests of `find` by which some of the files are left out.
-_NARROWING = re.compile(
-    r"-(?:[acm]min|[acm]time|empty|gid|group|i?lname|i?name|i?path|i?regex|i?wholename|inum|links|newer.*|perm|samefile"
-    r"|size|uid|user|used|xtype)"
-)
+_EXECUTES = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+# Tests of `find` that let few files through: by a name, if that has a letter, and the others.
+_TESTS_OF_NAMES = re.compile(r"-(?:i?lname|i?name|i?path|i?regex|i?wholename|inum|samefile)")
 
 
 def find_whole_deletion(
     command: str, workspace: Path, environment: Mapping[str, str], file_system: FileSystemCache
 ) -> str | None:
-    """Return the word by which `command`, run in `workspace`, deletes one of its `WholeFolders`, or None.
+    """Return the word by which `command`, run in `workspace`, deletes or may delete one of its `WholeFolders`, or None.
 
     Raises `UncheckableError` as `file_system` does.
     """
@@ -103,11 +128,9 @@ def find_whole_deletion(
     search = _Search(str(workspace), WholeFolders(workspace), environment, file_system)
     marked = _marked(command)
     found = search.find(remove_quoting(marked).text)
-    if found is None and _RUNS_CODE.search(stripped) is not None:
-        found = search.find(_without_quotes(marked))
-    if found is None:
-        found = search.find_call(stripped)
-    shown = {_HERE: ".", _WORKSPACE: str(workspace), _UNKNOWN: "…", QUOTED: "?"}
+    if found is None and (search.unseen or _RUNS_CODE.search(stripped) is not None):
+        found = search.find(_without_quotes(marked)) or search.find_call(command) or search.find_mention(stripped)
+    shown = {_HERE: ".", _WORKSPACE: str(workspace), _UNKNOWN: "…", _NARROW: "…", QUOTED: "?"}
     return None if found is None else found.translate(str.maketrans(shown))
 
 
@@ -120,8 +143,24 @@ def _marked(command: str) -> str:
     command = _FOLDER_NOW.sub(_HERE, command)
     command = _TOP_OF_REPOSITORY.sub(_WORKSPACE, command)
     command = _LISTING.sub(lambda match: f"{match[1]}/*" if match[1] else "*", command)
-    command = _PATH_OF.sub(lambda match: f"{match[2]}/.." if match[1] == "dirname" else match[2], command)
-    return _JOINED_DESCRIPTORS.sub(" ", command)
+    command = _PATH_OF.sub(_path_of, command)
+    command = _NEW_FOLDER.sub(_NARROW, command)
+    command = _WIDE_CLASS.sub("?", command)
+    command = _DEFAULT.sub(_marked_default, command)
+    return _JOINED_DESCRIPTORS.sub(" ", command).replace("&>", ">")
+
+
+def _path_of(match: re.Match[str]) -> str:
+    path = match[2]
+    if path == "~" or path.startswith("~/"):  # quotes around the substitution do not matter for this `~`
+        path = f"$HOME{path[1:]}"
+    return f"{path}/.." if match[1] == "dirname" else path
+
+
+def _marked_default(match: re.Match[str]) -> str:
+    """Return an expansion with a default in marks that quotes leave as they are."""
+    kind = "r" if match[2] else "p" if match[3] == "+" else "d"
+    return f"\ue015{match[1]}\ue016{kind}{match[4] or ''}\ue017"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +170,8 @@ class _Command:
     program: str
     operands: tuple[str, ...]
     before: tuple[str, ...] = ()
+    is_guessed: bool = False
+    """True for an `rm` among the words of an unknown program."""
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> _Command:
@@ -138,17 +179,35 @@ class _Command:
         runs = takes_operand = is_option = False
         for place, word in enumerate(words):
             name = word.rpartition("/")[2]
-            if name in _RUNNERS:
+            if word == "function" or words[place - 1 : place] == ["function"]:
+                is_option = False
+            elif name in _RUNNERS:
                 runs, is_option, takes_operand = True, False, name in _RUNNERS_WITH_OPERAND
             elif word in _KEYWORDS or _ASSIGNMENT.match(word):
                 is_option = False
             elif runs and word.startswith(("-", "+")):
                 is_option = True
             elif name in _EXAMINED or not (runs and (is_option or takes_operand or word[:1].isdigit())):
-                return cls(name, tuple(words[place + 1 :]), tuple(words[:place]))
+                command = cls(name, tuple(words[place + 1 :]), tuple(words[:place]))
+                return command if name in _EXAMINED or command.only_shows_text else command._run()
             else:
                 is_option = False
         return cls("", (), tuple(words))
+
+    def _run(self) -> _Command:
+        """Return the `rm` among the words of an unknown program, which may run it; else the command itself."""
+        for place, word in enumerate(self.operands):
+            name = word.rpartition("/")[2]
+            if name in {"rimraf", "rm", "trash"}:
+                before = (*self.before, self.program, *self.operands[:place])
+                return _Command(name, self.operands[place + 1 :], before, is_guessed=True)
+        return self
+
+    @property
+    def only_shows_text(self) -> bool:
+        if self.program == "git":
+            return self.operands[:1] != () and self.operands[0] in _KEEPS_TEXT_IN_GIT
+        return self.program in _SHOWS_TEXT
 
     @property
     def is_of_xargs(self) -> bool:
@@ -165,17 +224,16 @@ class _Command:
         return [word for word in self.operands if not word.startswith("-")]
 
     @property
-    def removes_folders(self) -> bool:
-        """True for `rm -r`, and for programs that delete folders without an option."""
-        if self.program == "rimraf":
-            return True
-        options = [word for word in self.operands if word.startswith("-")]
-        return self.program == "rm" and any(
-            re.match(r"-[A-Za-z]*[rR]|--r|--no-p", word) or "$" in word for word in [*options, *self._variables()]
-        )
+    def is_in_git_only(self) -> bool:
+        return "git" in self.before and "--cached" in self.operands
 
-    def _variables(self) -> list[str]:
-        return [word for word in self.operands[:1] if word.startswith("$")]
+    @property
+    def takes_names_of_runner(self) -> bool:
+        """True for an `rm` to which the program before it gives the names, as in `fd -X rm -rf`."""
+        return not self.is_of_xargs and (
+            (not self.arguments and bool({"fd", "fdfind"} & set(self.before)))
+            or any("{}" in word or word == f"{QUOTED}{QUOTED}" for word in self.arguments)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +245,7 @@ class _Around:
     before: str | None = None
     operator: str = ""
     pipeline: list[_Command] = field(default_factory=list[_Command])
+    count: int = 0
 
 
 @dataclass(slots=True)
@@ -198,6 +257,11 @@ class _Search:
     environment: Mapping[str, str]
     file_system: FileSystemCache
     folders: list[str] = field(init=False)
+    unseen: bool = field(default=False, init=False)
+    """Whether a part names a program that deletes, without running it as far as the search sees."""
+    _seen_count: int = field(default=0, init=False)
+    _count: int = field(default=0, init=False)
+    _is_unset_unknown: bool = field(default=False, init=False)
     _variables: dict[str, list[str]] = field(default_factory=dict[str, list[str]], init=False)
     _words: list[str] = field(default_factory=list[str], init=False)
     _homes: dict[str, str] = field(default_factory=dict[str, str], init=False)
@@ -206,6 +270,8 @@ class _Search:
     def find(self, text: str) -> str | None:
         """Return the first word that deletes one of the `whole` folders; `text` is without quotes."""
         self.folders, self._variables = [self.workspace], {}
+        self.unseen, self._seen_count, self._count, self._is_unset_unknown = False, 0, 0, False
+        document_of: _Command | None = None
         words = (word for word in re.split(r"[\s;|&<>()`]+", text) if not word.startswith("-"))
         self._words = list(islice(filter(None, words), _MAX_VALUES))
         around: list[_Around] = []
@@ -217,13 +283,18 @@ class _Search:
             if is_substitution or (next_operator == "`" and not (around and around[-1].end == "`")):
                 # The words around a substitution are one command, which runs after it.
                 end = ")" if is_substitution else "`"
-                around.append(_Around(end, self.folders, before.removesuffix("$"), operator, pipeline))
+                around.append(_Around(end, self.folders, before.removesuffix("$"), operator, pipeline, self._count))
                 before, operator, pipeline = "", "", []
                 continue
-            if words := [word for word in re.split(r"[\s<>]+", before) if word]:
-                self._assign(words)
+            if words := _REDIRECTION.sub(" ", before.replace("<<<", " ")).split():
+                earlier = pipeline if operator in {"|", "|&"} else []
+                self._assign(words, earlier)
+                if next_operator == "(" and words[-1].endswith("="):  # an array
+                    self._variables[words[-1].rstrip("+=")] = [_UNKNOWN]
                 command = _Command.parse(self._with_program(words))
-                pipeline = [*pipeline[:_MAX_PIPELINE], command] if operator in {"|", "|&"} else [command]
+                self._note(command, before, document_of)
+                document_of = command if "<<" in before.replace("<<<", "") else None
+                pipeline = [*earlier[:_MAX_PIPELINE], command]
                 if (found := self._deleted_by(pipeline)) is not None:
                     return found
                 self._change_folder(command, is_followed_only_if_done=next_operator == "&&")
@@ -234,19 +305,47 @@ class _Search:
                 outer = around.pop()
                 self.folders = outer.folders
                 if outer.before is not None:
-                    before, operator, pipeline = f"{outer.before}{_UNKNOWN}", outer.operator, outer.pipeline
+                    is_narrow = self._count - outer.count == len(pipeline) and self._listed_by(pipeline) is None
+                    value = _NARROW if is_narrow else _UNKNOWN
+                    before, operator, pipeline = f"{outer.before}{value}", outer.operator, outer.pipeline
         return None
 
+    def _note(self, command: _Command, part: str, document_of: _Command | None) -> None:
+        """Take note of whether a part of a command names a program that deletes, and runs it."""
+        self._count += 1
+        mentions = len(_MENTION.findall(part))
+        runs = command.program in {"rimraf", "rm"}
+        if command.is_guessed:
+            runs = any(word.startswith("-") for word in command.operands)
+        runs = runs or (command.program == "find" and any(word in {"rm", "/bin/rm"} for word in command.operands))
+        self._seen_count += runs
+        shows = command.only_shows_text or (document_of is not None and document_of.only_shows_text)
+        self.unseen = self.unseen or (mentions > runs and not shows)
+        self._is_unset_unknown = self._is_unset_unknown or command.program in {".", "source"}
+
+    def find_mention(self, text: str) -> str | None:
+        """Return a word such as `~` of a text that names `rm -r` more often than `find` has seen it run."""
+        if len(_MENTION.findall(text)) <= self._seen_count or _RECURSIVE_OPTION.search(text) is None:
+            return None
+        wide = _WIDE_WORD.search(text)
+        if wide is not None:
+            return wide[0]
+        return next((path for path in (os.path.expanduser("~"), self.workspace) if path in text), None)
+
     def find_call(self, text: str) -> str | None:
-        """Return the argument of the first call in a script that deletes one of the `whole` folders."""
+        """Return the argument of the first call in a script that deletes or may delete one of the `whole` folders."""
         for match in _CALL.finditer(text):
-            if self._is_whole(_CALLS_FOR_FOLDERS.get(match[1], match[1]), [self.workspace]):
-                return match[1]
+            calls = match[1].replace(" ", "").rstrip("(").split("(")
+            self._seen_count += 1
+            path = _CALLS_FOR_FOLDERS.get(match[3], match[3])
+            is_known = bool(match[2]) and set(calls) <= _CALLS_THAT_KEEP_PATHS
+            if not is_known or self._may_be_whole(path or ".", [self.workspace]):
+                return path or "…"
         return None
 
     def _with_program(self, words: Sequence[str]) -> Sequence[str]:
         """Return a command whose program is in a variable, as in `$RM ~`, with the words of that."""
-        if not words[0].startswith("$"):
+        if "$" not in words[0] or _ASSIGNMENT.match(words[0]):
             return words
         value = next(iter(self._values(words[0])), "")
         return [*value.replace(QUOTED, " ").split(), *words[1:]]
@@ -265,53 +364,79 @@ class _Search:
         before = [] if (exists and changed) or is_followed_only_if_done else self.folders
         self.folders = list(dict.fromkeys([*changed, *before]))[:_MAX_FOLDERS] or [self.workspace]
 
-    def _assign(self, words: Sequence[str]) -> None:
+    def _assign(self, words: Sequence[str], earlier: Sequence[_Command]) -> None:
         """Take note of the values of `NAME=value`, `for NAME in …`, and of names that get an unknown one."""
         if words[0] == "for" and words[2:3] == ["in"]:
             self._variables[words[1]] = [value for word in words[3:] for value in self._values(word)] or [_UNKNOWN]
-        elif words[0] in {"for", "read", "mapfile", "readarray", "select"} or words[:2] == ["while", "read"]:
-            self._variables |= {word: [_UNKNOWN] for word in words if word.isidentifier()}
+        elif words[0] == "for" or words[:2] == ["printf", "-v"] or not _SETS_NAMES.isdisjoint(words[:4]):
+            value = _NARROW if earlier and self._listed_by(earlier) is None else _UNKNOWN
+            self._variables |= {word: [value] for word in words if word.isidentifier()}
+        is_reference = words[0] in {"declare", "local", "typeset"} and any(
+            re.fullmatch(r"-\w*n\w*", word) for word in words
+        )
         for word in words:
             if (match := _ASSIGNMENT.fullmatch(word)) is not None:
-                self._variables[match[1]] = self._values(match[2])
+                values = [_UNKNOWN] if is_reference else self._values(match[2])
+                if word[len(match[1])] == "+":
+                    old = self._variables.get(match[1]) or [self.environment.get(match[1], "")]
+                    values = ["".join(pair) for pair in islice(product(old, values), _MAX_VALUES)]
+                self._variables[match[1]] = values
 
     def _values(self, word: str) -> list[str]:
         """Return the words that bash may make of `word` by its variables; `_UNKNOWN` is in those that are not known."""
         self.file_system.spend(1)
-        if "$" not in word:
+        if "$" not in word and "\ue015" not in word:
             return [word]
         pieces, end = list[list[str]](), 0
         for match in islice(_VARIABLE.finditer(word), _MAX_VALUES):
-            pieces += [[word[end : match.start()]], self._values_of(match)]
+            pieces += [[word[end : match.start()].replace("$", _UNKNOWN)], self._values_of(match)]
             end = match.end()
-        pieces.append([word[end:]])
+        pieces.append([word[end:].replace("$", _UNKNOWN)])
         values = ["".join(combination) for combination in islice(product(*pieces), _MAX_VALUES)]
         self.file_system.spend(sum(map(len, values)))
         return [value if len(value) <= _MAX_VALUE_CHARS else _UNKNOWN for value in values]
 
     def _values_of(self, match: re.Match[str]) -> list[str]:
-        name, operator, other = match[1] or match[4], match[2] or "", match[3] or ""
+        name, kind = match[1] or match[2] or match[3], match[4] or ""
+        others = self._values(match[5]) if match[5] else [""]
         if name in {"@", "*"} or name.isdigit():  # an argument of a function or of `bash -c`
-            return [word for word in self._words if "$" not in word] or [_UNKNOWN]
+            return [*self._arguments(), *(others if kind else [])]
         if name in self._variables:
-            return self._variables[name]
-        value = os.path.expanduser("~") if name == "HOME" else self.environment.get(name, "")
-        if name in _SET_BY_BASH or (not value and operator.endswith("?")):
-            return [_UNKNOWN]
-        return [other if not value and operator.endswith(("-", "=")) else value]
+            values = self._variables[name]
+        elif name == "HOME":
+            values = [os.path.expanduser("~")]
+        elif name == "BASH":
+            values = ["bash"]
+        elif name in _SET_BY_BASH or (self._is_unset_unknown and name not in self.environment):
+            values = [_UNKNOWN]
+        else:
+            values = [self.environment.get(name, "")]
+        if kind == "p":
+            return [*others, ""]
+        if not kind:
+            return values
+        return [value for value in values if value] + (others if kind == "d" and not all(values) else [])
+
+    def _arguments(self) -> list[str]:
+        """Return the words of the command that may be an argument of a function or of `bash -c`."""
+        words = [word for word in self._words if not re.search(r"\$\{?[\d@*]|\ue015[\d@*]", word)]
+        values = [value for word in words for value in (self._values(word) if word != "$" else [_UNKNOWN])]
+        return (values[:_MAX_VALUES] if len(values) <= _MAX_VALUES else [_UNKNOWN]) or [_UNKNOWN]
 
     def _expanded(self, word: str) -> Iterator[str]:
         """Yield the words that bash makes of a word by braces, variables and `~`, before globs."""
         braced = expand_braces(word, self._try_spend) if has_braces(word) else [word]
-        for text in braced or ():
+        for text in [_UNKNOWN] if braced is None else braced:
             for value in self._values(text):
-                if value and _UNKNOWN not in value and "$" not in value:
+                if value:
                     value = value.replace(_WORKSPACE, self.workspace)
                     yield self._with_home(value) if value.startswith("~") else value
 
     def _with_home(self, word: str) -> str:
         """Return a word with the folder that its `~` or `~user` stands for."""
         name, slash, rest = word.partition("/")
+        if re.fullmatch(r"~[+-]\d*", name):  # a folder of the shell
+            return f"{_UNKNOWN}{slash}{rest}"
         if name not in self._homes:
             self.file_system.spend(_LOOKUP_STEPS)  # of a user, which may ask a server
             try:
@@ -327,6 +452,8 @@ class _Search:
     def _resolved(self, word: str, folder: str) -> Iterator[str]:
         """Yield the paths of a word that is no glob."""
         for value in self._expanded(word):
+            if _UNKNOWN in value:
+                continue
             path = value.replace(_HERE, folder) if value.startswith(_HERE) else value
             yield os.path.join(folder, path) if QUOTED in path else self.file_system.resolve(folder, path)
 
@@ -341,11 +468,44 @@ class _Search:
             return self._deleted_by_find(command, folders)
         if command.program == "rsync" and any(word.startswith("--del") for word in command.operands):
             return self._first_whole(command.arguments[-1:], folders)
-        if command.program not in _DELETERS:
+        if command.program == "tar" and any(word.startswith("--remove-f") for word in command.operands):
+            return self._first_whole(command.arguments, folders)
+        if command.program == "mv":
+            return self._moved_by(command, folders)
+        if command.program not in _DELETERS or command.is_in_git_only:
             return None
-        if command.removes_folders and (found := self._first_whole(command.arguments, folders)) is not None:
+        removes_folders = self._removes_folders(command)
+        if removes_folders and (found := self._first_whole(command.arguments, folders)) is not None:
             return found
-        return self._deleted_by_list(pipeline[:-1], command) if command.is_of_xargs else None
+        if removes_folders and command.takes_names_of_runner:
+            return next(iter(command.arguments), _UNKNOWN)
+        return self._deleted_by_list(pipeline[:-1], removes_folders=removes_folders) if command.is_of_xargs else None
+
+    def _removes_folders(self, command: _Command) -> bool:
+        """Return whether a command is `rm -r`, or deletes folders without an option."""
+        if command.program in {"rimraf", "trash", "trash-put"}:
+            return True
+        options = [word for word in command.operands if word.startswith("-") or "$" in word or has_braces(word)]
+        if command.program == "rmdir":
+            return any(re.match(r"-p|--p", word) for word in options)
+        return command.program == "rm" and any(
+            re.match(r"-[A-Za-z]*[rR]|--r|--no-p", value) or (word.startswith("-") and _UNKNOWN in value)
+            for word in options
+            for value in self._expanded(word)
+        )
+
+    def _moved_by(self, command: _Command, folders: Sequence[str]) -> str | None:
+        """Return the word of `mv` that names a whole folder; all of one may move to a folder in it."""
+        *sources, target = command.arguments or [""]
+        for word in sources:
+            if self._may_be_whole(word, folders, is_unknown=False):
+                below = f"{self.workspace}/"
+                stays = "/" not in word and all(
+                    path.startswith(below) for folder in folders for path in self._resolved(target, folder)
+                )
+                if not (stays and is_glob(word)):
+                    return word
+        return None
 
     def _folders_of(self, command: _Command) -> list[str]:
         """Return the folders in which a command runs: those now, or that of an option such as `env -C`."""
@@ -356,34 +516,77 @@ class _Search:
 
     def _deleted_by_find(self, command: _Command, folders: Sequence[str]) -> str | None:
         starts, tests = _split_find(command.operands)
+        actions = sum(word == "-delete" or word in _EXECUTES for word in tests)
+        self.file_system.spend(len(tests) * actions // _MAX_VALUES)
+        if (found := self._deleted_by_exec(tests, folders)) is not None:
+            return found
         return self._first_whole(starts, folders) if _find_deletes_all(tests) else None
 
-    def _deleted_by_list(self, earlier: Sequence[_Command], command: _Command) -> str | None:
+    def _deleted_by_exec(self, tests: Sequence[str], folders: Sequence[str]) -> str | None:
+        """Return the word of `-exec rm -r` that is none of the files that are found."""
+        for place in islice((place for place, word in enumerate(tests) if word in _EXECUTES), _MAX_VALUES):
+            command = _Command.parse(list(islice(tests, place + 1, place + 1 + _MAX_VALUES)))
+            if command.program in _DELETERS and self._removes_folders(command):
+                words = [word for word in command.arguments if word not in {"{}", f"{QUOTED}{QUOTED}", QUOTED, "+"}]
+                ends = next((end for end, word in enumerate(words) if "{}" in word or word.startswith("$")), len(words))
+                if (found := self._first_whole(words[:ends], folders)) is not None:
+                    return found
+        return None
+
+    def _deleted_by_list(self, earlier: Sequence[_Command], *, removes_folders: bool) -> str | None:
         """Return the word of the `earlier` parts of a pipeline that makes `xargs rm` delete all of a folder."""
-        if not earlier or any(_is_filter(part) for part in earlier):
-            return None
-        first = earlier[0]
+        lists_files = bool(earlier) and (earlier[0].program == "find" or earlier[0].operands[:1] == ("ls-files",))
+        return self._listed_by(earlier) if removes_folders or lists_files else None
+
+    def _listed_by(self, pipeline: Sequence[_Command]) -> str | None:
+        """Return the word by which the output of a pipeline may name all of a folder, or None if it names less."""
+        if not pipeline:
+            return _UNKNOWN
+        first, *others = pipeline
+        self.file_system.spend(len(first.operands))
         if first.program == "find":
             starts, tests = _split_find(first.operands)
-            return None if _is_narrowed(tests) else self._first_whole(starts, self.folders)
-        if not command.removes_folders:
-            return None
-        words = first.arguments or (["."] if first.program in {"ls", "dir", "tree"} else [])
-        return self._first_whole(words, self.folders)
+            words = [] if _is_narrowed(tests) else starts
+        elif first.program == "git" and first.operands[:1] == ("ls-files",):
+            of_few = any(re.fullmatch(r"-[dio]+|--(?:deleted|ignored|others)", word) for word in first.operands)
+            words = [] if of_few else first.arguments[1:] or ["."]
+        elif first.program in _LISTERS:
+            words = first.arguments or (["."] if first.program in {"ls", "dir", "tree"} else [])
+        else:
+            return first.program or _UNKNOWN
+        return None if any(_is_filter(part) for part in others) else self._first_whole(words, self.folders)
 
     def _first_whole(self, words: Iterable[str], folders: Sequence[str]) -> str | None:
-        return next((word for word in words if self._is_whole(word, folders)), None)
+        return next((word for word in words if self._may_be_whole(word, folders)), None)
 
-    def _is_whole(self, word: str, folders: Sequence[str]) -> bool:
+    def _may_be_whole(self, word: str, folders: Sequence[str], *, is_unknown: bool = True) -> bool:
+        """Return whether a word is one of the `whole` folders or all of one; `is_unknown` is said of an unknown one."""
         return any(
-            self._is_one(path)
+            is_unknown and self._may_be_one(value, folder)
+            if _UNKNOWN in value
+            else any(self._is_one(path) for path in self._paths(value, folder))
             for value in self._expanded(word)
             for folder in folders
-            for path in self._paths(value, folder)
         )
+
+    def _may_be_one(self, value: str, folder: str) -> bool:
+        """Return whether a path that is known up to a mark may be one of the `whole` folders.
+
+        What is not known is taken to be below the folder in which it is.
+        """
+        known, _, rest = value.replace(_HERE, folder).partition(_UNKNOWN)
+        if ".." in rest.split("/") or QUOTED in known or is_glob(known):
+            return True
+        base, _, name = os.path.join(folder, known).rpartition("/")
+        if _is_in_proc(f"{base}/"):
+            return True
+        beginning = f"{self.file_system.resolve('/', base).rstrip('/')}/{name}".casefold()
+        return any(f"{path}/".startswith(beginning) for path in self.whole.paths)
 
     def _is_one(self, path: str) -> bool:
         """Return whether a path is one of the `whole` folders; `QUOTED` in it stands for any character."""
+        if _is_in_proc(path):
+            return True
         if QUOTED not in path:
             return path in self.whole
         pattern = re.compile(".".join(map(re.escape, os.path.normpath(path).casefold().split(QUOTED))))
@@ -407,6 +610,11 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
     yield from zip(parts[::2], parts[1::2], strict=True)
 
 
+def _is_in_proc(path: str) -> bool:
+    """Return whether a path is in the folder that has links to the folders of each process."""
+    return re.match(r"/[/.]*proc/", path) is not None
+
+
 def _is_filter(command: _Command) -> bool:
     """Return whether a part of a pipeline passes on some of the lines; `grep -v` passes on nearly all."""
     inverts = any(re.fullmatch(r"-[A-Za-z]*v[A-Za-z]*|--inv.*", word) for word in command.operands)
@@ -423,8 +631,8 @@ def _split_find(operands: Sequence[str]) -> tuple[list[str], list[str]]:
 def _find_deletes_all(tests: Sequence[str]) -> bool:
     """Return whether an action of `find` deletes, and no test before it leaves files out."""
     for place, word in enumerate(tests):
-        runs = word in {"-exec", "-execdir", "-ok", "-okdir"}
-        deletes = runs and _Command.parse(tests[place + 1 :]).program in _DELETERS
+        runs = word in _EXECUTES
+        deletes = runs and _Command.parse(tests[place + 1 : place + 1 + _MAX_VALUES]).program in _DELETERS
         if (word == "-delete" or deletes) and not _is_narrowed(tests[:place]):
             return True
     return False
@@ -433,13 +641,19 @@ def _find_deletes_all(tests: Sequence[str]) -> bool:
 def _is_narrowed(tests: Sequence[str]) -> bool:
     """Return whether tests of `find` leave out more than they let through, as `-name '*.pyc'` does.
 
-    A test that is negated lets nearly all through; so does what follows `-o`, if it has no test itself.
+    A test that is negated lets nearly all through; so does what follows `-o`, if it has no test itself, and
+    so may a test of the age, the owner or the size.
     """
     narrowed = False
     for place, word in enumerate(tests):
+        negates = tests[place - 1 : place] in (["!"], ["-not"], [QUOTED])
+        if negates and word in {QUOTED, "("}:
+            return False
         if word in {"-o", "-or", ","}:
             narrowed = False
-        elif _NARROWING.fullmatch(word) and tests[place - 1 : place] not in (["!"], ["-not"], [QUOTED]):
+        elif word == "-empty":
+            narrowed = narrowed or not negates
+        elif _TESTS_OF_NAMES.fullmatch(word) and not negates:
             value = tests[place + 1] if place + 1 < len(tests) else ""
-            narrowed = narrowed or not value or value.strip(f"*{QUOTED}") != ""
+            narrowed = narrowed or re.search(r"\w", value) is not None
     return narrowed

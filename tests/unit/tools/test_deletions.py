@@ -147,6 +147,85 @@ python3 -c "import shutil; shutil.rmtree('/')"
 python3 -c 'import os, shutil; shutil.rmtree(os.path.expanduser("~"))'
 python3 -c "shutil.rmtree(Path.home())"
 node -e "fs.rmSync('.', {recursive: true})"
+rm -rf -- "${HOME:-/nonexist}"
+rm -rf "${HOME:?}"
+rm -rf "${HOME:?not set}"
+rm -rf "${HOME:0}"
+rm -rf "${HOME%/}"
+rm -rf "${HOME%%/}"
+v=HOME; rm -rf "${!v}"
+declare -n r=HOME; rm -rf "$r"
+D=~; D+=/; rm -rf "$D"
+rm -rf "${DIR:-.}"
+rm -rf "${1:-.}"
+d=$(cd ~; pwd); rm -rf "$d"
+rm -rf $(cd .. && pwd)
+rm -rf "$(echo ~)"
+rm -rf "$(realpath ~)"
+rm -rf "$(dirname ~/x)"
+rm -rf $(cat list)
+rm -rf "$(cat list)"/cache
+rm -rf "$(ls build; echo ~)"
+printenv HOME | xargs rm -rf
+xargs rm -rf < list
+cat list | xargs rm -rf
+a=(~); rm -rf "${a[@]}"
+read d <<< ~; rm -rf "$d"
+printf -v d %s ~; rm -rf "$d"
+while read d; do rm -rf $d; done <<< ~
+while IFS= read -r f; do rm -rf "$f"; done < list
+cd /tmp; rm -rf "$OLDPWD"
+cd /tmp && rm -rf ~-
+rm -rf `ls`
+ls | while read f; do rm -rf "$f"; done
+rm -rf /proc/$$/cwd/*
+rm -rf /proc/self/cwd
+rm -rf /proc/self/cwd/../*
+>/dev/null rm -rf ~
+&>/dev/null rm -rf ~
+2>&1 rm -rf ~
+2> log rm -rf ~
+function g { rm -rf ~; }; g
+coproc rm -rf ~
+setpriv --no-new-privs rm -rf ~
+unshare -r rm -rf ~
+script -qc "rm -rf ~" /dev/null
+$BASH -c "rm -rf ~"
+. /dev/stdin <<< "rm -rf ~"
+. ./env.sh; rm -rf "$FOLDER"
+bash <(echo "rm -rf ~")
+R=r; ${R}m -rf ~
+rm -{r,f} ~
+O=-rf; rm $O ~
+ln -s /bin/rm zap; ./zap -rf ~
+alias x='rm -rf'; x ~
+echo "rm -rf ~" > x.sh; . ./x.sh
+awk 'BEGIN{system("rm -rf ~")}'
+python3 -c 'import os;os.system("rm -rf ~")'
+python3 -c 'import subprocess;subprocess.run(["rm","-rf","/"])'
+python3 -c 'import shutil,sys;shutil.rmtree(sys.argv[1])' build
+python3 <<'EOF'⏎import shutil⏎shutil.rmtree(folder)⏎EOF
+rm -rf [a-z]*
+mv ~ /tmp/x
+mv * ../other
+trash ~
+gio trash .
+git rm -rf .
+fd . -X rm -rf
+fd build -x rm -rf {}
+git ls-files | xargs rm
+git ls-files -z | xargs -0 rm -f
+tar -czf /tmp/a.tgz --remove-files .
+find . -mtime +0 -delete
+find . -user root -delete
+find . -perm -u+w -delete
+find . -path './*' -delete
+find . -regex '.*' -delete
+find . -name '[!x]*' -delete
+find . ! \( -name a -o -name b \) -delete
+find . -name x -exec rm -rf ~ \;
+find "$(cat list)" -delete
+while read -r f; do rm -rf "$f"; done < list
 """
 
 ORDINARY = r"""
@@ -176,7 +255,6 @@ find . -name "*.pyc" | xargs rm -f
 find build -delete
 find . -type f | head
 ls build/*.o | xargs rm -f
-git rm -rf .
 git clean -fdx
 git ls-files -d | xargs git rm
 git commit -m "Stop rm -rf ~ from running"
@@ -191,7 +269,6 @@ B=build; rm -rf $B/*
 B=${BUILD:-build}; rm -rf "$B"/*
 rm -rf "${BUILD_DIR:?}"/*
 for d in a b; do rm -rf $d; done
-while read -r f; do rm -rf "$f"; done < list
 rm -rf $(find . -name x)
 bash -c "rm -rf build"
 sudo rm -rf /var/lib/apt/lists/*
@@ -202,6 +279,27 @@ python3 -c "import shutil; shutil.rmtree('build')"
 rm -rf "$(dirname build/x)"
 cd .. && rm -rf other*
 unlink old-link
+git rm -r --cached .
+ls build | xargs -I{} rm -rf build/{}
+find . -name '*.egg-info' | while read -r d; do rm -rf "$d"; done
+for n in $(seq 3); do rm -rf build/run$n; done
+rm -rf "${BUILD:-build}"/* "${OUT:?not set}"
+O="$(mktemp -d -t x.XXXX)" && cd "$O" && rm -rf ./*
+for f in *.log; do rm "$f"; done
+rm "$(cat name)"
+>/dev/null rm -rf build
+function clean { rm -rf build dist; }; clean
+ssh host 'cd /srv/app && rm -rf cache'
+docker run --rm alpine rm -rf /tmp/x
+mv build dist
+mv * sub/
+tar czf a.tgz --remove-files build
+gio trash build
+echo "shutil.rmtree(path)"
+git log --grep "rm -rf ~"
+find . -path './build/*' -delete
+rmdir -p build/a
+cat list | xargs rm -f
 """
 
 
@@ -248,6 +346,14 @@ def test_an_ordinary_deletion_is_not_asked_about_in_mode_auto(runner, command) -
         ("trash", {"what": "/"}, False),
         ("trash", {"what": "~/"}, True),
         ("remove_tree", {"target": "to-home"}, True),
+        ("delete_folder", {"path": ""}, True),
+        ("delete_folder", {"path": "$HOME"}, True),
+        ("delete_folder", {"path": "${HOME}/*"}, True),
+        ("delete_folder", {"path": "file://<workspace>"}, True),
+        ("delete_folder", {"path": "file://<workspace>/build"}, False),
+        ("removeTree", {"spec": {"path": "~"}}, True),
+        ("removeTree", {"spec": {"items": [{"path": "build"}, {"what": "~/"}]}}, True),
+        ("removeTree", {"spec": {"path": "build"}}, False),
         ("file_delete", {"path": "build"}, False),
         ("remove_item", {"separator": "."}, False),
         ("undelete", {"path": "."}, False),
@@ -270,6 +376,7 @@ async def test_a_tool_that_deletes_is_asked_about_by_its_paths(
         what: str = "",
         target: str = "",
         separator: str = "",
+        spec: dict[str, Any] | None = None,
     ) -> str:
         """Delete."""
         return "deleted"
