@@ -157,21 +157,27 @@ _SPECIAL_IN_CLASS = re.compile(r"[\[\]\\&~^]")
 # --- globs as shells and editors take them ----------------------------------------------------------------------------
 
 
-def compile_file_globs(text: str, workspace: str) -> LinearPattern:
+def compile_file_globs(text: str, workspace: str, *, is_name: bool = False) -> LinearPattern:
     """Compile what a model gives to select files, as one pattern over paths relative to the folder `workspace`.
 
     It is one glob or several with commas between them. Beside what `compile_glob` takes, a glob may have braces:
     `{a,b}`, nested ones, and ranges such as `{1..9}` of at most 256 values. `{a}` means both `{a}` and `a`, and `[a]`
     both `[a]` and `a`. A glob with a `/` begins at the workspace, also as `./a`, `/a` or as an absolute path; one
-    without it matches in any folder. `a/` means all files below a folder `a`. Raises `ToolError` as `compile_glob`
-    does, and for more than 256 globs.
+    without it matches in any folder. `a/` means all files below a folder `a`, and `a` those and files of that name.
+
+    Unless the text `is_name` of a file, it may also be in quotes, a JSON list of texts, or have blanks, `;` or `|`
+    between globs that each have a `*`. Raises `ToolError` as `compile_glob` does, and for more than 256 globs.
     """
     _check_glob_length(text)
-    globs = [glob for part in _split_at_commas(text) for glob in _expand_braces(part)]
+    parts = _split_at_commas(text) if is_name else _split_list(text)
+    globs = [glob for part in parts for glob in _expand_braces(part)]
     if "," in text:
         globs.append(text)  # it may also be part of a name
     relative = [_from_workspace(glob, workspace) for glob in globs]
-    choices = [*map(_translate, relative), *(_translate(glob, has_classes=False) for glob in relative if "[" in glob)]
+    choices = [
+        *(_translate(glob) + ("(?:/.*)?" if not is_name and _is_plain(glob) else "") for glob in relative),
+        *(_translate(glob, has_classes=False) for glob in relative if "[" in glob),
+    ]
     regex = "|".join(dict.fromkeys(choices))
     if len(globs) > _MAX_GLOBS or len(regex) > _MAX_CHARS:
         raise _too_many_globs(text)
@@ -189,7 +195,7 @@ def _from_workspace(glob: str, workspace: str) -> str:
     """Return the glob for a relative path: without `./` and the like, and with `**` where folders are not given."""
     if glob == workspace or glob.startswith(f"{workspace.rstrip('/')}/"):
         glob = f"/{glob[len(workspace) :]}"
-    relative = _LEADING_DOTS.sub("", glob, count=1)
+    relative = _EMPTY_PARTS.sub("/", _LEADING_DOTS.sub("", glob, count=1))
     below_folder = relative.endswith("/")
     relative = relative.rstrip("/")
     if not relative or relative == ".":
@@ -199,6 +205,12 @@ def _from_workspace(glob: str, workspace: str) -> str:
 
 
 _LEADING_DOTS = re.compile(r"\A(?:\.?/)+")
+_EMPTY_PARTS = re.compile(r"/(?:\.?/)+")
+
+
+def _is_plain(glob: str) -> bool:
+    """Return whether a glob is a path without special characters, which may be that of a folder."""
+    return not any(special in glob.removeprefix("**/") for special in "*?[]{}\\")
 
 
 class _Braces(NamedTuple):
@@ -260,6 +272,40 @@ def _expand_braces(glob: str) -> list[str]:
             head, tail = text[: braces.opened], text[braces.closed + 1 :]
             pending += [f"{head}{choice}{tail}" for choice in reversed(braces.choices(text))]
     return expanded
+
+
+def _split_list(text: str) -> list[str]:
+    """Return the globs of a list that has quotes, brackets of JSON, or other separators than commas."""
+    text = text.strip()
+    if _JSON_LIST.fullmatch(text):
+        return [quoted[1:-1] for quoted in _QUOTED.findall(text) if quoted[1:-1].strip()]
+    parts: list[str] = []
+    for part in _split_at_commas(text):
+        quoted = [*_QUOTED.findall(part)]
+        if quoted and not _QUOTED.sub("", part).strip(" ;|"):
+            parts += [one[1:-1] for one in quoted if one[1:-1].strip()]
+        elif len(pieces := _split_globs(part)) > 1:
+            parts += pieces
+        else:
+            parts.append(part)
+    return parts
+
+
+def _split_globs(text: str) -> list[str]:
+    """Return the globs between which there are `;`, `|` or blanks; only the text itself if that may be one glob."""
+    pieces = [piece for piece in _SEPARATORS.split(text) if piece]
+    is_list = all(
+        "*" in one and one.count("{") == one.count("}") and one.count("[") == one.count("]") for one in pieces
+    )
+    if is_list and _BLANKS.search(text) is not None:  # `My* *.ts` may be a name with a blank
+        is_list = all("*." in piece or "/" in piece for piece in pieces)
+    return pieces if is_list else [text]
+
+
+_QUOTED = re.compile(r""""[^"]*+"|'[^']*+'|`[^`]*+`""")
+_JSON_LIST = re.compile(rf"\[\s*(?:{_QUOTED.pattern})(?:\s*,\s*(?:{_QUOTED.pattern}))*+\s*+(?:,\s*+)?\]")
+_SEPARATORS = re.compile(r"[\s;|]+")
+_BLANKS = re.compile(r"\s")
 
 
 def _split_at_commas(text: str) -> list[str]:

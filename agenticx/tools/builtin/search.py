@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -85,7 +86,8 @@ class _FileGlob:
 
     def __init__(self, text: str, workspace: Path) -> None:
         self.text = text
-        self._pattern = compile_file_globs(text, str(workspace.resolve()))
+        folder = str(workspace.resolve())
+        self._pattern = compile_file_globs(text, folder, is_name=os.path.isfile(os.path.join(folder, text)))
 
     def matches(self, file: WorkspacePath, target: WorkspacePath) -> bool:
         """Return whether the path of `file` matches, from the workspace or from the searched folder `target`."""

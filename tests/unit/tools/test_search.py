@@ -184,8 +184,27 @@ GLOBS = {
     "[id]": "",
     "{{x}}/*": "{{x}}/y",
     r"\{1..1000000\}": "{1..1000000}",
-    "{src,lib": "",
+    "{src,lib": "lib/c.js",
     "../*.js": "",
+    "src//*.tsx": "src/b.tsx",
+    "src/./deep//./*.py": "src/deep/d1.py",
+    "src": "src/b.tsx src/deep/d1.py",
+    "./src": "src/b.tsx src/deep/d1.py",
+    "deep": "src/deep/d1.py",
+    "./deep": "",
+    "src/deep": "src/deep/d1.py",
+    "{lib,deep}": "lib/c.js src/deep/d1.py",
+    "*.ts *.tsx": "a.ts app/[id]/p.tsx src/b.tsx",
+    "*.ts;*.tsx": "a.ts app/[id]/p.tsx src/b.tsx",
+    "*.ts | src/*": "a.ts src/b.tsx",
+    "a* *": "",
+    "{a.ts;b.*}": "",
+    '"*.ts"': "a.ts",
+    "'*.ts' '*.tsx'": "a.ts app/[id]/p.tsx src/b.tsx",
+    '"*.ts", "lib/"': "a.ts lib/c.js",
+    '["*.ts","*.tsx"]': "a.ts app/[id]/p.tsx src/b.tsx",
+    "[ '*.{ts,tsx}', ]": "a.ts app/[id]/p.tsx src/b.tsx",
+    "{1..3}.ts": "",
     "/": "a.js a.ts app/[id]/p.tsx lib/c.js one,two.txt src/b.tsx src/deep/d1.py {1..1000000} {{x}}/y",
 }
 
@@ -194,6 +213,15 @@ GLOBS = {
 def test_globs_of_a_search_match_as_in_shells_and_editors(glob, paths) -> None:
     pattern = compile_file_globs(glob, "/work/project")
     assert [path for path in sorted(GLOBS["/"].split()) if pattern.found_in(path)] == paths.split()
+
+
+async def test_a_glob_that_is_the_name_of_a_file_means_only_that_file(project) -> None:
+    for name in ("*.py *.ts", '"*.py"', "src/src"):
+        (project.workspace / name).write_text("hello")
+    (project.workspace / "src/deep/src").mkdir()
+    (project.workspace / "src/deep/src/x").write_text("hello")
+    for name in ("*.py *.ts", '"*.py"', "src/src"):
+        assert await project.call(file_search, pattern="hello", glob=name) == f"{name}:1:hello"
 
 
 @pytest.mark.parametrize("glob", ["{a,b}" * 20, "{" * 2_000 + "}" * 2_000, "{1..256}{1..256}", "{a," * 999 + "}" * 999])
