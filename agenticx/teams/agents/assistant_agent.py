@@ -14,7 +14,7 @@ from agenticx import user_code
 from agenticx.argument_types import check_int
 from agenticx.errors import AgenticXError
 from agenticx.foreign_text import MATERIAL, frame_lines, one_line
-from agenticx.messages import AssistantMessage, Message, UserMessage, clean_text, message_adapter, new_id
+from agenticx.messages import AssistantMessage, Message, RefusedFile, UserMessage, clean_text, message_adapter, new_id
 from agenticx.runtime import (
     AgentHook,
     AgentRuntime,
@@ -149,6 +149,17 @@ class AssistantAgent(BaseChatAgent):
         self._session = Session()
         self._unanswered: set[str] = set()  # the ids of the messages since the last answer
         self._unreported: Sequence[Event] | None = None  # those of an ended turn whose answer nobody has got yet
+        self._refused_elsewhere: Sequence[RefusedFile] = ()
+
+    @property
+    def refused_files(self) -> Sequence[RefusedFile]:
+        """The marks of files in the conversation that a model refused."""
+        messages = (message for message in self._session.messages if isinstance(message, UserMessage))
+        return [mark for message in messages for mark in message.refused_files]
+
+    def learn_refused_files(self, marks: Sequence[RefusedFile]) -> None:
+        """Leave out the files of new messages that the model refused when others sent them."""
+        self._refused_elsewhere = tuple(marks)
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
@@ -307,7 +318,9 @@ class AssistantAgent(BaseChatAgent):
     def _as_read(self, message: BaseChatMessage) -> list[Message]:
         """Return the message as the model reads it, after its context if it hands over."""
         context = _told_context(message) if isinstance(message, HandoffMessage) else []
-        return [*context, _model_message(message)]
+        read = _model_message(message)
+        marks = tuple(mark for mark in self._refused_elsewhere if mark.message_id == read.message_id)
+        return [*context, read.model_copy(update={"refused_files": marks}) if marks else read]
 
     async def _answer(self, final: FinalData, reader: TurnMessages, output: OutputType | None) -> BaseChatMessage:
         """Return the answer of a turn that ended with `final`."""

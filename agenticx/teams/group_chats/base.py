@@ -14,6 +14,7 @@ from agenticx.argument_types import check_int, check_type, checked_text
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.logs import get_logger
+from agenticx.messages import RefusedFile
 from agenticx.runtime import Budget, ConfirmGate, Session
 from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.turn import Turn
@@ -127,6 +128,7 @@ class BaseGroupChat(Team):
         self._transcript = TeamTranscript()
         self._catching_up = asyncio.Lock()  # held by a start that reads the log, so that no other one begins meanwhile
         self._selected: str | None = None  # the speaker of a speech in the log that was not finished
+        self._refused_elsewhere: Sequence[RefusedFile] = ()
         self.unfinished: str | None = None  # the participant whose speech has begun, and is not in the transcript
         self._interrupted: EarlierRun | None = None  # the run with which the next one goes on
         self._running: TeamRun | None = None
@@ -378,6 +380,16 @@ class BaseGroupChat(Team):
             raise TeamError(f"{what} returned {name!r}, which is no participant; known: {[*self._members]}")
         return name
 
+    @property
+    def refused_files(self) -> Sequence[RefusedFile]:
+        """The marks of files that a model refused in the conversation of a participant."""
+        members = [member.refuses for member in self._members.values() if member.refuses is not None]
+        return list(dict.fromkeys(mark for member in members for mark in member.refused_files))
+
+    def learn_refused_files(self, marks: Sequence[RefusedFile]) -> None:
+        """Leave out files that a model refused when others sent them."""
+        self._refused_elsewhere = tuple(marks)
+
     async def _speak(self, run: TeamRun, turn: TeamTurn, participant: Participant) -> None:
         """Have a participant speak. What it says counts once it is finished, before its last message is shown."""
         said: list[Speaking] = []
@@ -408,6 +420,8 @@ class BaseGroupChat(Team):
     async def _answer(self, run: TeamRun, participant: Participant, emit: Emit) -> BaseChatMessage:
         """Return the answer of a participant, after it has emitted the messages on the way to it."""
         name, goes_on = participant.name, self.unfinished == participant.name
+        if participant.refuses is not None:
+            participant.refuses.learn_refused_files([*self._refused_elsewhere, *self.refused_files])
         messages, what, self.unfinished = self._transcript.unseen(name), f"participant {name!r}", name
         speak = participant.speak if self._actors is None else partial(self._actors.speak, name)
         speech = partial(speak, messages, emit, goes_on=goes_on)

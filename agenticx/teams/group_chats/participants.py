@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from agenticx import user_code
 from agenticx.argument_types import check_type
 from agenticx.errors import AgenticXError, UserCodeError
-from agenticx.messages import new_id
+from agenticx.messages import RefusedFile, new_id
 from agenticx.runtime.agent_runtime import MAIN_AGENT
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
@@ -63,6 +63,11 @@ class Participant(Protocol):
     def name(self) -> str: ...
     @property
     def description(self) -> str: ...
+    @property
+    def refuses(self) -> RefusesFiles | None:
+        """The agent or team, if it knows which files were refused."""
+        ...
+
     async def speak(
         self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken, *, goes_on: bool
     ) -> BaseChatMessage:
@@ -109,6 +114,15 @@ class Restorable(Protocol):
 
 
 @runtime_checkable
+class RefusesFiles(Protocol):
+    """An agent or a team that knows which files a model refused, and learns it from the others of its team."""
+
+    @property
+    def refused_files(self) -> Sequence[RefusedFile]: ...
+    def learn_refused_files(self, marks: Sequence[RefusedFile]) -> None: ...
+
+
+@runtime_checkable
 class HasMessageTypes(Protocol):
     """A team with types of messages besides those that every team has."""
 
@@ -121,6 +135,7 @@ class _AgentParticipant:
 
     def __init__(self, agent: ChatAgent) -> None:
         self._agent = agent
+        self.refuses = agent if isinstance(agent, RefusesFiles) else None
         self.counts_its_time = isinstance(agent, AssistantAgent)
         self.name, self.description = agent.name, agent.description
         self.reset, self.pause, self.resume = agent.on_reset, agent.on_pause, agent.on_resume
@@ -191,6 +206,7 @@ class _TeamParticipant:
 
     def __init__(self, team: Team) -> None:
         self._team = team
+        self.refuses = team if isinstance(team, RefusesFiles) else None
         self._continuable = team if isinstance(team, Continuable) else None
         self.counts_its_time = self._continuable is not None
         self._shown = set[str]()  # the ids of the messages of the speech that it has emitted

@@ -13,6 +13,7 @@ from agenticx.llms.file_refusals import find_refused, without_refused_files
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import AssistantMessage, Message, RefusedFile, UserMessage
 from agenticx.runtime import AgentRuntime, Session
+from agenticx.teams import AssistantAgent, MultiModalMessage, RoundRobinGroupChat, TeamError
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, collect, fail, say
 from tests.support.jumping_clock import VIRTUAL_TIME_OVER_SOCKETS
 from tests.support.wires.files import PDF, PNG, TEXT, contents
@@ -206,6 +207,22 @@ async def test_a_file_that_a_fallback_refuses_is_left_out_for_the_fallback_alone
     requests = [first.requests[2], second.requests[1]]
     looks = [request.messages[0] for request in requests]
     assert [isinstance(look, UserMessage) and look.attachments for look in looks] == [(PNG,), ()]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_file_that_one_participant_was_refused_is_left_out_for_the_others(nested: bool) -> None:
+    refusal = fail(ModelError("invalid image", code="provider.bad_request"))
+    with ScriptedModel([refusal, say("one"), say("two")]) as model:
+        first, second = AssistantAgent("a", model), AssistantAgent("b", model)
+        members = [first, RoundRobinGroupChat([second], max_turns=1, name="inner")] if nested else [first, second]
+        team = RoundRobinGroupChat(members, max_turns=2)
+        with pytest.raises(TeamError, match=r"gets a note instead of 'bad\.png'"):
+            await team.run(task=MultiModalMessage(content=["Look", BAD], source="user"))
+        result = await team.run(task="And now?")
+    assert [message.to_text() for message in result.messages] == ["And now?", "one", "two"]
+    for request in model.requests[1:]:
+        assert [m.attachments for m in request.messages if isinstance(m, UserMessage) and m.attachments] == []
+        assert any(NOTE in message.content for message in request.messages)
 
 
 async def test_a_document_that_fills_the_context_is_left_out_if_nothing_can_be_compacted() -> None:
