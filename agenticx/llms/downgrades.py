@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from agenticx.errors import ModelError
 
-__all__ = ["Downgrade", "find_downgrade", "lists_roles_without"]
+__all__ = ["Downgrade", "find_downgrade", "refuses_role"]
 
 T = TypeVar("T")
 """The thing that is downgraded: a request, a request mode, a model."""
@@ -42,19 +42,30 @@ def find_downgrade(current: T, error: ModelError, candidates: Iterable[Downgrade
     )
 
 
-def lists_roles_without(role: str) -> str:
-    """Return the pattern of a refusal that names the roles of a template or server, among which `role` is not.
+def refuses_role(role: str) -> str:
+    """Return the pattern of a refusal of `role`, by its name, a list of the roles that there are, or none.
 
-    >>> words = re.compile(lists_roles_without("tool"), re.IGNORECASE)
+    >>> words = re.compile(refuses_role("tool"), re.IGNORECASE)
     >>> bool(words.search("Only user, system and assistant roles are supported!"))
     True
     >>> bool(words.search("Only user, assistant and tool roles are supported, got system."))
     False
     """
-    words = r"[^.!?]{0,80}"
+    quote = r"['\"`]?"
+    no = r"(?:(?:is |are )?(?:currently )?(?:not|unsupported|invalid|unknown)\b|(?:is|are)n['’]t\b)"
+    name = rf"{quote}(?:user|assistant|model|system|developer|tool|function)\b{quote}"
+    then = r"(?:, ?(?:and |or )?| (?:and|or) |/|\| ?)"
+    listed = (
+        rf"[\[({{]?(?=(?:{name}{then}){{0,6}}{quote}(?:assistant|model)\b)(?!(?:{name}{then}){{0,6}}{quote}{role}\b)"
+        rf"{name}(?:{then}{name}){{1,6}}"
+    )
     return (
-        rf"\bonly (?!{words}\b{role}\b{words}\broles?\b){words}\bassistant\b{words}\broles?\b"
-        rf"|\broles?\b[^.!?]{{0,40}}\bone of (?!{words}\b{role}\b){words}\bassistant\b"
+        r"\b(?:unsupported|invalid|unknown|unexpected|unrecogni[sz]ed) (?:message )?role"
+        rf"(?::? {quote}(?:roleenum\.)?{role}\b(?!.{{0,3}}after)|(?=[.!'\"`]|\s*$| in (?:the )?messages))"
+        rf"|\brole:? {quote}{role}{quote} {no}|\b{role}{quote} role {no}"
+        rf"|\bonly (?:the )?{listed} (?:(?:message )?roles?\b|messages (?:are|is) (?:supported|allowed|accepted))"
+        r"|(?:\broles?\b[^.!?]{0,30} (?:(?:must|should|can) be|are)(?: in)?|\binput should be|\bone of|\broles?:) "
+        rf"{listed}"
     )
 
 

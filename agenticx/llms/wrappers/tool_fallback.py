@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import ChatModel, ModelRequest
-from agenticx.llms.downgrades import Downgrade, find_downgrade, lists_roles_without
+from agenticx.llms.downgrades import Downgrade, find_downgrade, refuses_role
 from agenticx.llms.opening import OpenReply
 from agenticx.llms.opening_policy import open_with_downgrades
 from agenticx.llms.wrappers.base import ModelWrapper
@@ -75,13 +75,7 @@ _REFUSES_TOOLS = re.compile(
 )
 """Refusals of function calling; the wordings seen in the wild are in `tests/unit/llms/tool_refusals.toml`."""
 
-_REFUSES_RESULTS = re.compile(
-    r"(?:unsupported|invalid|unknown|unexpected) (?:message )?role:? ['\"`]?(?:roleenum\.)?tool\b(?!.{0,3}after)"
-    r"|role ['\"`]?tool['\"`]? (?:is )?not (?:supported|allowed)"
-    r"|unexpected message role(?!:? ?['\"`]?(?:system|user|assistant|dev))"
-    rf"|{lists_roles_without('tool')}|conversation roles must alternate",
-    re.IGNORECASE,
-)
+_REFUSES_RESULTS = re.compile(rf"{refuses_role('tool')}|conversation roles must alternate", re.IGNORECASE)
 """Refusals of chat templates without a role for results, if the order of the roles is right already."""
 
 _REFUSES_TOOL_CHOICE = re.compile(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agenticx.llms.downgrades import lists_roles_without
+from agenticx.llms.downgrades import refuses_role
 
 __all__ = ["ROLE_REFUSALS", "STOPPED", "RoleRefusal", "alternating_rows", "rows_without_system"]
 
@@ -150,11 +150,13 @@ ROLE_REFUSALS = (
             r"|(user|tool|assistant) (message|role|turn)s? (can ?not|can't|must|should|may not) .{0,20}follow"
             r"|\b(user|assistant)\b.{0,60}\b(after|follows?|following)\b.{0,20}\btool\b(?! calls?)"
             r"|\btool\b.{0,40}\bfollowed by (an? |the )?['\"`]?(assistant|model)\b"
+            r"|\bafter (an? |the )?['\"`]?tool\b.{0,30}\bonly (an? )?['\"`]?assistant|\bmultiple user (message|turn)s"
             r"|\broles? sequence|sequence of (the )?(message )?roles|order of (the )?(message )?roles"
             r"|\b(user|assistant|model) (message|role|turn)s? (is |are |was |were )?(repeated|duplicated)"
             r"|\b(repeated|duplicated?|adjacent|back.to.back|two) ['\"`]?(user|assistant|model)['\"`]? "
             r"(role|message|turn)"
             # instructions anywhere but in the first row, and several of them (Qwen's templates, MiniMax)
+            r"|system (message|role|prompt)s? .{0,20}\b(after|between)\b"
             r"|system (message|role|prompt)s? (must|should|can only|may only|(is|are) only)"
             r"|(multiple|more than one|several|only one) system (message|role|prompt)"
             # the first row or the last one: Qwen, DeepSeek, llama.cpp, Anthropic and Bedrock, Snowflake, GLM
@@ -170,10 +172,11 @@ ROLE_REFUSALS = (
     RoleRefusal(
         # the last words also come from templates that count instructions as a row, if the roles alternate already
         re.compile(
-            r"system role (is )?not supported|role.{0,3} does not support .?system"
-            r"|(unsupported|invalid|unknown|unexpected) (message )?role:? ['\"`]?system\b(?!.{0,3}after)"
-            r"|unexpected message role(?!:? ?['\"`]?(user|assistant|tool))"
-            rf"|{lists_roles_without('system')}|conversation roles must alternate",
+            r"role.{0,3} does not support .?system|\bnot support (the )?(system|developer) "
+            r"(message|prompt|instruction|role)"
+            r"|(system|developer) (message|prompt|instruction)s? (is |are )?not (supported|allowed|enabled|accepted)"
+            r"(?! (after|in|at|between))"
+            rf"|{refuses_role('system')}|conversation roles must alternate",
             re.IGNORECASE,
         ),
         {"system_rows": False},
