@@ -26,6 +26,7 @@ __all__ = [
     "is_secret_value",
     "is_secret_variable",
     "may_hold_credentials",
+    "may_hold_keys",
 ]
 
 # --- variables --------------------------------------------------------------------------------------------------------
@@ -119,47 +120,65 @@ def is_secret_variable(name: str, value: str) -> bool:
 
 # Names without regard to case. `*` is any text, `?` any character; a leading `+` is any text that ends in a separator,
 # or none (`+secret` is `secret` and `app-secret`), and a trailing `%` is the name of a deployment and an extension of
-# data, or none (`secrets%` is `secrets`, `secrets.yaml` and `secrets.prod.yaml`).
+# data, or none (`secrets%` is `secrets`, `secrets.yaml` and `secrets.prod.yaml`). A trailing `$` is an extension of
+# data, and `&` one of a document.
 _SECRET_FILE_NAMES = (
     # environments
-    ".env .env.* .env-* .env_* *.env .envrc .envrc.* .dev.vars .dev.vars.*",
+    ".env .env.* .env-* .env_* *.env .envrc .envrc.* .dev.vars .dev.vars.* .flaskenv dotenv envrc env.local "
+    "env.prod env.production env.dev env.development env.stage env.staging env.test env.ci env.qa env.live "
+    "env.private env_file",
     # keys, keystores, wallets and password databases
     "id_rsa* id_dsa* id_ecdsa* id_ed25519* id_xmss* *_rsa *_dsa *_ecdsa *_ed25519 ssh_host_*_key +private_key% "
     "+private-key% privkey% *private*.asc secret*.asc privkey*.asc *private*.pgp *.pem *.key *.p8 *.p12 *.pfx "
     "*.pkcs12 *.ppk *.jks *.jceks *.bcfks *.keystore *.keytab *.keychain *.keychain-db *.keyring *.kwl *.kdb *.kdbx "
-    "*.psafe3 *.1pif *.1pux *.opvault *.agilekeychain *.wallet *.ovpn *.nmconnection wg?.conf wpa_supplicant.conf "
-    "secring.* wallet.dat utc--* krb5cc_*",
+    "*deploy?key deploykey keystore% *.psafe3 *.1pif *.1pux *.opvault *.agilekeychain *.wallet *.ovpn "
+    "*.nmconnection wg?.conf wpa_supplicant.conf secring.* wallet.dat +wallet.json utc--* krb5cc_*",
     # logins of programs
     ".netrc _netrc .authinfo .npmrc .yarnrc .yarnrc.yml .pypirc .pgpass pgpass.conf .my.cnf .mylogin.cnf .htpasswd "
-    ".htdigest .dockercfg .dockerconfigjson .git-credentials .git-credential-* .s3cfg .boto .databrickscfg .passwd-* "
-    ".smbcredentials .erlang.cookie .rhosts .xauthority .fetchmailrc .msmtprc .mbsyncrc .offlineimaprc .claude.json "
-    "kaggle.json ngrok.yml rclone.conf .ftpconfig .ftppass ftpsync.settings sftp.json sftp-config.json filezilla.xml "
-    "htpasswd .sentryclirc hex.config settings-security.xml datasources.local.xml winscp.ini .robomongo.json sec.conf "
-    "sitemanager.xml recentservers.xml webservers.xml .remote-sync.json credentials-config.json *.publishsettings",
+    ".htdigest .dockercfg .dockerconfigjson .git-credentials .git-credential-* .s3cfg .boto .databrickscfg "
+    ".passwd-* .smbcredentials .erlang.cookie .rhosts .xauthority .fetchmailrc .msmtprc .mbsyncrc .offlineimaprc "
+    ".claude.json kaggle.json ngrok.yml rclone.conf .ftpconfig .ftppass ftpsync.settings sftp.json sftp-config.json "
+    "filezilla.xml htpasswd .sentryclirc hex.config settings-security.xml datasources.local.xml winscp.ini "
+    ".robomongo.json sec.conf sitemanager.xml recentservers.xml webservers.xml .remote-sync.json "
+    "credentials-config.json *.publishsettings npmrc netrc authinfo yarnrc pypirc pgpass dockercfg dockerconfigjson "
+    "git-credentials s3cfg databrickscfg smbcredentials fetchmailrc msmtprc mbsyncrc offlineimaprc xauthority "
+    ".mailrc .ldaprc .renviron .bw_session doppler.yaml .doppler.yaml",
     # cloud, CI and infrastructure
-    "+kubeconfig% kubeconfig-* *.kubeconfig *client?secret*.json "
-    "*service?account*.json *serviceaccount*.json *-adminsdk*.json gha-creds-*.json gcp?key.json gcloud?key.json "
-    "sa?key.json *accesskeys.csv rootkey.csv accesstokens.json msal_token_cache.* local.settings.json .vault-token "
-    "+vault_pass% +vault-pass% +vault_password% +vault-password% .terraformrc terraform.rc *.tfrc *.tfrc.json "
-    "*.tfvars *.tfvars.json *.tfstate *.tfstate.* hudson.util.secret .credentials_rsaparams wp-config*.php",
+    "+kubeconfig% kubeconfig-* *.kubeconfig *client?secret*.json *service?account*.json *serviceaccount*.json "
+    "*-adminsdk*.json gha-creds-*.json gcp?key.json gcloud?key.json sa?key.json *accesskeys.csv rootkey.csv "
+    "accesstokens.json msal_token_cache.* local.settings.json .vault-token +vault_pass% +vault-pass% "
+    "+vault_password% +vault-password% .terraformrc terraform.rc *.tfrc *.tfrc.json *.tfvars *.tfvars.json "
+    "*.tfstate *.tfstate.* hudson.util.secret .credentials_rsaparams wp-config*.php wp-config wp-config.txt sa.json "
+    "gcp.json oauth.json oauth2.json +oauth?credentials%",
     # histories of shells and interpreters
     "*_history .*-history .*_history-* .*_hist .history .zhistory .rhistory .histfile .lesshst .viminfo .dbshell "
     "consolehost_history.txt repl_history.jl history.sqlite",
     # profiles of browsers
     "cookies cookies.txt cookies.json cookies.db cookies.sqlite cookies.binarycookies login?data "
-    "login?data?for?account web?data local?state logins.json logins-backup.json key3.db key4.db "
-    "signons.sqlite formhistory.sqlite places.sqlite sessionstore.jsonlz4 recovery.jsonlz4",
+    "login?data?for?account web?data local?state logins.json logins-backup.json key3.db key4.db signons.sqlite "
+    "formhistory.sqlite places.sqlite sessionstore.jsonlz4 recovery.jsonlz4 *.cookie *.cookies +cookiejar% "
+    "cookie?jar%",
+    # exports of password managers, and what logs in without a password
+    "+logins.csv +logins.txt *password?export* *passwords?export* 1password*.csv 1password*.json bitwarden?export* "
+    "bitwarden?encrypted?export* bitwarden*.csv lastpass*.csv keepass*.csv keepass*.xml dashlane*.csv nordpass*.csv "
+    "enpass*.csv enpass*.json roboform*.csv proton?pass*.csv proton?pass*.json *recovery?codes% *recovery?codes& "
+    "*recoverycodes% *backup?codes% *backup?codes& *backupcodes% +seed?phrase% +recovery?phrase% +recovery?key% "
+    "bitlocker?recovery?key* *emergency?kit*.pdf",
     # whatever says so
-    "+credential% +credentials% +creds% +secret% +secrets% .secrets.* +passwords% password% .password .passwd "
-    "passwd.txt +api_key% +api-key% +api_keys% +api-keys% +apikey% +apikeys% +access_token% +access-token% "
-    "+auth_token% +auth-token% +refresh_token% +bearer_token% *_token *-token .token token token.txt token.json "
-    "token.pickle environ",
+    "+credential% +credentials% +creds% +secret% +secrets% .secrets.* +passwords% +passwords& +password password% "
+    "+password.txt +password?file% +passwords?file% +secret?file% +secrets?file% +credentials?file% *.password "
+    "*.passwd *.pwd *.pass *_pass *-pass +passwort% +passwörter% +passwoerter% +kennwort% +kennwörter% "
+    "+kennwoerter% +contraseña% +contraseñas% +contrasenas% +mot?de?passe% +mots?de?passe% *.passphrase +apikey& "
+    "+apikeys& +api?keys& passwd.txt +api_key% +api-key% +api_keys% +api-keys% +apikey% +apikeys% +access_token% "
+    "+access-token% +auth_token% +auth-token% +refresh_token% +bearer_token% *_token *-token *.token token "
+    "+token.txt token.json token.pickle environ",
 )
 # Files of these names, and those that end in one of these pairs of a folder and a file.
 _SECRET_PATH_NAMES = """
-    .circleci/cli.yml .codex/auth.json .composer/auth.json .config/hub .gitlab-runner/config.toml .netlify/config.json
-    .purple/accounts.xml etc/env.php etc/gshadow etc/local.xml etc/master.passwd etc/shadow gitlab-runner/config.toml
-    kubernetes/admin.conf opencode/auth.json
+    .circleci/cli.yml .codex/auth.json .composer/auth.json .config/hub .fly/config.yml .gitlab-runner/config.toml
+    .netlify/config.json .purple/accounts.xml .railway/config.json .supabase/access-token com.vercel.cli/auth.json
+    containers/auth.json etc/env.php etc/gshadow etc/local.xml etc/master.passwd etc/shadow gitlab-runner/config.toml
+    kubernetes/admin.conf opencode/auth.json registry/config.json ssh/id_*
 """
 _SECRET_FOLDER_NAMES = """
     .aws .azure .bash_sessions .bitcoin .docker .electrum .ethereum .gcloud .gnupg .gsutil .history .kube .minio
@@ -169,27 +188,49 @@ _SECRET_FOLDERS = frozenset(_SECRET_FOLDER_NAMES.split())
 # Files below these pairs of folders.
 _SECRET_FOLDER_PATH_NAMES = """
     .config/bravesoftware .config/chromium .config/configstore .config/doctl .config/filezilla .config/gcloud
-    .config/gh .config/github-copilot .config/glab-cli .config/google-chrome .config/heroku .config/microsoft-edge
-    .config/op .config/rclone .config/solana .config/sops .subversion/auth chrome/user?data firefox/profiles
-    library/cookies library/keychains share/keyrings share/kwalletd ssl/private
+    .config/gh .config/github-copilot .config/glab-cli .config/google-chrome .config/hcloud .config/heroku
+    .config/linode-cli .config/microsoft-edge .config/neonctl .config/netlify .config/ngrok .config/op
+    .config/openstack .config/rclone .config/scw .config/solana .config/sops .config/stripe .config/turso
+    .subversion/auth chrome/user?data firefox/profiles library/cookies library/keychains share/keyrings
+    share/kwalletd ssl/private
 """
 # Ordinary files unless there is a credential in them, such as a token in the URL of a remote repository; and so are all
 # files in `.git`, except its compressed objects.
 _MIXED_FILE_NAMES = """
     config .gitconfig .gitmodules .hgrc hgrc pip.conf .condarc .curlrc .wgetrc .muttrc nuget.config settings.xml
-    muttrc redis.conf profiles.yml jupyter_server_config.json mcp.json .mcp.json claude_desktop_config.json
-    .bashrc .bash_aliases .bash_profile .profile .zprofile .zshenv .zshrc config.fish .aider.conf.yml
-    gradle.properties auth.json parameters.yml parameters.yaml database.yml web.config appsettings*.json
-    configuration.php settings.php settings.local.php config.inc.php localsettings.php local_settings.py
+    muttrc redis.conf profiles.yml jupyter_server_config.json mcp.json .mcp.json claude_desktop_config.json .bashrc
+    .bash_aliases .bash_profile .profile .zprofile .zshenv .zshrc config.fish .aider.conf.yml gradle.properties
+    auth.json parameters.yml parameters.yaml database.yml web.config appsettings*.json *secret*$ *passw*$
+    *credential*$ *apikey*$ *api?key*$ my.cnf configuration.php settings.php settings.local.php config.inc.php
+    localsettings.php local_settings.py
+"""
+# Ordinary files unless there is a key in a known format in them: settings of all kinds, in which most passwords are
+# names, types or defaults.
+_SETTINGS_FILE_NAMES = """
+    env env.sh *setenv.sh key.json keys.json +config.json +config.yaml +config.yml +config.toml +config.ini
+    config.php config.py config.js config.ts config.rb *.local.json default.json production.json development.json
+    staging.json settings*.py settings.json settings.toml settings.yaml settings.yml settings.ini local_settings*.py
+    app.config application*.yml application*.yaml application*.properties application.conf bootstrap.yml
+    bootstrap.yaml bootstrap.properties *local.properties docker-compose*.yml docker-compose*.yaml compose*.yml
+    compose*.yaml dockerfile values*.yaml values*.yml .gitlab-ci.yml .travis.yml inventory.ini hosts.ini +vars.yml
+    +vars.yaml alembic.ini env.json env.yaml env.yml gcp-*.json gcp_*.json *token*$ *oauth*$ *account*.json
 """
 _HARMLESS_FILE_NAMES = (
     "*.example *.sample *.template *.dist *.tmpl *.tpl example.* sample.* template.* *.example.* *-example.* "
     "*_example.* *.sample.* *-sample.* *_sample.* *.pub .env.d.ts cacert.pem ca-bundle.pem "
-    "ca-certificates.pem +public*.pem"
+    "ca-certificates.pem +public*.pem common-password *reset?password* *forgot?password* *change?password* "
+    "*password?reset* *password?change*"
 )
 _DEPLOYMENT = r"(?:[._-](?:prod(?:uction)?|dev(?:elopment)?|stag(?:e|ing)|test|local|live|ci|qa|private))?"
-_DATA_SUFFIX = r"(?:\.(?:json|ya?ml|toml|ini|txt|csv|xml|cfg|conf|properties|db|der))?"
-_GLOB_CHARACTERS = {"*": ".*", "?": ".", "+": "(?:.+[._-]|[._-])?", "%": _DEPLOYMENT + _DATA_SUFFIX}
+_DATA_SUFFIX = r"\.(?:json|ya?ml|toml|ini|txt|csv|xml|cfg|conf|properties|db|der)"
+_GLOB_CHARACTERS = {
+    "*": ".*",
+    "?": ".",
+    "+": "(?:.*[ ._-])?",
+    "%": f"{_DEPLOYMENT}(?:{_DATA_SUFFIX})?",
+    "$": _DATA_SUFFIX,
+    "&": r"\.(?:md|markdown|org|rtf|tsv|docx?|xlsx?|ods|odt|pdf|numbers|pages|one|log)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +262,7 @@ _SECRET_FILES = _Globs.parse(*_SECRET_FILE_NAMES)
 _SECRET_PATHS = _Globs.parse(_SECRET_PATH_NAMES)
 _SECRET_FOLDER_PATHS = _Globs.parse(_SECRET_FOLDER_PATH_NAMES)
 _MIXED_FILES = _Globs.parse(_MIXED_FILE_NAMES)
+_SETTINGS_FILES = _Globs.parse(_SETTINGS_FILE_NAMES)
 _HARMLESS_FILES = _Globs.parse(_HARMLESS_FILE_NAMES)
 
 _MAX_NAME_CHARS = 255
@@ -231,11 +273,11 @@ _COPY_WORDS = r"""
     | previous | tmp | temp | new | rej | off | disabled | part | partial | crdownload | download | bck | bkup
     | mine | ours | theirs | base | local | remote | r(?=[0-9]) | wal | shm | journal | txt
     | dpkg-(?:old|new|dist|bak|tmp) | ucf-(?:old|new|dist) | rpm(?:save|new|orig) | pac(?:save|new|orig)
-    | sw[g-px] | kate-swp | un | gz | bz2 | xz | zst | zip | tar | tgz | 7z
+    | lock | dec | decrypted | store | sw[g-px] | kate-swp | un | gz | bz2 | xz | zst | zip | tar | tgz | 7z
 """
 _COPY_SUFFIX = re.compile(
     rf"""
-    (?: ~ [0-9]* ~? | [.]?~undo-tree~ | ___jb_(?:tmp|old|bak)___ | [.]sync-conflict-[0-9]+-[0-9]+-[0-9a-z]+
+    (?: ~ [0-9]* ~? | ,v | [.]?~undo-tree~ | ___jb_(?:tmp|old|bak)___ | [.]sync-conflict-[0-9]+-[0-9]+-[0-9a-z]+
       | [ ]? \( [^()]* conflicted [ ] copy [^()]* \)
       | [ ._-]* \( [ ]* (?:{_COPY_WORDS})? [ ]* [0-9]* [ ]* \)
       | [ ._-]+ (?:{_COPY_WORDS}) [ ._-]* [0-9]*
@@ -320,6 +362,11 @@ def may_hold_credentials(*parts: str) -> bool:
     if ".git" in folded[:-1]:  # not `.g it`, which no program takes for a repository
         return folded[folded.index(".git") + 1] != "objects"
     return bool(folded) and any(map(_MIXED_FILES.match, _judge(folded[-1])[1]))
+
+
+def may_hold_keys(*parts: str) -> bool:
+    """Return whether a key in the content of the file at a path makes it secret, as in `config.json`."""
+    return bool(parts) and any(map(_SETTINGS_FILES.match, _judge(_folded(parts[-1]))[1]))
 
 
 def holds_credentials(text: str, *, is_settings: bool) -> bool:

@@ -1,7 +1,8 @@
 """Detection of files that hold keys or passwords: by name, by content, and by their other names.
 
 1. Most are detected by name alone, whether or not they exist; see `secret_names`. Each link on the way to one counts.
-2. A file that is ordinary unless it has a credential in it, such as `.git/config`, is judged by its content.
+2. A file that is ordinary unless it has a credential in it, such as `.git/config`, is judged by its content, and so is
+   one of settings, such as `config.json`, in which only keys in known formats count.
 3. A file with several names (hard links) counts as secret if another of its names in the workspace is that of a secret
    file, and, since its names outside are unknown, also if there are keys in it.
 """
@@ -11,12 +12,18 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from agenticx.errors import ToolError
 from agenticx.foreign_text import decode_text
-from agenticx.secret_names import holds_credentials, is_secret_file, may_hold_credentials
+from agenticx.secret_names import (
+    holds_credentials,
+    holds_keys,
+    is_secret_file,
+    may_hold_credentials,
+    may_hold_keys,
+)
 from agenticx.tools.paths import WorkspacePath, read_file
 from agenticx.tools.protected import is_within
 
@@ -65,7 +72,7 @@ class SecretFiles:
             status = os.lstat(target.path)
         except (OSError, ValueError):
             return False
-        if not stat.S_ISREG(status.st_mode) or not (status.st_nlink > 1 or _is_settings(target)):
+        if not stat.S_ISREG(status.st_mode) or (status.st_nlink == 1 and _content_check(target) is None):
             return False
         try:
             content, status = read_file(target, _MAX_EXAMINED_BYTES)
@@ -75,14 +82,16 @@ class SecretFiles:
 
     def hold_opened(self, target: WorkspacePath, content: bytes, status: os.stat_result) -> bool:
         """Return whether a file without a secret name is one of them, by its beginning and status as it was read."""
-        is_settings = _is_settings(target)
+        check = _content_check(target)
         if status.st_nlink > 1 and any(is_secret_file(*parts) for parts in self._names_of(status)):
             return True
-        if status.st_nlink == 1 and not is_settings:
+        if status.st_nlink == 1 and check is None:
             return False
         examined = content[:_MAX_EXAMINED_BYTES]
         text = decode_text(examined, is_cut=True) or examined.decode("utf-8", "replace")
-        return holds_credentials(text, is_settings=is_settings) or (is_settings and status.st_size > len(content))
+        if status.st_nlink > 1 and holds_credentials(text, is_settings=False):
+            return True
+        return check is not None and (check(text) or (check is _has_credentials and status.st_size > len(content)))
 
     def has_unknown_names(self, status: os.stat_result) -> bool:
         """Return whether a file has another name outside of the workspace, or one that was not found there."""
@@ -94,8 +103,16 @@ class SecretFiles:
         return self._names.get((status.st_dev, status.st_ino), [])
 
 
-def _is_settings(target: WorkspacePath) -> bool:
-    return any(may_hold_credentials(*parts) for parts in (target.parts, *target.link_parts))
+def _content_check(target: WorkspacePath) -> Callable[[str], bool] | None:
+    """Return the function that decides by the text of a file of this name, None if the text does not matter."""
+    paths = (target.parts, *target.link_parts)
+    if any(may_hold_credentials(*parts) for parts in paths):
+        return _has_credentials
+    return holds_keys if any(may_hold_keys(*parts) for parts in paths) else None
+
+
+def _has_credentials(text: str) -> bool:
+    return holds_credentials(text, is_settings=True)
 
 
 def _linked_files(workspace: Path) -> dict[tuple[int, int], list[tuple[str, ...]]]:

@@ -15,7 +15,14 @@ from pydantic import Field
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.messages import clean_text
-from agenticx.secret_names import holds_credentials, holds_keys, is_secret_file, is_secret_folder, may_hold_credentials
+from agenticx.secret_names import (
+    holds_credentials,
+    holds_keys,
+    is_secret_file,
+    is_secret_folder,
+    may_hold_credentials,
+    may_hold_keys,
+)
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
@@ -322,10 +329,11 @@ TOOL_CASES = [
             is_secret_file(*(parts := text[:_PATH].split("/"))),
             is_secret_folder(*parts),
             may_hold_credentials(*parts),
+            may_hold_keys(*parts),
         ),
         inputs=TEXTS,
         where="thread",
-        also=(is_secret_folder, may_hold_credentials),
+        also=(is_secret_folder, may_hold_credentials, may_hold_keys),
     ),
     LinearCase(
         of=holds_credentials,

@@ -12,8 +12,10 @@ from agenticx.errors import SettingsError
 from agenticx.home_permissions import check_home
 from agenticx.settings import config_text, load_settings
 
-FILES = ["settings.toml", "models.toml", "token", "keys.json", "studio.json", "memory.jsonl"]
-FILES += ["permissions.toml", "mcp.json", "teams/pair.toml", "prompts/system.md", "agents/critic.toml"]
+FILES = [
+    *("settings.toml", "models.toml", "token", "keys.json", "studio.json", "memory.jsonl"),
+    *("permissions.toml", "mcp.json", "teams/pair.toml", "prompts/system.md", "agents/critic.toml"),
+]
 FOLDERS = ["agents", "prompts", "teams", "vaults"]
 
 

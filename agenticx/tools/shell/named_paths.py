@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from agenticx.secret_names import is_secret_file, may_hold_credentials
+from agenticx.secret_names import is_secret_file, may_hold_credentials, may_hold_keys
 from agenticx.tools.protected import PROTECTED_AFFIXES, PROTECTED_NAMES, PROTECTED_PAIRS, protected_settings_part
 from agenticx.tools.secret_files import SecretFiles, workspace_path
 from agenticx.tools.shell.braces import expand_braces, has_braces
@@ -175,7 +175,7 @@ class _Words:
         parts = self._inside(path)
         if is_secret_file(*parts):
             return True
-        if names == 1 and not may_hold_credentials(*parts):
+        if names == 1 and not may_hold_credentials(*parts) and not may_hold_keys(*parts):
             return False
         self.file_system.spend(_STEPS_TO_READ)
         return self.secrets.hold(workspace_path(path, Path(self.workspace)))

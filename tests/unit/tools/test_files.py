@@ -133,6 +133,13 @@ SECRET_FILES = """
     cookies.sqlite logins.json key4.db .mozilla/firefox/x/prefs.js .gnupg/secring.gpg .config/gh/hosts.yml .dev.vars
     .config/gcloud/access_tokens.db .cargo/credentials.toml .terraform.d/credentials.tfrc.json .codex/auth.json
     etc/shadow passwords.csv api_keys.json token.json login\u00a0data .e\u200bnv .env.
+    npmrc dotenv env.local env.production env.production.local netrc .flaskenv doppler.yaml .mailrc .ldaprc .renviron
+    db_password db-password.txt db.password POSTGRES_PASSWORD redis.pass mysql_pass passwords.md apikeys.md
+    my-secrets-file.yaml gitlab.token bot-token.txt session.cookie cookiejar cookie_jar.txt logins.csv passwords.xlsx
+    1PasswordExport.csv bitwarden_export_2024.json lastpass_export.csv recovery-codes.txt github-recovery-codes.txt
+    service_account.json service_account-prod.json sa.json gcp.json oauth.json wallet.json keystore.json deploy_key
+    github_deploy_key ssh/id_custom .config/hcloud/cli.toml .fly/config.yml .config/stripe/config.toml passwörter.txt
+    .config/scw/config.yaml containers/auth.json wp-config.txt
 """
 SECRET_COPIES = """
     .env~|.env.~1~|.ENV.BAK|.#.env|#.env#|.#.env.swp|.env.swp|.id_rsa.swp|.id_rsa.un~|%home%u%.env.swp|!home!u!.pgpass~
@@ -143,6 +150,8 @@ SECRET_COPIES = """
     ..netrc.swp|..netrc.Ab12Cd|.netrc.kate-swp|.netrc.~undo-tree~|.netrc___jb_tmp___
     credentials.sync-conflict-20240101-120000-ABCDEF.json|.netrc.mine|.netrc.r123|.netrc.LOCAL.123|.netrc_BACKUP_123
     .netrc.txt|cookies.sqlite-wal|Kopie von credentials.json|credentials - Copy (2).json
+    .env,v|id_rsa,v|.git-credentials.lock|.zsh_history.LOCK|secrets.yml.dec|secrets.dec.yaml|.git-credentials-store
+    Chrome Passwords.csv|Firefox Passwords (1).csv|1Password Export 2024-01.csv|my secrets.txt|npmrc.bak|env.local~
     .netrc (Ann's conflicted copy 2024-01-01)
 """
 SECRET_NAMES_WITH_HIDDEN_CHARACTERS = (
@@ -156,6 +165,9 @@ PLAIN_FILES = """
     id_rsa.pub.bak public.pem cacert.pem environment.py environment.yml environ.py tokenizer.py tokenizer.json
     tokens.json token.svg password.svg password_reset.txt HISTORY.md chat_history.py order_history-view.tsx cookies.py
     config.json package.json main.tf .gitignore .npmignore backup.py secretary.txt keyboard.json passwords.py hosts.yml
+    password.py secrets.md credentials.md test_passwords.py password_reset.html reset-password.txt env env.ts key.json
+    cookiejar.py tokenizer_config.json keystore.ts wallet.tsx oauth.py recovery_codes.py logins.py session.cookie.ts
+    application.yml docker-compose.yml settings.py local.properties config.php ssh/id_custom.pub store.lock package.dec
     rsa.py test_rsa.py yarn.lock 1.txt v1 a.out ~ # .swp .git/config auth.json .bashrc
 """
 
@@ -185,6 +197,15 @@ CREDENTIALS = {
     "pip.conf": "index-url = https://u:hunter22@example.org/simple",
     "LocalSettings.php": '$wgDBpassword = "hunter22";',
     ".bashrc": "export SERVICE_TOKEN=hunter22",
+    "db-password-old.yaml": "password: hunter22",
+    "config.json": '{"key": "ghp_hunter22hunter22hunter22hunter22hunter"}',
+    "application.yml": "url: postgres://app:hunter22@db:5432/app",
+    "local.properties": "hunter.key=AKIAIOSFODNN7HUNTER2",
+    "docker-compose.yml": "  - KEY=sk-proj-hunter22hunter22HUNTER22",
+    "config.php": "$slack = 'xoxb-012345678901-hunter22';",
+    "settings.py": "KEY = '-----BEGIN RSA PRIVATE KEY-----\\nhunter22'",
+    "keys.json": '{"openai": "sk-hunter22hunter22HUNTER22"}',
+    "env": "DB_PASSWORD=hunter22",
 }
 
 
