@@ -66,6 +66,10 @@ _REFUSES_TOOLS = re.compile(
             r"not support (?:these )?param\w*: [^\])]{0,120}?['\"]tools['\"]",
             # vLLM, NVIDIA and llama.cpp without their options for tools
             r"requires --(?:enable-auto-tool-choice|tool-call-parser|jinja)|tool call parser not given",
+            # "Model x does not support tool_choice", where that is not sent, or the wire cannot do without it
+            r"(?:not|n['’]t) support (?:(?:the|param\w*|arg\w*|field) ){0,2}['\"`]?tool_choice\b"
+            r"|not supported[^.;]{0,60}: tool_choice\b|(?:unsupported|unknown|unrecogni[sz]ed) (?:request )?"
+            r"(?:param\w*|arg\w*|field)(?: supplied)?:? ['\"`]?tool_choice\b",
             # Gateways in China
             r"(?:不支持|未开启|没有开启|无法使用)[^。;；]{0,16}(?:工具|函数|function|tool)",
             r"(?:工具|函数)(?:调用)?[^。;；]{0,4}不(?:支持|可用)",
@@ -77,15 +81,6 @@ _REFUSES_TOOLS = re.compile(
 
 _REFUSES_RESULTS = re.compile(rf"{refuses_role('tool')}|conversation roles must alternate", re.IGNORECASE)
 """Refusals of chat templates without a role for results, if the order of the roles is right already."""
-
-_REFUSES_TOOL_CHOICE = re.compile(
-    r"(?:not|n['’]t) support (?:(?:the|param\w*|arg\w*|field) ){0,2}['\"`]?tool_choice\b"
-    r"|not supported[^.;]{0,60}: tool_choice"
-    r"|(?:unsupported|unknown|unrecogni[sz]ed) (?:request )?(?:param\w*|arg\w*|field)(?: supplied)?:? "
-    r"['\"`]?tool_choice\b",
-    re.IGNORECASE,
-)
-"""Refusals of `tool_choice` itself; in a request that leaves the choice to the model, the server's own is meant."""
 
 _CODES = frozenset({"provider.bad_request", "provider.overloaded", "provider.bad_reply"})
 """The codes of refusals; some servers send them with status 500. Limits and missing rights are other matters."""
@@ -101,7 +96,6 @@ _TOOLS_IN_PROMPT = Downgrade(
     _REFUSES_TOOLS, _with_tools_in_prompt, "the model takes no tools; they are in its prompt from now on"
 )
 _RESULTS_IN_PROMPT = replace(_TOOLS_IN_PROMPT, error_pattern=_REFUSES_RESULTS)
-_CHOICE_IN_PROMPT = replace(_TOOLS_IN_PROMPT, error_pattern=_REFUSES_TOOL_CHOICE)
 
 
 class ToolFallbackModel(ModelWrapper):
@@ -116,10 +110,7 @@ class ToolFallbackModel(ModelWrapper):
         has_results = any(message.role == "tool" for message in request.messages)
         if not (request.tools or has_results) or error.code not in _CODES:
             return False
-        downgrades = [_TOOLS_IN_PROMPT]
-        downgrades += [_RESULTS_IN_PROMPT] * has_results
-        downgrades += [_CHOICE_IN_PROMPT] * (request.tool_choice == "auto")
-        if find_downgrade(model, error, downgrades) is None:
+        if find_downgrade(model, error, [_TOOLS_IN_PROMPT, _RESULTS_IN_PROMPT][: 1 + has_results]) is None:
             return False
         if self._model is model:  # another call may have switched already
             self._model = _TOOLS_IN_PROMPT.apply(model)

@@ -103,6 +103,14 @@ async def test_a_refusal_of_tools_is_recognised_with_any_status_and_on_every_wir
     assert [(reply.text, error) for reply, error in replies] == [("hi", None)] * 2
 
 
+@pytest.mark.parametrize("wire", SERVED_WIRES, ids=lambda wire: wire.name)
+async def test_a_required_call_at_a_server_without_tool_choice_ends_no_turn(wire: ServedWire) -> None:
+    answers = [wire.refusal(400, "Model x does not support tool_choice"), wire.body(wire.hi, wire.end)]
+    async with FakeOpenAIServer(answers) as server, wire.open_model(server.base_url) as bare:
+        reply, error = await complete(ToolFallbackModel(bare), replace(WITH_TOOLS, tool_choice="required"))
+    assert (reply.text, error) == ("hi", None)
+
+
 async def test_a_refusal_of_tools_inside_a_reply_is_recognised() -> None:
     event = {"error": {"message": "This model does not support tool calling", "type": "server_error", "code": 500}}
     answers = [CHAT.body(CHAT.event(event)), CHAT.body(CHAT.hi, CHAT.end)]
