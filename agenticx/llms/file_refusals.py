@@ -80,11 +80,11 @@ _WORD_IN_CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _REASON = re.compile(r"answered with HTTP \d{3}:? ?")
 _VAGUE_STATUSES = (400, 422)
 _VAGUE_WORD = re.compile(
-    "an?|and|any|api|arguments?|bad|be|by|can|cannot|check|code|complete|contains?|content|could|entity|errors?|exception"
+    "algo|an?|and|any|api|arguments?|bad|be|by|can|cannot|check|code|complete|contains?|content|could|entity|errors?|exception"
     "|fail|failed|failure|for|format|from|generate|handle|has|have|http|in|incorrect|inputs?|internal|invalid|is|it"
-    "|malformed|more|not|of|one|or|our|param|params|parameters?|parse|please|process|processed|provider|requests?"
+    "|malformed|more|not|of|one|or|our|param|params|parameters?|parse|please|process|processed|provided|provider|requests?"
     "|response|returned|server|some|something|status|submitted|that|the|this|to|try|again|type|unable|unknown"
-    "|unprocessable|upstream|validation|values?|was|we|went|with|wrong|you|your"
+    "|unprocessable|upstream|valid|validation|values?|was|we|went|with|wrong|you|your"
 )
 """Words of an error that gives no reason; with any other word in it, it is about something."""
 _VAGUE_CHINESE = re.compile("请求|调用|参数|输入|内容|格式|错误|有误|无效|非法|异常|失败|请检查|文档|不合法|不正确|的")
@@ -215,8 +215,8 @@ def is_vague(error: ModelError) -> bool:
     reason = str(error)[:_MAX_CHARS]
     if found := _REASON.search(reason):
         reason = reason[found.end() :]
-    kind = _WORD_IN_CAMEL_CASE.sub(" ", error.provider_type or "")
-    words = re.findall(r"[^\W\d_]+", _VAGUE_CHINESE.sub(" ", f"{kind} {reason}").lower())
+    text = _WORD_IN_CAMEL_CASE.sub(" ", _VAGUE_CHINESE.sub(" ", f"{error.provider_type or ''} {reason}"))
+    words = re.findall(r"[^\W\d_]+", text.lower())
     return all(map(_VAGUE_WORD.fullmatch, words))
 
 

@@ -32,6 +32,7 @@ from agenticx.llms.openai_rows import in_given_shape, messages_from_rows
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, clean_text, sources_of
 from agenticx.runtime.history_text import (
+    INPUT_CHARS,
     count_attachment_characters,
     count_characters,
     message_texts,
@@ -305,7 +306,9 @@ class ContextCompactor:
         plan = await run_sized(self._minimal_plan, messages, size=message_count_size(messages), name=_THREAD)
         result = None
         if _gain(plan.parts) >= _SUMMARY_CHARS:
-            result = await self._compact(plan, _Summarizer(self, adapt(llm), on_usage))
+            # A transcript of the size of the history would be refused like the history.
+            limit = min(plan.characters // 2, INPUT_CHARS)
+            result = await self._compact(plan, _Summarizer(self, adapt(llm), on_usage, limit))
         if result is None:
             result = CompactionResult(list(messages), 0, "", plan.tokens, plan.tokens, None)
         return await run_sized(_with_short_texts, result, size=message_count_size(result.messages), name=_THREAD)
@@ -520,11 +523,13 @@ class _Summarizer:
     compactor: ContextCompactor
     model: ChatModel
     on_usage: UsageCallback | None
+    max_chars: int = INPUT_CHARS
     usage: Usage | None = None
 
     async def summary(self, messages: Sequence[Message]) -> str | None:
         """Return the model's summary of `messages`, or None if it fails or takes too long."""
-        text = await run_sized(render_transcript, messages, size=message_count_size(messages), name=_THREAD)
+        size = message_count_size(messages)
+        text = await run_sized(render_transcript, messages, self.max_chars, size=size, name=_THREAD)
         request = ModelRequest(
             messages=[SystemMessage(content=prompt_text("compaction")), UserMessage(content=text)],
             tool_choice="none",

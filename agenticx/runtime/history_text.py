@@ -14,6 +14,7 @@ from agenticx.foreign_text import MATERIAL, frame_lines, one_line
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 __all__ = [
+    "INPUT_CHARS",
     "calls_of_others_as_text",
     "count_attachment_characters",
     "count_characters",
@@ -23,17 +24,17 @@ __all__ = [
 ]
 
 _SNIPPET_CHARS = 200
-_INPUT_CHARS = 400_000
+INPUT_CHARS = 400_000
 _ARGUMENT_CHARS = 2_000
 """Characters of a call's arguments that are told; results are told whole, as the reader may need them."""
 
 
-def render_transcript(messages: Sequence[Message]) -> str:
-    """Return the messages as a transcript; of a very long one only head and tail are rendered."""
-    text = "\n\n".join(_first_messages(messages, _INPUT_CHARS + 1))
-    if len(text) <= _INPUT_CHARS:
+def render_transcript(messages: Sequence[Message], limit: int = INPUT_CHARS) -> str:
+    """Return the messages as a transcript; of one of more than `limit` characters only head and tail are rendered."""
+    text = "\n\n".join(_first_messages(messages, limit + 1))
+    if len(text) <= limit:
         return text
-    half = _INPUT_CHARS // 2
+    half = limit // 2
     tail = "\n\n".join(reversed(list(_first_messages(reversed(messages), half))))
     return f"{text[:half]}\n[… the middle was left out …]\n{tail[-half:]}"
 

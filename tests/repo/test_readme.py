@@ -174,7 +174,7 @@ def test_the_commands_of_the_terminal_section_work(block: str, tmp_path: Path) -
         typed = "say good day\n" if words[0] == "chat" else ""
         printed[" ".join(words)] = run_forked("agenticx.cli", *words, folder=tmp_path, stdin=typed)
     assert (tmp_path / "hello.txt").read_text(encoding="utf-8") == "Hello"
-    assert "Hello" in printed["run Read hello.txt --session last"]
+    assert "Hello" in printed["run -c Read hello.txt"]
     assert printed["chat"] == printed["chat -c"] == "good day\n"
     assert len(printed["sessions list"].splitlines()) == 3
     assert "good day" in printed["sessions show last"]

@@ -160,6 +160,14 @@ async def test_a_history_is_shortened_down_to_the_request_until_it_is_accepted(m
     assert results in ([], [3_900] * 9)
 
 
+async def test_the_second_summary_is_asked_of_less_text_than_was_refused():
+    session = Session(messages=exchanges(12, 5_900))
+    with SmallModel(["Done."], 32_000) as model:
+        assert outline(await collect(AgentRuntime(model).run_turn("go", session)))[-1] == "final"
+    # Each is whether a reply was requested, and whether the request was accepted.
+    assert model.sent == [(False, False), (True, False), (False, True), (True, True)]
+
+
 async def test_a_short_history_has_nothing_to_compact(play):
     run = await play([fail(TOO_LONG)])
 

@@ -57,6 +57,7 @@ REFUSALS = [
     (GEMINI, 400, "Request contains an invalid argument.", "provider.bad_request"),
     (CHAT, 400, "Provider returned error", "provider.bad_request"),
     (CHAT, 422, "Unprocessable Entity", "provider.bad_request"),
+    (CHAT, 400, "InternalError.Algo.InvalidParameter: The provided input is not valid", "provider.bad_request"),
     (CHAT, 400, "API 调用参数有误，请检查文档。", "provider.bad_request"),
     (OLLAMA, 500, "unable to make llava embedding from image", "provider.overloaded"),
 ]
