@@ -143,6 +143,20 @@ async def test_all_messages_of_successive_compactions_are_restored(pieces, summa
     assert session.compacted == []
 
 
+@pytest.mark.promise("D4")
+async def test_originals_of_the_last_messages_are_restored_after_a_compaction_of_those_before_them():
+    compactor, session, everything = ContextCompactor(), Session(), []
+    for rows in ([user("q"), assistant("t" * 3_000), user("Look."), *rounds(1, 9_000)], rounds(4)[2:]):
+        session.messages += rows
+        everything += rows
+        history = list(session.messages)
+        compacted = await compactor.compact(history, ScriptedModel(["SUMMARY"]))
+        session.apply_compaction(history, compacted.replaced_count, compacted.messages, compacted.replacement_count)
+    assert (compacted.replaced_count, compacted.summary) == (3, "SUMMARY")
+    session.restore_compacted()
+    assert session.messages == everything
+
+
 # --- when -----------------------------------------------------------------------------------------------------------
 
 
