@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Literal
 
 from agenticx.tools.shell.globs import ShellGlob, is_glob
@@ -55,6 +56,7 @@ class FileSystemCache:
         self._statuses: dict[str, _Status | None] = {}
         self._listings: dict[str, tuple[DirectoryEntry, ...]] = {}
         self._globs: dict[str, ShellGlob] = {}
+        self._links: dict[str, set[str]] = {}
         self._entries_left = _MAX_LISTED_ENTRIES
         self._steps_left = _MAX_STEPS
 
@@ -81,7 +83,7 @@ class FileSystemCache:
         """
         current = "/" if path.startswith("/") else start
         parts = path.split("/")[::-1]
-        links = 0
+        links = list[str]()
         exists = True
         while parts:
             self.spend(1)
@@ -95,12 +97,20 @@ class FileSystemCache:
                 if status is None or not stat.S_ISLNK(status.mode):
                     current = child
                     continue
-                links += 1
-                if links > _MAX_LINKS:
+                links.append("/".join([child, *reversed(parts)]))
+                if len(links) > _MAX_LINKS:
                     raise _access_error(child, os.strerror(errno.ELOOP))
                 current = "/" if status.link_target.startswith("/") else current
                 parts += status.link_target.split("/")[::-1]
+        if links:
+            self._links.setdefault(current, set()).update(links)
         return current
+
+    def links_to(self, path: str) -> Iterator[str]:
+        """Yield the paths, each with a link in it, by which what is at a resolved path was reached so far."""
+        for parent in (path, *map(str, PurePosixPath(path).parents)) if self._links else ():
+            for link in self._links.get(parent, ()):
+                yield link + path[len(parent) :]
 
     def check_exists(self, start: str, path: str) -> bool:
         """Look up whether anything exists at `path`, including a dangling link."""

@@ -171,9 +171,14 @@ class _Words:
         return None
 
     def _is_secret(self, path: str, names: int) -> bool:
-        """Return whether the file at a resolved path, which has so many names, usually holds keys or passwords."""
+        """Return whether the file at a resolved path, which has so many names, usually holds keys or passwords.
+
+        So it does if one of the links on the way to it has such a name.
+        """
         parts = self._inside(path)
-        if is_secret_file(*parts):
+        if is_secret_file(*parts) or any(
+            is_secret_file(*self._inside(link)) for link in self.file_system.links_to(path)
+        ):
             return True
         if names == 1 and not may_hold_credentials(*parts) and not may_hold_keys(*parts):
             return False

@@ -255,11 +255,13 @@ async def test_a_link_of_a_secret_name_on_the_way_to_a_file_is_asked_about(runne
     (runner.workspace / "fine.md").symlink_to("plain/x.txt")
     for path, file in (("readme.md", "readme.md"), ("docs", "docs/x.txt"), ("docs/x.txt", "docs/x.txt")):
         assert runner.assess(file_read, path=file).protected
-        assert decide("default", runner.assess(bash_exec, command=f"cat {file}")).decision == "ask"
+        for command in (f"cat {file}", f"sort < {file[:-1]}?", f"cd docs; cat ../{file}"):
+            assert decide("auto", runner.assess(bash_exec, command=command)).decision == "ask"
         assert "not searched, because such files" in await runner.call(file_search, pattern="CANARY", path=path)
         edits = (runner.assess(file_edit, path=file, old_text=old, new_text="x") for old in ("CANARY", "none"))
         assert [edit.protected for edit in edits] == [True, True]
     assert not runner.assess(file_read, path="fine.md").protected
+    assert decide("auto", runner.assess(bash_exec, command="cat fine.md")).decision == "allow"
     assert await runner.call(file_search, pattern="CANARY", path="fine.md") == "plain/x.txt:1:CANARY"
 
 
