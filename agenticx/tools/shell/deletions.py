@@ -36,15 +36,21 @@ _MAX_VALUE_CHARS = 4_096
 _MAX_BRACE_CHARS = 256 * 1024
 _LOOKUP_STEPS = 2_000
 
-_CALLS = "rmtree|rm_rf|rmSync|rmdirSync|removeSync|RemoveAll|remove_dir_all|remove_tree|fs\\.rm"
-_MAY_DELETE = re.compile(rf"\b(?:mv|rimraf|rm|rmdir|rsync|shred|tar|trash|unlink)\b|-delete\b|{_CALLS}|\$\{{?\w")
+_CALLS = (
+    r"(?<!\w)(?:rmtree|rm_rf?|rmSync|rmdirSync|removeSync|RemoveAll|remove_dir_all|remove_dir|remove_tree)(?!\w)"
+    r"|(?<=[s)\ue000])\.rm(?!\w)"
+)
+_MAY_DELETE = re.compile(
+    r"\b(?:7z|mv|rimraf|rm|rmdir|rsync|shred|srm|tar|trash|unlink|wipe|zip)\b|-delete\b|\$\{?\w|\$\(|`"
+    rf"|{_CALLS}"
+)
 # A place where a command names a program or a function that deletes folders, in whatever quotes.
 _MENTION = re.compile(rf"(?<![\w.-])(?:rm|rimraf)(?![\w.-])|{_CALLS}")
 _RECURSIVE_OPTION = re.compile(r"(?<![^\s\W])-(?:[A-Za-z]*[rR]|-r|-no-p|\{|\$)")
 _WIDE_WORD = re.compile(r"(?<![\w./~*-])(?:~|\$\{?HOME\b\}?|/|\.\.?|\*)/?(?:\*|\.)?(?![\w./~*-])")
 _RUNS_CODE = re.compile(
     r"(?<![\w.-])(?:(?:ba|da|k|z|fi|a)?sh|eval|source|su|trap|xargs|parallel|watch)\b(?![\w.-])"
-    r"|(?:^|[;&|\n(])\s*(?:\.\s|\.{0,2}/\w)"
+    r"|(?:^|[;&|\n(])\s*(?:\.\s|\.{0,2}/\w|(?:at|batch|crontab|make|node|perl|python[\d.]*|ruby|ssh)(?![\w.-]))"
 )
 _FOLDER_NOW = re.compile(
     r"\$\(\s*pwd(?:\s+-[LP])?\s*\)|`\s*pwd\s*`|\$\{PWD\b[^}]*\}|\$PWD\b|(?<![^\s=:])~\+(?=[/\s;&|)]|$)"
@@ -60,7 +66,9 @@ _WIDE_CLASS = re.compile(r"\[(?:[!^][^\[\]\s]*|[^\[\]\s]-[^\[\]\s]*|\[:\w+:\])\]
 # An expansion such as `${DIR:-build}` or `${DIR:?not set}`.
 _DEFAULT = re.compile(r"""\$\{(\w+|[@*]):?(?:(\?)[^{}]*|([-=+])([^{}"'`\\\s]*))\}""")
 # A call in a script, such as `shutil.rmtree(os.path.expanduser("~"))`: the calls in it, a quote, and its text.
-_CALL = re.compile(rf"""(?:{_CALLS})\s*\(\s*((?:[\w.]+\(\s*)*)(\\?["'])?([^,()\s"'\\]*)""")
+_CALL = re.compile(rf"""(?:{_CALLS})(?=\s*[("'\\]|\s+as\b)\s*\(?\s*((?:[\w.]+\(\s*)*)(\\?["'])?([^,()\s"'\\]*)""")
+_ANSI_C = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_CODE_OF_CHARACTER = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|([0-7]{1,3}))")
 _CALLS_THAT_KEEP_PATHS = frozenset({"", "Path", "pathlib.Path", "os.path.abspath", "os.path.expanduser", "expanduser"})
 _CALLS_FOR_FOLDERS = {
     "Path.home": "~",
@@ -74,7 +82,7 @@ _JOINED_DESCRIPTORS = re.compile(r"(?:(?<![^\s;|&()])\d+)?[<>]&[\d-]+")
 _REDIRECTION = re.compile(r"(?:(?<!\S)\d+)?(?:<<-?|>>?|<)[ \t]*[^\s<>]*")
 _OPERATORS = re.compile(r"(\|\||&&|;|\|&?|&|\n|\(|\)|`)")
 _VARIABLE = re.compile(
-    r"\$\{(\w+|[@*])(?:%/)?\}|\$([A-Za-z_]\w*|[0-9@*])|\ue015(\w+|[@*])\ue016([drp])([^\ue015-\ue017]*)\ue017"
+    r"\$\{(\w+|[@*])(?:%/)?\}|\$([A-Za-z_]\w*|[0-9@*])|\ue015(\w+|[@*])\ue016([adrp])([^\ue015-\ue017]*)\ue017"
 )
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 
@@ -94,15 +102,24 @@ _RUNNER_NAMES = """
 _RUNNERS = frozenset(_RUNNER_NAMES.split())
 # Those with an operand of any kind before the program.
 _RUNNERS_WITH_OPERAND = frozenset({"chroot", "flock", "su"})
-_DELETERS = frozenset({"rimraf", "rm", "rmdir", "shred", "trash", "trash-put", "unlink"})
-_EXAMINED = _DELETERS | {"cd", "find", "mv", "pushd", "rsync", "tar"}
+_TRASHES = frozenset({"gvfs-trash", "rimraf", "rmtrash", "trash", "trash-put"})
+_DELETERS = _TRASHES | {"rm", "rmdir", "shred", "srm", "unlink", "wipe"}
+# Programs that copy, with the option by which they delete what they have copied.
+_COPIERS = {
+    "7z": re.compile(r"-sdel"),
+    "rsync": re.compile(r"--remove-s"),
+    "tar": re.compile(r"--remove-f"),
+    "zip": re.compile(r"-[A-Za-z]*m|--move"),
+}
+_EXAMINED = _DELETERS | _COPIERS.keys() | {"cd", "find", "mv", "pushd"}
 # Programs that only show or keep the text of their arguments and of their input.
 _SHOWS_TEXT = frozenset({"ack", "ag", "apropos", "cat", "echo", "egrep", "fgrep", "gh", "grep", "man", "printf", "rg"})
 _KEEPS_TEXT_IN_GIT = frozenset({"blame", "commit", "diff", "grep", "log", "notes", "show", "stash", "tag"})
 _LISTERS = frozenset({"dir", "echo", "ls", "printf", "tree"})
+_LISTS_FILES = {("--files",), ("ls-files",)}  # of `rg` and of `git`
 _SETS_NAMES = frozenset({"getopts", "mapfile", "read", "readarray", "select"})
 _FOLDER_OPTIONS = frozenset({"-C", "-D", "--chdir", "--directory"})
-_FILTERS = frozenset({"awk", "comm", "cut", "egrep", "fgrep", "fzf", "grep", "head", "rg", "sed", "shuf", "tail"})
+_FILTERS = frozenset({"comm", "egrep", "fgrep", "fzf", "grep", "head", "rg", "shuf", "tail"})
 # Variables that bash sets itself, so that a missing one in the environment is not empty.
 _BASH_NAMES = """
     BASHPID EPOCHREALTIME EPOCHSECONDS EUID GROUPS HOSTNAME HOSTTYPE IFS LINENO MACHTYPE OLDPWD OSTYPE PPID RANDOM REPLY
@@ -122,20 +139,29 @@ def find_whole_deletion(
 
     Raises `UncheckableError` as `file_system` does.
     """
+    command = _ANSI_C.sub(lambda match: f"$'{_CODE_OF_CHARACTER.sub(_character, match[1])}'", command)
     stripped = _without_quotes(command)
     if _MAY_DELETE.search(stripped) is None:
         return None
     search = _Search(str(workspace), WholeFolders(workspace), environment, file_system)
     marked = _marked(command)
     found = search.find(remove_quoting(marked).text)
-    if found is None and (search.unseen or _RUNS_CODE.search(stripped) is not None):
-        found = search.find(_without_quotes(marked)) or search.find_call(command) or search.find_mention(stripped)
+    if found is None and (search.unseen or _RUNS_CODE.search(re.sub("#![^\n]*", "", stripped)) is not None):
+        unquoted = re.sub(r",(?=\s)", " ", _without_quotes(marked))
+        found = search.find(unquoted) or search.find_call(command) or search.find_mention(stripped)
     shown = {_HERE: ".", _WORKSPACE: str(workspace), _UNKNOWN: "…", _NARROW: "…", QUOTED: "?"}
     return None if found is None else found.translate(str.maketrans(shown))
 
 
 def _without_quotes(command: str) -> str:
     return re.sub(r"\\\n|\$?[\"']|\\", "", command)
+
+
+def _character(match: re.Match[str]) -> str:
+    """Return a character for its code in `$'…'`, unless it would end the quotes."""
+    code = int(match[3], 8) if match[3] else int(match[1] or match[2], 16)
+    character = chr(code)
+    return match[0] if character in "'\\\0" or 0xD800 <= code < 0xF900 else character
 
 
 def _marked(command: str) -> str:
@@ -159,7 +185,7 @@ def _path_of(match: re.Match[str]) -> str:
 
 def _marked_default(match: re.Match[str]) -> str:
     """Return an expansion with a default in marks that quotes leave as they are."""
-    kind = "r" if match[2] else "p" if match[3] == "+" else "d"
+    kind = "r" if match[2] else {"+": "p", "=": "a"}.get(match[3], "d")
     return f"\ue015{match[1]}\ue016{kind}{match[4] or ''}\ue017"
 
 
@@ -189,6 +215,8 @@ class _Command:
                 is_option = True
             elif name in _EXAMINED or not (runs and (is_option or takes_operand or word[:1].isdigit())):
                 command = cls(name, tuple(words[place + 1 :]), tuple(words[:place]))
+                if name == _UNKNOWN:  # `"$(command -v rm)"`
+                    return cls("rm", command.operands, command.before)
                 return command if name in _EXAMINED or command.only_shows_text else command._run()
             else:
                 is_option = False
@@ -286,6 +314,8 @@ class _Search:
                 around.append(_Around(end, self.folders, before.removesuffix("$"), operator, pipeline, self._count))
                 before, operator, pipeline = "", "", []
                 continue
+            if next_operator == "(" and before.endswith(("!", "@", "+", "?")):  # a glob such as `!(keep)`
+                before = f"{before[:-1]}*"
             if words := _REDIRECTION.sub(" ", before.replace("<<<", " ")).split():
                 earlier = pipeline if operator in {"|", "|&"} else []
                 self._assign(words, earlier)
@@ -318,6 +348,7 @@ class _Search:
         if command.is_guessed:
             runs = any(word.startswith("-") for word in command.operands)
         runs = runs or (command.program == "find" and any(word in {"rm", "/bin/rm"} for word in command.operands))
+        runs = runs and mentions > 0
         self._seen_count += runs
         shows = command.only_shows_text or (document_of is not None and document_of.only_shows_text)
         self.unseen = self.unseen or (mentions > runs and not shows)
@@ -375,8 +406,13 @@ class _Search:
             re.fullmatch(r"-\w*n\w*", word) for word in words
         )
         for word in words:
-            if (match := _ASSIGNMENT.fullmatch(word)) is not None:
+            if (match := _ASSIGNMENT.fullmatch(word)) is None:
+                if "\ue016a" in word:
+                    self._values(word)  # which assigns
+            else:
                 values = [_UNKNOWN] if is_reference else self._values(match[2])
+                # A quoted glob is one again where the variable is expanded.
+                values = [_UNKNOWN if QUOTED in value and not value.strip(f"{QUOTED}./") else value for value in values]
                 if word[len(match[1])] == "+":
                     old = self._variables.get(match[1]) or [self.environment.get(match[1], "")]
                     values = ["".join(pair) for pair in islice(product(old, values), _MAX_VALUES)]
@@ -415,7 +451,10 @@ class _Search:
             return [*others, ""]
         if not kind:
             return values
-        return [value for value in values if value] + (others if kind == "d" and not all(values) else [])
+        values = [value for value in values if value] + (others if kind in "ad" and not all(values) else [])
+        if kind == "a":
+            self._variables[name] = values
+        return values
 
     def _arguments(self) -> list[str]:
         """Return the words of the command that may be an argument of a function or of `bash -c`."""
@@ -468,27 +507,41 @@ class _Search:
             return self._deleted_by_find(command, folders)
         if command.program == "rsync" and any(word.startswith("--del") for word in command.operands):
             return self._first_whole(command.arguments[-1:], folders)
-        if command.program == "tar" and any(word.startswith("--remove-f") for word in command.operands):
+        option = _COPIERS.get(command.program)
+        if option is not None and any(map(option.match, command.operands)):
             return self._first_whole(command.arguments, folders)
         if command.program == "mv":
             return self._moved_by(command, folders)
         if command.program not in _DELETERS or command.is_in_git_only:
             return None
+        return self._deleted_by_rm(command, folders, pipeline[:-1])
+
+    def _deleted_by_rm(self, command: _Command, folders: Sequence[str], earlier: Sequence[_Command]) -> str | None:
         removes_folders = self._removes_folders(command)
         if removes_folders and (found := self._first_whole(command.arguments, folders)) is not None:
             return found
+        if "git" in command.before:  # which expands globs itself
+            words = [word for word in command.arguments if QUOTED in word and not word.strip(f"{QUOTED}./*")]
+            if removes_folders and words:
+                return words[0]
+        if not removes_folders and any(
+            word[0] in {_UNKNOWN, _NARROW} for word in command.arguments
+        ):  # it may be an option
+            known = (word for word in command.arguments if self._may_be_whole(word, folders, is_unknown=False))
+            if (found := next(known, None)) is not None:
+                return found
         if removes_folders and command.takes_names_of_runner:
             return next(iter(command.arguments), _UNKNOWN)
-        return self._deleted_by_list(pipeline[:-1], removes_folders=removes_folders) if command.is_of_xargs else None
+        return self._deleted_by_list(earlier, removes_folders=removes_folders) if command.is_of_xargs else None
 
     def _removes_folders(self, command: _Command) -> bool:
         """Return whether a command is `rm -r`, or deletes folders without an option."""
-        if command.program in {"rimraf", "trash", "trash-put"}:
+        if command.program in _TRASHES:
             return True
-        options = [word for word in command.operands if word.startswith("-") or "$" in word or has_braces(word)]
+        options = [word for word in command.operands if re.match(r"-|.*[$\ue015]", word) or has_braces(word)]
         if command.program == "rmdir":
             return any(re.match(r"-p|--p", word) for word in options)
-        return command.program == "rm" and any(
+        return command.program in {"rm", "srm", "wipe"} and any(
             re.match(r"-[A-Za-z]*[rR]|--r|--no-p", value) or (word.startswith("-") and _UNKNOWN in value)
             for word in options
             for value in self._expanded(word)
@@ -535,7 +588,7 @@ class _Search:
 
     def _deleted_by_list(self, earlier: Sequence[_Command], *, removes_folders: bool) -> str | None:
         """Return the word of the `earlier` parts of a pipeline that makes `xargs rm` delete all of a folder."""
-        lists_files = bool(earlier) and (earlier[0].program == "find" or earlier[0].operands[:1] == ("ls-files",))
+        lists_files = bool(earlier) and (earlier[0].program == "find" or earlier[0].operands[:1] in _LISTS_FILES)
         return self._listed_by(earlier) if removes_folders or lists_files else None
 
     def _listed_by(self, pipeline: Sequence[_Command]) -> str | None:
@@ -550,6 +603,10 @@ class _Search:
         elif first.program == "git" and first.operands[:1] == ("ls-files",):
             of_few = any(re.fullmatch(r"-[dio]+|--(?:deleted|ignored|others)", word) for word in first.operands)
             words = [] if of_few else first.arguments[1:] or ["."]
+        elif first.operands[:1] == ("--files",):
+            words = (
+                [] if any(word.startswith(("-g", "--glob")) for word in first.operands) else first.arguments or ["."]
+            )
         elif first.program in _LISTERS:
             words = first.arguments or (["."] if first.program in {"ls", "dir", "tree"} else [])
         else:

@@ -225,7 +225,28 @@ find . -name '[!x]*' -delete
 find . ! \( -name a -o -name b \) -delete
 find . -name x -exec rm -rf ~ \;
 find "$(cat list)" -delete
-while read -r f; do rm -rf "$f"; done < list
+$'\x72m' -rf ~
+$(which rm) -rf ~
+rm `echo -rf` ~
+rm "${o:--rf}" ~
+rm -rf "$(ls)"/..
+rm -rf !(keep)
+: "${D:=$HOME}"; rm -rf "$D"
+D='*'; rm -rf $D
+D=$HOME/x; rm -rf "${D%/*}"
+cmd="rm -rf ~"; $cmd
+f() { local d="${1:-$HOME}"; rm -rf "$d"; }; f
+echo "rm -rf ~" | at now
+cat > Makefile <<'EOF' && make⏎all:⏎	rm -rf ~⏎EOF
+ls | sed 's/^/.\//' | xargs rm -rf
+rg --files | xargs rm
+git rm -rf '*'
+rsync -r --remove-source-files ~/ /tmp/x
+zip -rm x.zip .
+python3 -c "import subprocess; subprocess.run('rm -rf ~', shell=True)"
+python3 -c "from shutil import rmtree as r; r('.')"
+ruby -e 'FileUtils.rm_rf "."'
+node -e 'require("fs").rm(".", {recursive: true}, () => {})'
 """
 
 ORDINARY = r"""
@@ -300,6 +321,12 @@ git log --grep "rm -rf ~"
 find . -path './build/*' -delete
 rmdir -p build/a
 cat list | xargs rm -f
+rm -rf "/tmp/x-$$"
+OUT=out/$(date +%s); rm -rf "$OUT"
+pytest tests/test_rmtree.py && ls ~
+cat > clean.sh <<'EOF'⏎#!/bin/bash⏎rm -rf ~/x *⏎EOF
+rm -rf venv; python3 -m venv venv; . venv/bin/activate; pip install -e .
+D=$(mktemp -d); git clone x "$D"; cd "$D"; ls; rm -rf "$D"
 """
 
 
