@@ -9,6 +9,7 @@ from typing import Any
 
 from agenticx.cli.terminal.event_text import (
     citation_line,
+    citation_note,
     event_note,
     one_line,
     question_notes,
@@ -270,10 +271,11 @@ SESSION_CASES = [
     LinearCase(of=event_note, run=_noted, inputs=TEXTS, where="program"),
     LinearCase(of=one_line, run=one_line, inputs=TEXTS, where="program"),
     LinearCase(
-        of=citation_line,
-        run=lambda text: citation_line({"marker": 1, "status": "x", "path": text, "line_start": 1, "quote": text}),
+        of=citation_note,
+        run=lambda text: citation_note({"marker": 1, "status": "x", "path": text, "line_start": 1, "quote": text}),
         inputs=TEXTS,
         where="program",
+        also=(citation_line,),
     ),
     LinearCase(of=user_message_note, run=user_message_note, inputs=TEXTS, where="program"),
     LinearCase(
