@@ -320,7 +320,10 @@ _KEY = re.compile(
     """,
     re.VERBOSE,
 )
-_EXAMPLE_VALUE = re.compile(r"(?:your|my|some|the|change|replace|insert|example|dummy|x{3}|[.*<{\[]).*", re.IGNORECASE)
+_EXAMPLE_VALUE = re.compile(
+    r"your\w*|(?:your|my|some|the|replace|insert|example|dummy|change)[_-][a-z_-]*|changeme|example|x{3,}|[.*<{\[].*",
+    re.IGNORECASE,
+)
 _VARIABLE = re.compile(r"\s*(?:export\s+)?(?P<name>[A-Z][A-Z0-9_]*)=[\"']?(?P<value>[^\s\"'$(]+)")
 _ASSIGNMENT = re.compile(
     r"""

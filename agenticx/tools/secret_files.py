@@ -5,6 +5,7 @@
    one of settings, such as `config.json`, in which only keys in known formats count.
 3. A file with several names (hard links) counts as secret if another of its names in the workspace is that of a secret
    file, and, since its names outside are unknown, also if there are keys in it.
+4. So does a file to which a symbolic link of such a name leads, from its own folder or from the top of the workspace.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 
 from agenticx.errors import ToolError
@@ -58,15 +60,16 @@ def is_private(target: WorkspacePath, roots: Iterable[Path]) -> bool:
 
 
 class SecretFiles:
-    """The secret files of a workspace, for one call; their other names are searched once, if a file has several."""
+    """The secret files of a workspace, for one call; other names of files are searched once."""
 
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
         self._names: dict[tuple[int, int], list[tuple[str, ...]]] | None = None
+        self._link_targets: dict[Path, frozenset[str]] = {}
 
     def hold(self, target: WorkspacePath) -> bool:
         """Return whether `target` is one of them; its content is read if its name does not decide."""
-        if has_secret_name(target):
+        if has_secret_name(target) or self._has_secret_link(target):
             return True
         try:
             status = os.lstat(target.path)
@@ -82,6 +85,8 @@ class SecretFiles:
 
     def hold_opened(self, target: WorkspacePath, content: bytes, status: os.stat_result) -> bool:
         """Return whether a file without a secret name is one of them, by its beginning and status as it was read."""
+        if self._has_secret_link(target):
+            return True
         check = _content_check(target)
         if status.st_nlink > 1 and any(is_secret_file(*parts) for parts in self._names_of(status)):
             return True
@@ -96,6 +101,15 @@ class SecretFiles:
     def has_unknown_names(self, status: os.stat_result) -> bool:
         """Return whether a file has another name outside of the workspace, or one that was not found there."""
         return status.st_nlink > 1 and status.st_nlink > len(self._names_of(status))
+
+    def _has_secret_link(self, target: WorkspacePath) -> bool:
+        """Return whether a link of a secret name in the folder of `target`, or in the workspace, leads to it."""
+        for folder in (target.path.parent, self._workspace):
+            if folder not in self._link_targets:
+                self._link_targets[folder] = _secret_link_targets(folder)
+            if str(target.path) in self._link_targets[folder]:
+                return True
+        return False
 
     def _names_of(self, status: os.stat_result) -> list[tuple[str, ...]]:
         if self._names is None:
@@ -113,6 +127,16 @@ def _content_check(target: WorkspacePath) -> Callable[[str], bool] | None:
 
 def _has_credentials(text: str) -> bool:
     return holds_credentials(text, is_settings=True)
+
+
+def _secret_link_targets(folder: Path) -> frozenset[str]:
+    """Return the paths to which links of secret names in a folder lead; of its first entries only."""
+    try:
+        with os.scandir(folder) as entries:
+            links = [entry for entry in islice(entries, _MAX_SEARCHED_ENTRIES) if entry.is_symlink()]
+    except OSError:
+        return frozenset()
+    return frozenset(os.path.realpath(link.path) for link in links if is_secret_file(link.name))
 
 
 def _linked_files(workspace: Path) -> dict[tuple[int, int], list[tuple[str, ...]]]:

@@ -252,7 +252,8 @@ async def test_a_link_of_a_secret_name_on_the_way_to_a_file_is_asked_about(runne
     (runner.workspace / "readme.md").symlink_to(runner.workspace / ".env.shared")
     (runner.workspace / ".aws").symlink_to("plain")
     (runner.workspace / "docs").symlink_to(".aws")
-    (runner.workspace / "fine.md").symlink_to("plain/x.txt")
+    (runner.workspace / "plain" / "y.txt").write_text("CANARY")
+    (runner.workspace / "fine.md").symlink_to("plain/y.txt")
     for path, file in (("readme.md", "readme.md"), ("docs", "docs/x.txt"), ("docs/x.txt", "docs/x.txt")):
         assert runner.assess(file_read, path=file).protected
         for command in (f"cat {file}", f"sort < {file[:-1]}?", f"cd docs; cat ../{file}"):
@@ -262,7 +263,25 @@ async def test_a_link_of_a_secret_name_on_the_way_to_a_file_is_asked_about(runne
         assert [edit.protected for edit in edits] == [True, True]
     assert not runner.assess(file_read, path="fine.md").protected
     assert decide("auto", runner.assess(bash_exec, command="cat fine.md")).decision == "allow"
-    assert await runner.call(file_search, pattern="CANARY", path="fine.md") == "plain/x.txt:1:CANARY"
+    assert await runner.call(file_search, pattern="CANARY", path="fine.md") == "plain/y.txt:1:CANARY"
+
+
+@pytest.mark.promise("I1")
+async def test_what_a_link_of_a_secret_name_leads_to_is_asked_about(runner) -> None:
+    for folder in ("envs", "keys"):
+        (runner.workspace / folder).mkdir()
+    for path in ("envs/dev.txt", "keys/mine", "keys/plain"):
+        (runner.workspace / path).write_text("CANARY")
+    (runner.workspace / ".env").symlink_to("envs/dev.txt")
+    (runner.workspace / "keys" / "id_rsa").symlink_to("mine")
+    (runner.workspace / "keys" / "notes").symlink_to("plain")
+    assert runner.assess(file_read, path="envs/dev.txt").protected
+    assert runner.assess(file_read, path="keys/mine").protected
+    assert not runner.assess(file_read, path="keys/plain").protected
+    assert await runner.call(file_search, pattern="CANARY") == (
+        "keys/plain:1:CANARY\n"
+        "[not searched, because such files usually hold keys or passwords: envs/dev.txt, keys/mine]"
+    )
 
 
 def test_a_changed_link_changes_the_binding(runner) -> None:
