@@ -61,7 +61,7 @@ class HeadTailBuffer:
             text += tail[-self._tail_bytes :].lstrip(_CONTINUATION).decode("utf-8", "replace")
         if overwritten := self.size - kept_size:
             line_break = "" if text.endswith("\n") or not text else "\n"
-            note = f"{overwritten:,} of {self.size:,} bytes were overwritten in their line, as by a progress bar"
+            note = f"{overwritten:,} of {self.size:,} bytes were overwritten, as by a progress bar"
             text += f"{line_break}[{note}]\n"
         return control_pictures(text)
 
@@ -73,50 +73,156 @@ class TerminalLines:
     """A filter of output that keeps of each line what a terminal shows in the end.
 
     CR and ESC[G go to the beginning of the line, backspace goes back, and what follows replaces what is there, one
-    column for each character; ESC[K erases. CRLF stays, and so does a line without any of these, in its bytes.
+    column for each character; ESC[K erases. ESC[A, B, E and F go to another of the last 48 lines, and ESC[J erases
+    those below. CRLF stays, and so does a line without any of these, in its bytes.
     """
 
     def __init__(self) -> None:
-        self._line = b""
-        self._is_continued = False  # the beginning of the line is out already, and cannot be overwritten
+        self._rows = [bytearray()]  # the last lines, as they were written: the cursor can still go there
+        self._row = 0  # where the cursor is
+        self._column: int | None = None  # where it is in a line to which it went, None at the end of what was written
+        self._rest = b""  # the beginning of a sequence
+        self._columns_left = 0  # how many times a column is looked up in this chunk; then it is taken as the first
+        self._is_continued = False  # the beginning of the first line is out already, and cannot be overwritten
 
     @property
     def unfinished(self) -> bytes:
-        """The line that has not ended yet, as it is shown."""
-        return self._shown(self._line)
+        """The last lines, which may still change, as they are shown."""
+        return b"\n".join(self._shown_rows()) + self._rest
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return the lines that end in `chunk`, as they are shown."""
-        whole, line_break, rest = (self._line + chunk).rpartition(b"\n")
+        """Return the lines that `chunk` moves out of reach of the cursor, as they are shown."""
+        chunk = self._rest + chunk
+        self._rest, self._columns_left = b"", _MAX_COLUMNS
+        if (begun := _BEGUN_SEQUENCE.search(chunk, max(0, len(chunk) - _MAX_SEQUENCE_BYTES))) is not None:
+            chunk, self._rest = chunk[: begun.start()], begun[0]
         shown: list[bytes] = []
-        if line_break and _CURSOR_MOVE_IN_LINES.search(whole) is None:
-            shown += [whole, b"\n"]
-            self._is_continued = False
-        elif line_break:
-            for line in whole.split(b"\n"):
-                shown += [self._shown(line), b"\n"]
-                self._is_continued = False
-        self._line = rest
-        if len(rest) > _MAX_LINE_BYTES:
-            shown.append(self._shorten_line())
+        start = 0
+        for move in _LINE_MOVE.finditer(chunk):
+            self._write(chunk[start : move.start()], shown)
+            self._move(move, shown)
+            start = move.end()
+        self._write(chunk[start:], shown)
         return b"".join(shown)
 
-    def _shorten_line(self) -> bytes:
-        """Drop what is overwritten in a long line; return its beginning if it is long even so."""
-        before, move, last = self._line.rpartition(b"\r")
-        self._line = (_shown_line(before) + move if move else b"") + last
-        if len(self._line) <= _MAX_LINE_BYTES // 2:
-            return b""
-        beginning, self._line = self._shown(self._line), b""
-        self._is_continued = True
-        return beginning
+    def _write(self, text: bytes, shown: list[bytes]) -> None:
+        if self._row == len(self._rows) - 1 and text.count(b"\n") > _REACHED_LINES:
+            text = self._write_many(text, shown)
+        line, *lines = text.split(b"\n")
+        self._write_in_line(line, shown)
+        for line in lines:
+            if self._row < len(self._rows) - 1:
+                self._row, self._column = self._row + 1, 0
+            else:
+                self._add_row(shown)
+            self._write_in_line(line, shown)
 
-    def _shown(self, line: bytes) -> bytes:
-        if _CURSOR_MOVE.search(line.removesuffix(b"\r")) is None:
-            return line
-        return (b"\n" if self._is_continued else b"") + _shown_line(line)
+    def _write_many(self, text: bytes, shown: list[bytes]) -> bytes:
+        """Write the lines of a text which the cursor cannot reach; return the others."""
+        line_break = len(text)
+        for _ in range(_REACHED_LINES):
+            line_break = text.rindex(b"\n", 0, line_break)
+        first, _, more = text[:line_break].partition(b"\n")
+        self._write_in_line(first, shown)
+        self._release_rows(shown)
+        if _CURSOR_MOVE_IN_LINES.search(more) is None:
+            shown += [more, b"\n"]
+        else:
+            for line in more.split(b"\n"):
+                shown += [_shown(line), b"\n"]
+        return text[line_break + 1 :]
+
+    def _write_in_line(self, text: bytes, shown: list[bytes]) -> None:
+        if not text:
+            return
+        row = self._rows[self._row]
+        if self._column is not None and _TO_LINE_START.match(text) is None:
+            if self._column and len(row) <= _MAX_INDENT_BYTES:
+                row[:] = _shown_line(bytes(row))
+                plain = _SEQUENCE.sub("", row.decode("utf-8", "surrogateescape"))
+                indent = plain[: self._column].ljust(self._column)
+                row += b"\r" + indent.encode("utf-8", "surrogateescape")
+            else:
+                row += b"\r"
+        row += text
+        self._column = None
+        if len(row) > _MAX_LINE_BYTES:
+            self._shorten_row(shown)
+
+    def _shorten_row(self, shown: list[bytes]) -> None:
+        """Drop what is overwritten in a long line; let out its beginning if it is long even so."""
+        row = self._rows[self._row]
+        before, move, last = bytes(row).rpartition(b"\r")
+        row[:] = (_shown_line(before) + move if move else b"") + last
+        if len(row) <= _MAX_LINE_BYTES // 2:
+            return
+        if self._row < len(self._rows) - 1:
+            self._release_rows(shown)
+            return
+        shown += [b"\n".join(self._shown_rows())]
+        self._rows, self._row, self._is_continued = [bytearray()], 0, True
+
+    def _move(self, move: re.Match[bytes], shown: list[bytes]) -> None:
+        """Go to another line, or erase all below."""
+        is_last = self._row == len(self._rows) - 1
+        if move["erasure"]:
+            if is_last and not self._rows[self._row]:
+                self._write_in_line(move[0], shown)
+            else:
+                del self._rows[self._row + 1 :]
+                self._write_in_line(b"\x1b[K", shown)
+            return
+        count = int(move["count"] or 1) or 1
+        row = self._rows[self._row]
+        column = self._column
+        if column is None:
+            self._columns_left -= 1
+            column = _width(bytes(row[-_MAX_INDENT_BYTES:])) if self._columns_left >= 0 and row else 0
+        if row and not row.startswith(b"\r"):
+            row[:0] = b"\r"  # it is a line with moves now
+        target = self._row + (count if move["kind"] in b"BE" else -count)
+        self._row = min(max(target, 0), len(self._rows) - 1)
+        self._column = 0 if move["kind"] in b"EF" else column
+
+    def _add_row(self, shown: list[bytes]) -> None:
+        self._rows.append(bytearray())
+        if len(self._rows) > _REACHED_LINES:
+            shown += [_shown(bytes(self._rows.pop(0)), is_continued=self._is_continued), b"\n"]
+            self._is_continued = False
+        self._row, self._column = len(self._rows) - 1, None
+
+    def _release_rows(self, shown: list[bytes]) -> None:
+        """Let out all lines, and begin a new one."""
+        shown += [b"\n".join(self._shown_rows()), b"\n"]
+        self._rows, self._row, self._column, self._is_continued = [bytearray()], 0, None, False
+
+    def _shown_rows(self) -> list[bytes]:
+        first, *others = map(bytes, self._rows)
+        return [_shown(first, is_continued=self._is_continued), *map(_shown, others)]
 
 
+def _shown(line: bytes, *, is_continued: bool = False) -> bytes:
+    if _CURSOR_MOVE.search(line.removesuffix(b"\r")) is None:
+        return line
+    return (b"\n" if is_continued else b"") + _shown_line(line)
+
+
+def _width(line: bytes) -> int:
+    """Return the column in which the cursor is after a line."""
+    part = _LINE_START.split(line.decode("utf-8", "replace"))[-1]
+    column = 0
+    for text in _SEQUENCE.sub("", part).split("\b"):
+        column = max(column - 1, 0) + len(text)
+    return column
+
+
+_REACHED_LINES = 48
+_MAX_INDENT_BYTES = 512
+_MAX_COLUMNS = 1_000
+_MAX_SEQUENCE_BYTES = 16
+_BEGUN_SEQUENCE = re.compile(rb"\x1b(?:\[[0-9;?]*)?\Z")
+_LINE_MOVE = re.compile(rb"\x1b\[(?:(?P<count>[0-9]{0,4})(?P<kind>[ABEF])|(?P<erasure>0?J))")
+_TO_LINE_START = re.compile(rb"\r|\x1b\[[01]?G")
 _MAX_LINE_BYTES = 64 * 1024
 _CURSOR_MOVE = re.compile(rb"\r|\x08|\x1b\[[01]?G")
 _CURSOR_MOVE_IN_LINES = re.compile(rb"\r(?!\n|\Z)|\x08|\x1b\[[01]?G")

@@ -369,6 +369,8 @@ TOOL_CASES = [
             "frames": lambda size: [b"\r12345678"] * (size // 9),
             "empty frames": lambda size: [b"\r" * size],
             "spinners": lambda size: [b"|\b/\b" * 1_000] * (size // 4_000),
+            "frames of lines": lambda size: [b"a\nb\n\x1b[2A\x1b[2K" * 300] * (size // 3_600),
+            "moves in a column": lambda size: [b"a" * 400, *[b"\x1b[Ax\x1b[B" * 400] * (size // 2_800)],
         },
         also=(TerminalLines,),
     ),

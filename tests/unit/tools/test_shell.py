@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -154,6 +155,9 @@ def test_a_buffer_keeps_both_ends_for_any_chunk_size() -> None:
 
 
 BARS = "".join(f"\r{done / 30:5.1f}%|{'█' * (done // 100):30}| {done}/3000" for done in range(3001))
+WIPE = "\x1b[2K"
+UP = f"\x1b[1A{WIPE}" * 2
+FRAMES = "".join(f"{UP * (n > 0)}a {n}\nb {n}\n" for n in range(300))
 OVERWRITTEN = {
     "a progress bar": (f"{BARS}\ndone\n", f"100.0%|{'█' * 30}| 3000/3000\ndone\n"),
     "an unfinished bar": ("10%\r20%\r", "20%\r"),
@@ -172,6 +176,15 @@ OVERWRITTEN = {
     "CRLF": ("one\r\n1%\r2%\r\n\r\n", "one\r\n2%\r\n\r\n"),
     "a very long line": (f"{'a' * 99_999}\n", f"{'a' * 99_999}\n"),
     "very many frames": ("\r12345" * 19_999, "12345"),
+    "frames of two lines": ("".join(f"{UP * (n > 0)}a {n}\n{WIPE}b {n}\n" for n in range(300)), "a 299\nb 299\n"),
+    "frames after a text": (f"one\n{FRAMES}end\n", "one\na 299\nb 299\nend\n"),
+    "frames that erase all below": ("".join(f"a {n}\nb\n\x1b[2A\x1b[1G\x1b[0J" for n in range(99)) + "ok\n", "ok\n"),
+    "frames without an erasure": ("1\n22\n\x1b[2F33\n4\n", "33\n42\n"),
+    "a line above": ("1 of 2\n2 of 2\x1b[A done\x1b[B!\n", "1 of 2 done\n2 of 2     !\n"),
+    "a line out of reach": (
+        f"first\n{'x' * 9}\n" + "y\n" * 99 + "\x1b[999Az",
+        "first\n" + "x" * 9 + "\n" + "y\n" * 52 + "z\n" + "y\n" * 46,
+    ),
 }
 
 
@@ -187,28 +200,39 @@ def test_an_output_is_kept_as_a_terminal_shows_it_with_its_true_size(output: str
         note = text[text.rfind("[") :] if text.endswith("as by a progress bar]\n") else ""
         assert text.removesuffix(note).rstrip("\n") == shown.rstrip("\n")
         assert (note != "") == (shown.replace("␛", "\x1b") != output)
-        assert note == "" or f" of {len(content):,} bytes were overwritten in their line" in note
+        assert note == "" or f" of {len(content):,} bytes were overwritten, as" in note
 
 
-def shown_by_a_terminal(line: str) -> str:
-    cells: list[str] = []
-    column = 0
-    for character in line:
-        if character in "\r\b":
-            column = 0 if character == "\r" else max(column - 1, 0)
+def shown_by_a_terminal(text: str) -> list[str]:
+    lines: list[list[str]] = [[]]
+    row = column = 0
+    for token in re.findall(r"\x1b\[\d?[A-Z]|.", text, re.DOTALL):
+        if token in "\r\b":
+            column = 0 if token == "\r" else max(column - 1, 0)
+        elif token == "\n":
+            row, column = row + 1, 0
+            lines += [[]] * (row == len(lines))
+        elif token in {"\x1b[A", "\x1b[2B"}:
+            row = max(row - 1, 0) if token == "\x1b[A" else min(row + 2, len(lines) - 1)
+        elif token == "\x1b[F":
+            row, column = max(row - 1, 0), 0
         else:
-            cells[column : column + 1] = [character]
+            cells = lines[row] + [" "] * (column - len(lines[row]))
+            lines[row] = [*cells[:column], token, *cells[column + 1 :]]
             column += 1
-    return "".join(cells).rstrip(" ")
+    return ["".join(cells).rstrip(" ") for cells in lines]
 
 
-@given(st.lists(st.sampled_from(["a", "é", " ", "\r", "\b", "\n", "bcd"]), max_size=14), st.integers(1, 5))
+MOVES = ["a", "é", " ", "\r", "\b", "\n", "bcd", "\x1b[A", "\x1b[2B", "\x1b[F"]
+
+
+@given(st.lists(st.sampled_from(MOVES), max_size=14), st.integers(1, 5))
 def test_any_line_is_kept_as_a_terminal_shows_it(pieces: list[str], step: int) -> None:
     text, lines = "".join(pieces), TerminalLines()
     content = text.encode()
     shown = b"".join([lines.feed(content[start : start + step]) for start in range(0, len(content), step)])
     kept = (shown + lines.unfinished).decode().split("\n")
-    assert [line.rstrip("\r ") for line in kept] == [shown_by_a_terminal(line) for line in text.split("\n")]
+    assert [line.rstrip("\r ") for line in kept] == shown_by_a_terminal(text)
 
 
 def test_a_buffer_splits_no_character() -> None:
