@@ -164,14 +164,14 @@ _SECRET_FILE_NAMES = (
     "enpass*.csv enpass*.json roboform*.csv proton?pass*.csv proton?pass*.json *recovery?codes% *recovery?codes& "
     "*recoverycodes% *backup?codes% *backup?codes& *backupcodes% +seed?phrase% +recovery?phrase% +recovery?key% "
     "bitlocker?recovery?key* *emergency?kit*.pdf",
-    # whatever says so
+    # whatever says so; some file systems store an accent as a character of its own, so `??` stands for one letter
     "+credential% +credentials% +creds% +secret% +secrets% .secrets.* +passwords% +passwords& +password password% "
     "+password.txt +password?file% +passwords?file% +secret?file% +secrets?file% +credentials?file% *.password "
-    "*.passwd *.pwd *.pass *_pass *-pass +passwort% +passwörter% +passwoerter% +kennwort% +kennwörter% "
-    "+kennwoerter% +contraseña% +contraseñas% +contrasenas% +mot?de?passe% +mots?de?passe% *.passphrase +apikey& "
-    "+apikeys& +api?keys& passwd.txt +api_key% +api-key% +api_keys% +api-keys% +apikey% +apikeys% +access_token% "
-    "+access-token% +auth_token% +auth-token% +refresh_token% +bearer_token% *_token *-token *.token token "
-    "+token.txt token.json token.pickle environ",
+    "*.passwd *.pwd *.pass *_pass *-pass +passwort% +passw?rter% +passw??rter% +kennwort% +kennw?rter% "
+    "+kennw??rter% +contrase?a% +contrase??a% +contrase?as% +contrase??as% +mot?de?passe% +mots?de?passe% "
+    "*.passphrase +apikey& +apikeys& +api?keys& passwd.txt +api_key% +api-key% +api_keys% +api-keys% +apikey% "
+    "+apikeys% +access_token% +access-token% +auth_token% +auth-token% +refresh_token% +bearer_token% *_token "
+    "*-token *.token token +token.txt token.json token.pickle environ",
 )
 # Files of these names, and those that end in one of these pairs of a folder and a file.
 _SECRET_PATH_NAMES = """
@@ -308,9 +308,9 @@ _CREDENTIAL = re.compile(
 # Not names of variables (`npm_config_cache`), and not what stands for a password (`postgres:postgres@`, `$PASSWORD@`).
 _KEY = re.compile(
     r"""
-    \b(?:sk|rk)[-_](?=[a-z_-]{0,40}[A-Z0-9])[A-Za-z0-9_-]{16}
-    | \b(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|SG\.|pypi-Ag)[A-Za-z0-9_.-]{10}
-    | \b(?:npm_|hf_)[A-Za-z0-9]{20}
+    \b(?:sk|rk)[-_](?![xX.]{4})(?=[a-z_-]{0,40}[A-Z0-9]|[a-z]{20})[A-Za-z0-9_-]{16}
+    | \b(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|SG\.|pypi-Ag)(?![xX.]{4})[A-Za-z0-9_.-]{10}
+    | \b(?:npm_|hf_)(?![xX]{4})[A-Za-z0-9]{20}
     | \b(?:AKIA|ASIA)[A-Z0-9]{16}
     | \bAIza[A-Za-z0-9_-]{30}
     | -----BEGIN\ [A-Z ]*PRIVATE\ KEY

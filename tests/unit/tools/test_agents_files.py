@@ -167,6 +167,8 @@ LINKED_TEXTS = {
     "GITHUB_TOKEN=hunter22-hunter22": True,
     "Deploy with ghp_0123456789abcdefghijABCDEFGHIJ012345.": True,
     "key: sk-proj-0123456789abcdefABCDEF": True,
+    "key: sk-abcdefghijklmnopqrstuvwx": True,
+    "Set it to sk-xxxxxxxxxxxxxxxxxxxxxxxx or ghp_xxxxxxxxxxxxxxxxxxxxxxxxx": False,
     "AKIAIOSFODNN7EXAMPLE": True,
     "-----BEGIN OPENSSH PRIVATE KEY-----": True,
     "clone https://ann:hunter22@git.example.org/x": True,

@@ -139,7 +139,7 @@ SECRET_FILES = """
     1PasswordExport.csv bitwarden_export_2024.json lastpass_export.csv recovery-codes.txt github-recovery-codes.txt
     service_account.json service_account-prod.json sa.json gcp.json oauth.json wallet.json keystore.json deploy_key
     github_deploy_key ssh/id_custom .config/hcloud/cli.toml .fly/config.yml .config/stripe/config.toml passwörter.txt
-    .config/scw/config.yaml containers/auth.json wp-config.txt
+    passwo\u0308rter.txt contrasen\u0303as.txt .config/scw/config.yaml containers/auth.json wp-config.txt
 """
 SECRET_COPIES = """
     .env~|.env.~1~|.ENV.BAK|.#.env|#.env#|.#.env.swp|.env.swp|.id_rsa.swp|.id_rsa.un~|%home%u%.env.swp|!home!u!.pgpass~
