@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import UserDict, deque
+from collections import ChainMap, UserDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -285,6 +286,15 @@ class Model(BaseModel):
     agent: Any = None
 
 
+class Attributes:
+    """A class with the mark of the library attrs."""
+
+    __attrs_attrs__ = (SimpleNamespace(name="agent"),)
+
+    def __init__(self, agent: Any) -> None:
+        self.agent = agent
+
+
 class Plain:
     def __init__(self, agent: Any) -> None:
         self.agent = agent
@@ -307,6 +317,13 @@ NESTED: list[Callable[[], Any]] = [
     lambda: {guest.name: deque([guest])},
     lambda: MappingProxyType({"agent": guest}),
     lambda: UserDict(agent=guest),
+    lambda: ChainMap({}, {"agent": guest}),
+    lambda: {"agent": guest}.values(),
+    lambda: {"agent": guest}.items(),
+    lambda: [{guest.name: [guest]}.values()],
+    lambda: partial(print, guest),
+    lambda: partial(print, agent=[guest]),
+    lambda: Attributes(guest),
     lambda: SimpleNamespace(agent=guest),
     lambda: Holder(guest),
     lambda: Holder([Model(agent=guest)]),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import UserDict, UserList, deque
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections import ChainMap, UserDict, UserList, deque
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, MappingView, Sequence
 from dataclasses import fields, is_dataclass
+from functools import partial
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
@@ -107,9 +108,9 @@ _UNFINISHED = "Error: the tool returned {kind}; it must {remedy} and return that
 
 
 def _reject_changes_in(value: object) -> None:
-    """Raise `ToolError` if there is a `TurnChange` in containers, dataclasses and models, at any depth.
+    """Raise `ToolError` if there is a `TurnChange` in containers, data classes, models and partial functions.
 
-    The `repr` of any other object shows no more of an agent than its name.
+    At any depth; the `repr` of any other object shows no more of an agent than its name.
     """
     seen, unread = set[int](), [value]
     while unread:
@@ -126,16 +127,24 @@ def _reject_changes_in(value: object) -> None:
 
 
 def _children(item: Any) -> Sequence[Any]:
-    """Return the values in a container, the fields of a dataclass or model, and nothing for any other object."""
+    """Return what is in a container, a data class, a model or a partial function; nothing for any other object."""
     if isinstance(item, dict | MappingProxyType | UserDict):
         mapping = cast("Mapping[Any, Any]", item)
         return [*mapping.keys(), *mapping.values()]
-    if isinstance(item, list | tuple | set | frozenset | deque | UserList):
+    if isinstance(item, ChainMap):
+        return cast("ChainMap[Any, Any]", item).maps
+    if isinstance(item, partial):
+        function = cast("partial[Any]", item)
+        return [function.func, *function.args, *function.keywords.values()]
+    if isinstance(item, list | tuple | set | frozenset | deque | UserList | MappingView):
         return [*cast("Iterable[Any]", item)]
     if isinstance(item, BaseModel):
         return [*vars(item).values(), *(item.__pydantic_extra__ or {}).values()]
     if isinstance(item, SimpleNamespace):
         return [*vars(item).values()]
+    kind = cast("Any", type(item))
+    if (attributes := getattr(kind, "__attrs_attrs__", None)) is not None:  # a class of the library attrs
+        return [getattr(item, one.name, None) for one in attributes]
     if is_dataclass(item) and not isinstance(item, type):
         return [getattr(item, one.name, None) for one in fields(item)]
     return ()
