@@ -41,13 +41,21 @@ _CALLS = (
     r"|(?<=[s)\ue000])\.rm(?!\w)"
 )
 _MAY_DELETE = re.compile(
-    r"\b(?:7z|mv|rimraf|rm|rmdir|rsync|shred|srm|tar|trash|unlink|wipe|zip)\b|-delete\b|\$\{?\w|\$\(|`"
+    r"\b(?:7z|mv|rimraf|rm|rmdir|rsync|shred|srm|tar|trash|unlink|wipe|zip)\b|-delete\b|\$\{?\w|\$\(|`|[?*\]}]\S{0,16}\s+-|\bgio\b"
     rf"|{_CALLS}"
 )
 # A place where a command names a program or a function that deletes folders, in whatever quotes.
 _MENTION = re.compile(rf"(?<![\w.-])(?:rm|rimraf)(?![\w.-])|{_CALLS}")
 _RECURSIVE_OPTION = re.compile(r"(?<![^\s\W])-(?:[A-Za-z]*[rR]|-r|-no-p|\{|\$)")
-_WIDE_WORD = re.compile(r"(?<![\w./~*-])(?:~|\$\{?HOME\b\}?|/|\.\.?|\*)/?(?:\*|\.)?(?![\w./~*-])")
+_WIDE_WORD = re.compile(
+    r"(?<![\w./~*-])(?:~|\$\{?HOME\b\}?|/|\.\.?|\*)/?(?:\*|\.)?(?![\w./~*-])"
+    # In a script:
+    r"|\b(?:environ|expanduser|homedir|getcwd|getenv|ENV)\b|\bPath\.(?:home|cwd)|\bDir\.(?:home|pwd)|\bprocess\.(?:cwd|env)"
+)
+_INTERPRETER = re.compile(r"(?<![\w.-])(?:awk|node|perl|php|python[\d.]*|ruby)(?![\w.-])")
+_STRING_PREFIX = re.compile(r"([(\[,+]\s{0,8}|=\s)[bBfFrRuU]{1,2}(?=\\?[\"'])")
+# A place of a text into which a script puts a value.
+_INTERPOLATION = re.compile(r"(?<!\$)\{\w[\w.]*\}|%s|\s\+\s+(?=\w)")
 _RUNS_CODE = re.compile(
     r"(?<![\w.-])(?:(?:ba|da|k|z|fi|a)?sh|eval|source|su|trap|xargs|parallel|watch)\b(?![\w.-])"
     r"|(?:^|[;&|\n(])\s*(?:\.\s|\.{0,2}/\w|(?:at|batch|crontab|make|node|perl|python[\d.]*|ruby|ssh)(?![\w.-]))"
@@ -148,12 +156,16 @@ def find_whole_deletion(
     found = search.find(remove_quoting(marked).text)
     if found is None and (search.unseen or _RUNS_CODE.search(re.sub("#![^\n]*", "", stripped)) is not None):
         unquoted = re.sub(r",(?=\s)", " ", _without_quotes(marked))
+        if _INTERPRETER.search(stripped) is not None:
+            unquoted = _INTERPOLATION.sub(f" {_UNKNOWN}", unquoted)
         found = search.find(unquoted) or search.find_call(command) or search.find_mention(stripped)
     shown = {_HERE: ".", _WORKSPACE: str(workspace), _UNKNOWN: "…", _NARROW: "…", QUOTED: "?"}
     return None if found is None else found.translate(str.maketrans(shown))
 
 
 def _without_quotes(command: str) -> str:
+    if _INTERPRETER.search(command) is not None:
+        command = _STRING_PREFIX.sub(r"\1", command)
     return re.sub(r"\\\n|\$?[\"']|\\", "", command)
 
 
@@ -186,7 +198,8 @@ def _path_of(match: re.Match[str]) -> str:
 def _marked_default(match: re.Match[str]) -> str:
     """Return an expansion with a default in marks that quotes leave as they are."""
     kind = "r" if match[2] else {"+": "p", "=": "a"}.get(match[3], "d")
-    return f"\ue015{match[1]}\ue016{kind}{match[4] or ''}\ue017"
+    name = "@" if match[1] == "*" else match[1]
+    return f"\ue015{name}\ue016{kind}{match[4] or ''}\ue017"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +239,9 @@ class _Command:
         """Return the `rm` among the words of an unknown program, which may run it; else the command itself."""
         for place, word in enumerate(self.operands):
             name = word.rpartition("/")[2]
-            if name in {"rimraf", "rm", "trash"}:
+            if name in {"rimraf", "rm", "trash"} or (name == "remove" and self.program == "gio"):
                 before = (*self.before, self.program, *self.operands[:place])
+                name = "trash" if name == "remove" else name
                 return _Command(name, self.operands[place + 1 :], before, is_guessed=True)
         return self
 
@@ -348,7 +362,7 @@ class _Search:
         if command.is_guessed:
             runs = any(word.startswith("-") for word in command.operands)
         runs = runs or (command.program == "find" and any(word in {"rm", "/bin/rm"} for word in command.operands))
-        runs = runs and mentions > 0
+        runs = runs and mentions > 0 and (bool(command.operands) or command.is_of_xargs)
         self._seen_count += runs
         shows = command.only_shows_text or (document_of is not None and document_of.only_shows_text)
         self.unseen = self.unseen or (mentions > runs and not shows)
@@ -376,7 +390,13 @@ class _Search:
 
     def _with_program(self, words: Sequence[str]) -> Sequence[str]:
         """Return a command whose program is in a variable, as in `$RM ~`, with the words of that."""
-        if "$" not in words[0] or _ASSIGNMENT.match(words[0]):
+        if _ASSIGNMENT.match(words[0]):
+            return words
+        if has_braces(words[0]):
+            words = [*(expand_braces(words[0], self._try_spend) or words[:1]), *words[1:]]
+        if is_glob(words[0]) and self.file_system.match("rm", words[0].rpartition("/")[2]):
+            return ["rm", *words[1:]]
+        if "$" not in words[0]:
             return words
         value = next(iter(self._values(words[0])), "")
         return [*value.replace(QUOTED, " ").split(), *words[1:]]
@@ -474,7 +494,7 @@ class _Search:
     def _with_home(self, word: str) -> str:
         """Return a word with the folder that its `~` or `~user` stands for."""
         name, slash, rest = word.partition("/")
-        if re.fullmatch(r"~[+-]\d*", name):  # a folder of the shell
+        if re.fullmatch(r"~(?:[+-]\d*|\d+)", name):  # a folder of the shell
             return f"{_UNKNOWN}{slash}{rest}"
         if name not in self._homes:
             self.file_system.spend(_LOOKUP_STEPS)  # of a user, which may ask a server
@@ -511,7 +531,7 @@ class _Search:
         if option is not None and any(map(option.match, command.operands)):
             return self._first_whole(command.arguments, folders)
         if command.program == "mv":
-            return self._moved_by(command, folders)
+            return self._moved_by(command, folders, pipeline[:-1])
         if command.program not in _DELETERS or command.is_in_git_only:
             return None
         return self._deleted_by_rm(command, folders, pipeline[:-1])
@@ -521,7 +541,7 @@ class _Search:
         if removes_folders and (found := self._first_whole(command.arguments, folders)) is not None:
             return found
         if "git" in command.before:  # which expands globs itself
-            words = [word for word in command.arguments if QUOTED in word and not word.strip(f"{QUOTED}./*")]
+            words = [word for word in command.arguments if not word.strip(f"{QUOTED}./*:")]
             if removes_folders and words:
                 return words[0]
         if not removes_folders and any(
@@ -547,8 +567,10 @@ class _Search:
             for value in self._expanded(word)
         )
 
-    def _moved_by(self, command: _Command, folders: Sequence[str]) -> str | None:
+    def _moved_by(self, command: _Command, folders: Sequence[str], earlier: Sequence[_Command]) -> str | None:
         """Return the word of `mv` that names a whole folder; all of one may move to a folder in it."""
+        if command.is_of_xargs and earlier and earlier[0].program in {*_LISTERS, "find"}:
+            return self._listed_by(earlier)
         *sources, target = command.arguments or [""]
         for word in sources:
             if self._may_be_whole(word, folders, is_unknown=False):
@@ -689,7 +711,7 @@ def _find_deletes_all(tests: Sequence[str]) -> bool:
     """Return whether an action of `find` deletes, and no test before it leaves files out."""
     for place, word in enumerate(tests):
         runs = word in _EXECUTES
-        deletes = runs and _Command.parse(tests[place + 1 : place + 1 + _MAX_VALUES]).program in _DELETERS
+        deletes = runs and _Command.parse(tests[place + 1 : place + 1 + _MAX_VALUES]).program in {*_DELETERS, "mv"}
         if (word == "-delete" or deletes) and not _is_narrowed(tests[:place]):
             return True
     return False
@@ -701,7 +723,7 @@ def _is_narrowed(tests: Sequence[str]) -> bool:
     A test that is negated lets nearly all through; so does what follows `-o`, if it has no test itself, and
     so may a test of the age, the owner or the size.
     """
-    narrowed = False
+    narrowed, has_alternatives = False, not {"-o", "-or", ","}.isdisjoint(tests)
     for place, word in enumerate(tests):
         negates = tests[place - 1 : place] in (["!"], ["-not"], [QUOTED])
         if negates and word in {QUOTED, "("}:
@@ -712,5 +734,8 @@ def _is_narrowed(tests: Sequence[str]) -> bool:
             narrowed = narrowed or not negates
         elif _TESTS_OF_NAMES.fullmatch(word) and not negates:
             value = tests[place + 1] if place + 1 < len(tests) else ""
-            narrowed = narrowed or re.search(r"\w", value) is not None
+            is_narrow = re.search(r"\w", value) is not None
+            if not is_narrow and has_alternatives:
+                return False
+            narrowed = narrowed or is_narrow
     return narrowed

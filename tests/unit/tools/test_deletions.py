@@ -233,6 +233,18 @@ rm -rf "$(ls)"/..
 rm -rf !(keep)
 : "${D:=$HOME}"; rm -rf "$D"
 D='*'; rm -rf $D
+r{m,x} -rf ~
+/bin/r? -rf ~
+ln -s "$(command -v rm)" zap; ./zap -rf "$HOME"
+python3 -c 'import os; os.system("rm -rf " + os.path.expanduser("~"))'
+python3 -c 'import os; h = os.environ["HOME"]; os.system(f"rm -rf {h}")'
+python3 -c 'import os;os.execvp("rm",["rm","-rf",os.environ["HOME"]])'
+rm -rf "${*:-.}"
+pushd /tmp; rm -rf ~1
+ls | xargs -I{} mv {} /tmp
+find . -name '*' -o -name x | xargs rm -rf
+git rm -rf :/
+gio remove -f ~
 D=$HOME/x; rm -rf "${D%/*}"
 cmd="rm -rf ~"; $cmd
 f() { local d="${1:-$HOME}"; rm -rf "$d"; }; f
