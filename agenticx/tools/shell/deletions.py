@@ -306,12 +306,13 @@ class _Search:
     _is_unset_unknown: bool = field(default=False, init=False)
     _variables: dict[str, list[str]] = field(default_factory=dict[str, list[str]], init=False)
     _words: list[str] = field(default_factory=list[str], init=False)
+    _argument_values: list[str] = field(default_factory=list[str], init=False)
     _homes: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _brace_chars_left: int = field(default=_MAX_BRACE_CHARS, init=False)
 
     def find(self, text: str) -> str | None:
         """Return the first word that deletes one of the `whole` folders; `text` is without quotes."""
-        self.folders, self._variables = [self.workspace], {}
+        self.folders, self._variables, self._argument_values = [self.workspace], {}, []
         self.unseen, self._seen_count, self._count, self._is_unset_unknown = False, 0, 0, False
         document_of: _Command | None = None
         words = (word for word in re.split(r"[\s;|&<>()`]+", text) if not word.startswith("-"))
@@ -417,6 +418,7 @@ class _Search:
 
     def _assign(self, words: Sequence[str], earlier: Sequence[_Command]) -> None:
         """Take note of the values of `NAME=value`, `for NAME in …`, and of names that get an unknown one."""
+        self._argument_values = []  # they may have the variables that are set here
         if words[0] == "for" and words[2:3] == ["in"]:
             self._variables[words[1]] = [value for word in words[3:] for value in self._values(word)] or [_UNKNOWN]
         elif words[0] == "for" or words[:2] == ["printf", "-v"] or not _SETS_NAMES.isdisjoint(words[:4]):
@@ -478,9 +480,12 @@ class _Search:
 
     def _arguments(self) -> list[str]:
         """Return the words of the command that may be an argument of a function or of `bash -c`."""
+        if self._argument_values:
+            return self._argument_values
         words = [word for word in self._words if not re.search(r"\$\{?[\d@*]|\ue015[\d@*]", word)]
         values = [value for word in words for value in (self._values(word) if word != "$" else [_UNKNOWN])]
-        return (values[:_MAX_VALUES] if len(values) <= _MAX_VALUES else [_UNKNOWN]) or [_UNKNOWN]
+        self._argument_values = values if 0 < len(values) <= _MAX_VALUES else [_UNKNOWN]
+        return self._argument_values
 
     def _expanded(self, word: str) -> Iterator[str]:
         """Yield the words that bash makes of a word by braces, variables and `~`, before globs."""
