@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
+
+from pydantic import BaseModel
 
 from agenticx.tools.visible import visible_line
 
@@ -89,9 +92,13 @@ def _path_texts(arguments: Mapping[str, Any]) -> Iterator[str]:
     pending: list[tuple[str, object]] = list(arguments.items())[::-1]
     while pending:
         name, value = pending.pop()
+        if isinstance(value, BaseModel):
+            value = vars(value)
+        elif is_dataclass(value):
+            value = {one.name: getattr(value, one.name, None) for one in fields(value)}
         if isinstance(value, Mapping):
-            fields = cast("Mapping[object, object]", value)
-            pending += [(str(key), item) for key, item in fields.items()]
+            items = cast("Mapping[object, object]", value).items()
+            pending += [(str(key), item) for key, item in items]
         elif isinstance(value, list | tuple | set | frozenset):
             pending += [(name, item) for item in cast("Iterable[object]", value)]
         if isinstance(value, os.PathLike):

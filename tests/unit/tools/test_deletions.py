@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from agenticx import AgentRuntime, Session
 from agenticx.testing import ScriptedGate, ScriptedModel, call, collect
@@ -342,6 +343,10 @@ D=$(mktemp -d); git clone x "$D"; cd "$D"; ls; rm -rf "$D"
 """
 
 
+class Spec(BaseModel):
+    path: str
+
+
 def commands(text: str) -> list[str]:
     """Return the commands of the lines, in which ⏎ stands for a newline."""
     return [line.replace("⏎", "\n") for line in text.strip().splitlines()]
@@ -393,6 +398,8 @@ def test_an_ordinary_deletion_is_not_asked_about_in_mode_auto(runner, command) -
         ("removeTree", {"spec": {"path": "~"}}, True),
         ("removeTree", {"spec": {"items": [{"path": "build"}, {"what": "~/"}]}}, True),
         ("removeTree", {"spec": {"path": "build"}}, False),
+        ("removeTree", {"model": {"path": "~"}}, True),
+        ("removeTree", {"model": {"path": "build"}}, False),
         ("file_delete", {"path": "build"}, False),
         ("remove_item", {"separator": "."}, False),
         ("undelete", {"path": "."}, False),
@@ -416,6 +423,7 @@ async def test_a_tool_that_deletes_is_asked_about_by_its_paths(
         target: str = "",
         separator: str = "",
         spec: dict[str, Any] | None = None,
+        model: Spec | None = None,
     ) -> str:
         """Delete."""
         return "deleted"
