@@ -40,7 +40,7 @@ from agenticx.runtime.sanitize import is_valid, sanitize
 from agenticx.runtime.session import Session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.turn import Turn
-from agenticx.runtime.turn_agent import TurnAgent
+from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
 from agenticx.settings import load_settings
 from agenticx.tools.coercion import coerce_numbers
 from agenticx.tools.registry import Toolbox, tool
@@ -109,9 +109,11 @@ def _written(deltas: list[Any]) -> Generator[None]:
 
 
 def _turn() -> Turn:
+    hooks = HookRegistry()
     return Turn(
         session=Session(workspace=Path()),
-        agent=TurnAgent(name="meta", model=_MODEL, tools=Toolbox(), hooks=HookRegistry()),
+        agent=TurnAgent(name="meta", model=_MODEL, tools=Toolbox(), hooks=hooks),
+        agents=TurnAgents(lambda _: _MODEL, hooks),
         output=TurnOutput(None, _MODEL, ()),
         max_rounds=1,
         on_exhausted="error",

@@ -115,8 +115,9 @@ if may_mount:
         file.write_text("old")
         file.chmod(0o666)
         folder.chmod(0o1777)
-        for parent in folder.parents[:3]:
-            parent.chmod(0o755)
+        for parent in folder.parents:
+            if not parent.stat().st_mode & 0o001:
+                parent.chmod(0o755)
         os.setuid(65534)
     else:
         bind_file(source, file, read_only_folder=kind == "read-only")
