@@ -15,9 +15,8 @@ import re
 import secrets
 import stat
 import sys
-import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Any, Literal, cast
 from agenticx.errors import SettingsError
 from agenticx.logs import get_logger
 from agenticx.os_keyring import KeyringFailure, OsKeyring
+from agenticx.private_files import acquire_lock, replace_file
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.settings import home_folder, provider_key, remember_secret
 
@@ -47,7 +47,6 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _MAX_KEY_CHARS = 4096
 _MAX_FILE_BYTES = 1024 * 1024
 _LOCK_SECONDS = 60.0  # longer than the calls of a keyring that does not answer
-_PAUSE_SECONDS = 0.02
 
 _log = get_logger(__name__)
 
@@ -243,36 +242,18 @@ class KeyStore:
     def _write(self, entries: _Entries) -> None:
         """Replace the file; the caller holds the lock, so that the temporary file is its own."""
         content = {"version": _VERSION, "keys": {name: entry.to_json() for name, entry in sorted(entries.items())}}
-        temporary = self.path.with_name(".keys.json.new")
         with self._errors_as_settings():
-            temporary.unlink(missing_ok=True)  # of a process that was killed
-            try:
-                descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                    _make_private(descriptor)
-                    file.write(json.dumps(content, indent=2) + "\n")
-                    file.flush()
-                    os.fsync(descriptor)
-                temporary.replace(self.path)
-            except BaseException:
-                with suppress(OSError):
-                    temporary.unlink(missing_ok=True)
-                raise
-            _sync_folder(self._home)
+            text = json.dumps(content, indent=2) + "\n"
+            replace_file(self.path, text.encode("ascii"), self.path.with_name(".keys.json.new"))
 
     @contextmanager
     def _locked(self) -> Generator[None]:
         """Hold the lock against other writers; raises `SettingsError` where it cannot be had."""
         with self._errors_as_settings():
-            self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-            descriptor = os.open(self._home / "keys.lock", flags, 0o600)
+            descriptor = acquire_lock(self._home / "keys.lock", _LOCK_SECONDS)
+        if descriptor is None:
+            raise SettingsError(f"another process has changed {self.path} for {_LOCK_SECONDS:g} s; end it")
         try:
-            deadline = time.monotonic() + _LOCK_SECONDS
-            while not _try_lock(descriptor):
-                if time.monotonic() > deadline:
-                    raise SettingsError(f"another process has changed {self.path} for {_LOCK_SECONDS:g} s; end it")
-                time.sleep(_PAUSE_SECONDS)
             yield
         finally:
             os.close(descriptor)
@@ -358,37 +339,3 @@ def _parse_entry(name: str, entry: object) -> _Entry:
             return _Entry(revision=revision)
         case _:
             raise ValueError(f'{name!r} must be {{"key": "…"}} or {{"keyring": "…"}}')
-
-
-def _make_private(descriptor: int) -> None:
-    """Set the mode of the new file, which a umask may have narrowed."""
-    if hasattr(os, "fchmod"):
-        os.fchmod(descriptor, 0o600)
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # a file system that cannot sync folders
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _make_try_lock() -> Callable[[int], bool]:
-    try:
-        import fcntl
-    except ImportError:  # Windows: the last of several writers at once wins, and the file is whole
-        return lambda _: True
-
-    def lock_file(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
-
-    return lock_file
-
-
-_try_lock = _make_try_lock()

@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 import os
 import stat
-import time
 import unicodedata
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +22,7 @@ from agenticx.errors import AgenticXError, InvalidArguments, ToolError
 from agenticx.foreign_text import without_controls
 from agenticx.knowledge.words import index_text, query_words
 from agenticx.messages import clean_text, new_id
+from agenticx.private_files import acquire_lock, replace_file
 from agenticx.tools.visible import visible
 
 __all__ = [
@@ -41,7 +41,6 @@ MAX_ENTRY_CHARS = 2_000
 _FILE = "memory.jsonl"
 _MAX_FILE_BYTES = 16_000_000
 _LOCK_SECONDS = 5.0
-_LOCK_INTERVAL = 0.01
 _REMOVING = "`agx memory remove ID`"
 
 
@@ -178,40 +177,30 @@ class UserMemory:
                 raise self._damaged(f"line {number} is no entry with id, text, saved_at and session_id")
 
     def _write(self, entries: Sequence[MemoryEntry]) -> None:
-        temporary = self._file.with_name(f".{_FILE}.new")  # one for all: what a killed process left is written over
         content = "".join(f"{json.dumps(asdict(entry), ensure_ascii=False)}\n" for entry in entries)
         try:
-            temporary.unlink(missing_ok=True)
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(content.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._file)
-            _sync_folder(self._file.parent)
+            replace_file(self._file, content.encode(), self._file.with_name(f".{_FILE}.new"))
         except OSError as exc:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise MemoryUnusable(f"the memory {self._shown} cannot be written: {exc.strerror or exc}") from exc
+            raise self._unwritable(exc) from exc
 
     @contextmanager
     def _locked(self) -> Generator[None]:
         try:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self._file.with_name(f"{_FILE}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = acquire_lock(self._file.with_name(f"{_FILE}.lock"), _LOCK_SECONDS)
         except OSError as exc:
-            raise MemoryUnusable(f"the memory {self._shown} cannot be written: {exc.strerror or exc}") from exc
+            raise self._unwritable(exc) from exc
+        if descriptor is None:
+            raise MemoryUnusable(
+                f"the memory {self._shown} is being changed by another process for {_LOCK_SECONDS:g} seconds;"
+                " try again once that has ended"
+            )
         try:
-            ends = time.monotonic() + _LOCK_SECONDS
-            while not _try_lock(descriptor):
-                if time.monotonic() > ends:
-                    raise MemoryUnusable(
-                        f"the memory {self._shown} is being changed by another process for {_LOCK_SECONDS:g} seconds;"
-                        " try again once that has ended"
-                    )
-                time.sleep(_LOCK_INTERVAL)
             yield
         finally:
-            os.close(descriptor)  # which unlocks it
+            os.close(descriptor)
+
+    def _unwritable(self, error: OSError) -> MemoryUnusable:
+        return MemoryUnusable(f"the memory {self._shown} cannot be written: {error.strerror or error}")
 
 
 def _check_room(entries: Sequence[MemoryEntry]) -> None:
@@ -226,31 +215,3 @@ def _folded(text: str) -> str:
     """Return text without case and accents."""
     parts = unicodedata.normalize("NFKD", text.casefold())
     return unicodedata.normalize("NFC", "".join(sign for sign in parts if unicodedata.category(sign) != "Mn"))
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # a file system that cannot sync folders
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _make_try_lock() -> Callable[[int], bool]:
-    try:
-        import fcntl
-    except ImportError:  # Windows: the last of several writers at once wins, and the file is whole
-        return lambda _: True
-
-    def lock_file(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
-
-    return lock_file
-
-
-_try_lock = _make_try_lock()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.errors import AgenticXError, SettingsError
+from agenticx.private_files import replace_file
 from agenticx.tools.visible import visible
 
 __all__ = ["NOTE_TOOLS", "InvalidVault", "UnknownVault", "VaultRecord", "VaultRegistry"]
@@ -140,17 +141,10 @@ class VaultRegistry:
     def _write(self, record: VaultRecord) -> None:
         folder = self._folder / record.id
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = folder / f".vault.json.{os.getpid()}"
-        content = json.dumps({"name": record.name, "path": str(record.path)}, indent=2)
+        content = json.dumps({"name": record.name, "path": str(record.path)}, indent=2) + "\n"
         try:
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                file.write(content + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(folder / "vault.json")
+            replace_file(folder / "vault.json", content.encode(), folder / f".vault.json.{os.getpid()}")
         except OSError as exc:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
             raise InvalidVault(f"{str(folder)!r} cannot be written: {exc.strerror}") from exc
 
 
