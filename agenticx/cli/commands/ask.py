@@ -12,7 +12,7 @@ from agenticx.cli.commands.message_input import read_task
 from agenticx.cli.options import add_turn_options
 from agenticx.cli.terminal.conversation import open_conversation
 from agenticx.cli.terminal.event_text import Note, citation_line, citation_note
-from agenticx.cli.terminal.output import Output, output_for
+from agenticx.cli.terminal.output import Output, OutputWrapper, output_for
 from agenticx.errors import SettingsError
 from agenticx.knowledge.registry import UnknownVault, VaultRecord, VaultRegistry
 from agenticx.messages import UserMessage
@@ -76,18 +76,18 @@ def _vaults(names: list[str] | None) -> list[VaultRecord] | None:
         raise SettingsError(f"--vault: {exc}") from exc
 
 
-class _WithCitations:
+class _WithCitations(OutputWrapper):
     """An output that lists the citations after the answer: on stdout, or in colour if that is a terminal."""
 
     def __init__(self, output: Output) -> None:
-        self._output = output
+        super().__init__(output)
         self._citations: list[Mapping[str, Any]] = []
 
     def show(self, event: Envelope) -> None:
         if event.type == EventType.CITATION:
             self._citations.append(event.data)
             return
-        self._output.show(event)
+        super().show(event)
         if event.terminal:
             self._list_citations(answered=event.type == EventType.FINAL)
 
@@ -102,18 +102,3 @@ class _WithCitations:
                 self._output.show_note(citation_note(citation))
         else:
             print("", *map(citation_line, citations), sep="\n", flush=True)
-
-    def show_note(self, note: Note) -> None:
-        self._output.show_note(note)
-
-    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
-        self._output.show_question(data, prompt)
-
-    def show_prompt(self, prompt: str) -> None:
-        self._output.show_prompt(prompt)
-
-    def prompt_answered(self, line: str) -> None:
-        self._output.prompt_answered(line)
-
-    def prompts_closed(self) -> None:
-        self._output.prompts_closed()

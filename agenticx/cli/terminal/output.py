@@ -34,6 +34,7 @@ __all__ = [
     "FallbackOutput",
     "JsonLinesOutput",
     "Output",
+    "OutputWrapper",
     "PlainOutput",
     "TerminalOutput",
     "output_for",
@@ -377,6 +378,31 @@ class JsonLinesOutput:
 
     def prompts_closed(self) -> None:
         self._plain.prompts_closed()
+
+
+class OutputWrapper:
+    """An output that passes everything on to another one; a subclass adds to what is shown."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def show(self, event: Envelope) -> None:
+        self._output.show(event)
+
+    def show_note(self, note: Note) -> None:
+        self._output.show_note(note)
+
+    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._output.show_question(data, prompt)
+
+    def show_prompt(self, prompt: str) -> None:
+        self._output.show_prompt(prompt)
+
+    def prompt_answered(self, line: str) -> None:
+        self._output.prompt_answered(line)
+
+    def prompts_closed(self) -> None:
+        self._output.prompts_closed()
 
 
 class FallbackOutput:

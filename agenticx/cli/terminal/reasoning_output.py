@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
 
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.terminal.event_text import PAYLOAD_ERRORS, Note, one_line
-from agenticx.cli.terminal.output import Output
+from agenticx.cli.terminal.output import Output, OutputWrapper
 from agenticx.core.reasoning import Reasoning, add_event
 from agenticx.runtime.events import EventType
 
@@ -20,16 +18,16 @@ _LINE_CHARS = 600
 _TIMED = frozenset({EventType.TURN_STARTED, EventType.FINAL, EventType.ERROR})
 
 
-class ReasoningOutput:
+class ReasoningOutput(OutputWrapper):
     """An output around another one; a turn with steps ends with a line of these and its seconds."""
 
     def __init__(self, output: Output) -> None:
-        self._output = output
+        super().__init__(output)
         self._reasoning = Reasoning()
         self._at = 0.0
 
     def show(self, event: Envelope) -> None:
-        self._output.show(event)
+        super().show(event)
         if event.type == EventType.TURN_STARTED and "parent_turn_id" not in event.data:
             self._reasoning = Reasoning()
         with suppress(*PAYLOAD_ERRORS):  # an event of another release, which is shown but is no step
@@ -41,18 +39,3 @@ class ReasoningOutput:
                 self._output.show_note(
                     Note(one_line(f"({self._reasoning.elapsed_seconds:.0f} s: {steps})", _LINE_CHARS))
                 )
-
-    def show_note(self, note: Note) -> None:
-        self._output.show_note(note)
-
-    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
-        self._output.show_question(data, prompt)
-
-    def show_prompt(self, prompt: str) -> None:
-        self._output.show_prompt(prompt)
-
-    def prompt_answered(self, line: str) -> None:
-        self._output.prompt_answered(line)
-
-    def prompts_closed(self) -> None:
-        self._output.prompts_closed()
