@@ -226,7 +226,7 @@ Message = Annotated[SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
 def sources_of(messages: Iterable[Message]) -> tuple[str, ...]:
     """Return the names of the texts of others that messages have, each once."""
-    named = (message.sources for message in messages if not isinstance(message, AssistantMessage))
+    named = (message.sources for message in messages if message.role != "assistant")
     return tuple(dict.fromkeys(chain.from_iterable(named)))
 
 

@@ -150,7 +150,7 @@ EXEMPT: dict[str, str] = {
             sessions.store.sqlite._segments.envelope_bytes
             sessions.history.transcript.searchable_path_texts
             cli.terminal.output.JsonLinesOutput cli.terminal.output.TerminalOutput
-            cli.terminal.output.FallbackOutput logs.hidden_members
+            cli.terminal.output.FallbackOutput cli.terminal.output.OutputWrapper logs.hidden_members
             knowledge.vault.read_note knowledge.vault.scan_vault
             cli.terminal.event_text.retry_note cli.terminal.event_text.question_payload
         """,

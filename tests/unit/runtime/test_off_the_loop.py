@@ -152,10 +152,9 @@ async def test_a_session_of_100_000_rows_does_not_block_the_event_loop_in_each_r
     ]
     compactor, longest = ContextCompactor(threshold_chars=1_000), list[float]()
     while len(longest) < 3 and min(longest, default=1.0) >= 0.05 * slowdown():  # one may be a hiccup of the machine
+        session = play.session(messages=list(rows))
         async with longest_hold() as hold:
-            run = await play(
-                ["a summary of it all", "ok"], session=play.session(messages=list(rows)), compactor=compactor
-            )
+            run = await play(["a summary of it all", "ok"], session=session, compactor=compactor)
         longest.append(hold.longest)
         assert run.outline[-1] == "final:answer"
         assert len(run.session.messages) < 20
