@@ -103,6 +103,11 @@ class Settings(BaseModel):
     enable_inline_citations: Annotated[bool, switch()] = Field(
         True, description="Compare the citations of an answer with the notes that they name."
     )
+    embedding_model: str | None = Field(
+        None,
+        description="Model that finds notes by meaning, such as ollama:nomic-embed-text (unset: notes are found by"
+        " words); needs agenticx[embeddings].",
+    )
     recent_conversations: Annotated[int, integer(0, 50)] = Field(
         0, description="Earlier sessions of the same workspace whose titles and dates the system prompt has."
     )

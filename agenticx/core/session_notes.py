@@ -60,7 +60,7 @@ class SessionNotes:
         if self._vaults is None:
             from agenticx.knowledge import Vaults
 
-            self._vaults = Vaults(self._home, clock=self._clock)
+            self._vaults = Vaults(self._home, clock=self._clock, embedding_model=self._settings.embedding_model)
         return self._vaults
 
     def with_tools(self, toolbox: Toolbox) -> Toolbox:

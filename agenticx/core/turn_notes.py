@@ -109,7 +109,7 @@ class SessionTurnNotes:
         pinned, remarks = await self._pinned(session, words, vaults, budget)
         smart: list[GivenPassage] = []
         if self._mode.kind == "vault":
-            smart = await self._found(session, words, vaults, budget)
+            smart = await self._found(session, words, vaults, budget, remarks)
         remarks += await self._changes(session, vaults, pinned, smart, budget)
         remarks += [_CANNOT_READ.format(name=name, reason=reason) for name, reason in self._unreadable.items()]
         if self._mode.kind == "vault" and len(self._unreadable) < len(vaults):
@@ -201,7 +201,10 @@ class SessionTurnNotes:
                 remarks.append(outdated_line(outdated, path, is_gone=text is None))
         return remarks
 
-    async def _found(self, session: Session, text: str, vaults: Sequence[Vault], budget: _Budget) -> list[GivenPassage]:
+    async def _found(
+        self, session: Session, text: str, vaults: Sequence[Vault], budget: _Budget, remarks: list[str]
+    ) -> list[GivenPassage]:
+        """Return what a first search finds; what it lacks is added to `remarks`."""
         given: list[GivenPassage] = []
         for vault in vaults:
             if vault.record.name in self._unreadable:
@@ -211,6 +214,8 @@ class SessionTurnNotes:
             except _INDEX_ERRORS as exc:
                 self._report_unreadable(vault, exc)
                 continue
+            notes = (found.problem, found.embedding_note)
+            remarks += [f"The notes of {vault.record.name!r}: {note}." for note in notes if note is not None]
             for result in found.results:
                 given += self._given(session, vault, result.passage, len(vaults) > 1, budget)
         return given

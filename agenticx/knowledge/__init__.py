@@ -17,6 +17,8 @@ reply with the passage and the note as it is now.
     index           the SQLite file of a vault, brought up to date before each search
     search          the ranking
     registry        the vaults below AGX_HOME
+    embeddings      search by meaning: vectors made in the background, with the person's consent
+    vectors         the file of these vectors, and the nearest ones
     vaults          vaults in use on an event loop
     citations       claims, facts, and their comparison
     memory          what the user agreed to have remembered in all sessions
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from agenticx.knowledge.citations import CheckedCitation, CitationStatus, check_citations
     from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
     from agenticx.knowledge.parsing import ParsedNote, Passage, parse_note
-    from agenticx.knowledge.registry import InvalidVault, UnknownVault, VaultRecord
+    from agenticx.knowledge.registry import EmbeddingConsent, InvalidVault, UnknownVault, VaultRecord
     from agenticx.knowledge.search import FoundPassage, search_notes
     from agenticx.knowledge.vault import NoteProblem, VaultMissing
     from agenticx.knowledge.vaults import NoteSearch, Vault, Vaults
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckedCitation",
     "CitationStatus",
+    "EmbeddingConsent",
     "FoundPassage",
     "IndexState",
     "InvalidVault",
@@ -74,6 +77,7 @@ _MODULES = {
         "parse_note",
     ),
     "agenticx.knowledge.registry": (
+        "EmbeddingConsent",
         "InvalidVault",
         "UnknownVault",
         "VaultRecord",

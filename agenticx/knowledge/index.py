@@ -206,6 +206,23 @@ class VaultIndex:
         """Return the content of a note as it is on the disk now; raises `ToolError` if it is gone or no note."""
         return decode_note(read_note(self.root, path))
 
+    def passage_texts(self, ids: Sequence[int]) -> dict[bytes, str]:
+        """Return the texts of passages as they were indexed, by their SHA-256."""
+        rows = self.query(
+            "SELECT heading, line_start, line_end, cut_start, cut_end, sha256, note_id FROM passages "
+            "WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(ids)),),
+        )
+        lines: dict[int, list[str]] = {}
+        texts: dict[bytes, str] = {}
+        for heading, line_start, line_end, cut_start, cut_end, sha256, note_id in rows:
+            if note_id not in lines:
+                packed = self.query("SELECT text FROM texts WHERE note_id = ?", (note_id,))
+                lines[note_id] = note_lines(zlib.decompress(packed[0][0]).decode()) if packed else []
+            span = PassageSpan(line_start, line_end, heading, (), None if cut_start is None else (cut_start, cut_end))
+            texts[sha256] = span.text(lines[note_id])
+        return texts
+
     def _notes(self, condition: str, parameters: Sequence[Any]) -> list[NoteRecord]:
         rows = self.query(
             "SELECT path, title, sha256, size, mtime_ns, problem, structure FROM notes "

@@ -7,19 +7,23 @@ import json
 import os
 import pwd
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.private_files import replace_file
 from agenticx.tools.visible import visible
 
-__all__ = ["NOTE_TOOLS", "InvalidVault", "UnknownVault", "VaultRecord", "VaultRegistry"]
+__all__ = ["NOTE_TOOLS", "EmbeddingConsent", "InvalidVault", "UnknownVault", "VaultRecord", "VaultRegistry"]
 
 NOTE_TOOLS = frozenset({"note_append", "note_links", "note_list", "note_read", "note_search", "note_write"})
 """The names of the tools that sessions have while there is a vault."""
+
+EmbeddingConsent = Literal["not_needed", "needed", "given", "refused"]
+"""Whether the person agreed that text of the notes is sent to the model's server; it need not be asked on this one."""
 
 _MAX_NAME_CHARS = 100
 
@@ -42,7 +46,7 @@ class VaultRecord:
 
 
 class VaultRegistry:
-    """The vaults below AGX_HOME: a folder `vaults/ID` for each, with `vault.json` and the index.
+    """The vaults below AGX_HOME: a folder `vaults/ID` for each, with `vault.json`, the index and the vectors.
 
     All methods block. Several processes may use one registry: the id of a vault is a digest of its folder's path, so
     that the same folder is added once, and each file is written whole.
@@ -108,6 +112,23 @@ class VaultRegistry:
         """Return the path of a vault's index."""
         return self._folder / record.id / "index.db"
 
+    def vectors_file(self, record: VaultRecord) -> Path:
+        """Return the path of the vectors of a vault's passages."""
+        return self._folder / record.id / "vectors.db"
+
+    def embedding_consents(self, record: VaultRecord) -> dict[str, bool]:
+        """Return the hosts to which text of a vault may be sent for embeddings (True), or must not be (False)."""
+        try:
+            values: Any = json.loads((self._folder / record.id / "consents.json").read_bytes())
+            return {str(host): answer is True for host, answer in values.items()}
+        except (OSError, ValueError, AttributeError):
+            return {}
+
+    def set_embedding_consent(self, record: VaultRecord, host: str, *, allowed: bool) -> None:
+        """Remember whether text of a vault may be sent to `host` for embeddings; raises `InvalidVault`."""
+        consents = self.embedding_consents(record) | {host: allowed}
+        self._replace(self._folder / record.id, "consents.json", consents)
+
     def _checked_folder(self, path: Path) -> Path:
         shown = visible(str(path))
         try:
@@ -141,9 +162,12 @@ class VaultRegistry:
     def _write(self, record: VaultRecord) -> None:
         folder = self._folder / record.id
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        content = json.dumps({"name": record.name, "path": str(record.path)}, indent=2) + "\n"
+        self._replace(folder, "vault.json", {"name": record.name, "path": str(record.path)})
+
+    def _replace(self, folder: Path, name: str, values: Mapping[str, Any]) -> None:
+        content = json.dumps(values, indent=2) + "\n"
         try:
-            replace_file(folder / "vault.json", content.encode(), folder / f".vault.json.{os.getpid()}")
+            replace_file(folder / name, content.encode(), folder / f".{name}.{os.getpid()}")
         except OSError as exc:
             raise InvalidVault(f"{str(folder)!r} cannot be written: {exc.strerror}") from exc
 

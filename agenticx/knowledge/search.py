@@ -1,4 +1,4 @@
-"""Search in a vault's index: words, word beginnings and parts of names, joined into one ranking."""
+"""Search in a vault's index: words, their beginnings, parts of names and meaning, in one ranking."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import json
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from agenticx.errors import ToolError
 from agenticx.knowledge.index import VaultIndex
@@ -16,7 +17,14 @@ from agenticx.knowledge.parsing import Passage, PassageSpan, note_lines, passage
 from agenticx.knowledge.words import index_text, match_key, query_words
 from agenticx.tools.patterns import compile_glob
 
-__all__ = ["FoundPassage", "search_notes"]
+__all__ = ["FoundPassage", "Nearest", "search_notes"]
+
+Nearest = Callable[[Collection[bytes] | None], Sequence[bytes]]
+"""A function that returns the passages nearest in meaning to a query, the nearest first, by the SHA-256 of their text.
+
+Its argument limits it to some passages; None for all.
+"""
+
 
 _CANDIDATES = 60
 _CANDIDATE_NOTES = 20
@@ -26,6 +34,8 @@ _LEAST_PART_CHARS, _PART_CHARS, _PART_DISTANCE = 3, 5, 3
 _RANK_OFFSET = 30
 """The constant of reciprocal rank fusion (Cormack et al., 2009): rank r scores 1 / (offset + r)."""
 _NAMES_WEIGHT = 0.1
+_MEANING_WEIGHT = 0.5
+"""Chosen with all-MiniLM-L6-v2 on the questions of the public vaults: of 52, it finds 2 more of the gold lines."""
 _PHRASE = re.compile(r'"([^"\n]{1,400})"')
 _NOTE_MARK = re.compile(r"\[\[([^\[\]\n|#]{1,400})[^\[\]\n]{0,400}\]\]")
 _TAG_MARK = re.compile(r"(?<![\w#&/])#([\w/-]{1,200})")
@@ -68,20 +78,23 @@ def search_notes(
     path: str | None = None,
     tags: Iterable[str] = (),
     since: datetime | None = None,
+    nearest: Nearest | None = None,
 ) -> list[FoundPassage]:
     """Return the best passages for a query, at most `per_note` of one note; [] for a query without a word.
 
     Words are OR-ed, phrases in double quotes must occur; `[[Note]]` and `#tag` in the query limit it to those notes, as
     `path` (a note, a folder, or a glob such as "Work/**") and `tags` do (a tag includes those nested below it). `since`
     leaves out notes that were changed before. Each text is read from its note, so a result is as the note is now; a
-    passage that has changed since it was indexed is left out.
+    passage that has changed since it was indexed is left out. With `nearest` the passages that it finds are one more
+    ranking.
     """
     parsed = _Query.of(query)
     allowed = _allowed_notes(index, parsed, path, tags, since)
     if allowed == []:
         return []
     scores: dict[int, float] = defaultdict(float)
-    for weight, ranking in _rankings(index, parsed, allowed):
+    rankings = chain(_rankings(index, parsed, allowed), _by_meaning(index, parsed, allowed, nearest))
+    for weight, ranking in rankings:
         for rank, passages in enumerate(ranking, start=1):
             for passage_id in passages:
                 scores[passage_id] += weight / (_RANK_OFFSET + rank)
@@ -101,6 +114,28 @@ def _rankings(index: VaultIndex, query: _Query, allowed: list[int] | None) -> It
     yield 1.0, found
     if not required:
         yield _NAMES_WEIGHT, _passages_of_notes(index, _notes_by_name(index, query.words, allowed), found)
+
+
+def _by_meaning(
+    index: VaultIndex, query: _Query, allowed: list[int] | None, nearest: Nearest | None
+) -> Iterator[tuple[float, list[list[int]]]]:
+    """Yield the ranking by meaning; passages with the same text have one rank."""
+    if nearest is None or not query.words:
+        return
+    conditions: list[str] = []
+    parameters: list[str] = []
+    if allowed is not None:
+        conditions.append("note_id IN (SELECT value FROM json_each(?))")
+        parameters.append(json.dumps(allowed))
+    if query.phrases:
+        conditions.append("id IN (SELECT rowid FROM words WHERE words MATCH ?)")
+        parameters.append(" AND ".join(_quote(index_text(phrase)) for phrase in query.phrases))
+    ids: dict[bytes, list[int]] = defaultdict(list)
+    for passage_id, sha256 in index.query(
+        f"SELECT id, sha256 FROM passages WHERE {' AND '.join(conditions) or 'TRUE'}", parameters
+    ):
+        ids[sha256].append(passage_id)
+    yield _MEANING_WEIGHT, [ids[sha256] for sha256 in nearest(ids.keys() if conditions else None) if sha256 in ids]
 
 
 def _quote(term: str) -> str:

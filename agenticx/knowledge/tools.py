@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field
 
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
+from agenticx.knowledge.index import NoteRecord, VaultIndex
 from agenticx.knowledge.parsing import Passage, note_lines, parse_note, passage_sha256
 from agenticx.knowledge.passages import CITING, number_passage, outdated_line, outdated_numbers, shown_passage
 from agenticx.knowledge.registry import VaultRecord
 from agenticx.knowledge.vault import decode_note, read_note
-from agenticx.knowledge.vaults import Vault, Vaults
+from agenticx.knowledge.vaults import NoteSearch, Vault, Vaults
 from agenticx.knowledge.words import query_words
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, Tool, ToolContext, ToolOutput, ToolState
@@ -157,7 +157,7 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
         )
         paths = _unique(result.passage.path for result in found.results)
         parts += await _outdated_lines(found_vault, context.state, paths)
-        parts += _state_notes(found.state, found.problem)
+        parts += _state_notes(found)
         return ToolOutput("\n\n".join(parts), sources=_unique(result.passage.path for result in found.results))
 
     @tool(risk="read")
@@ -242,12 +242,12 @@ def _unique(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))
 
 
-def _state_notes(state: IndexState, problem: str | None) -> list[str]:
-    notes: list[str] = []
+def _state_notes(found: NoteSearch) -> list[str]:
+    """Return what the results of a search may lack, a line each."""
+    state, notes = found.state, list[str]()
     if state.indexed < state.total:
         notes.append(f"[{state.indexed:,} of {state.total:,} notes are indexed so far]")
-    if problem is not None:
-        notes.append(f"[{problem}]")
+    notes += [f"[{problem}]" for problem in (found.problem, found.embedding_note) if problem is not None]
     return notes
 
 

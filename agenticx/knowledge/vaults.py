@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import SettingsError
 from agenticx.knowledge.index import IndexState, VaultIndex
 from agenticx.knowledge.registry import VaultRecord, VaultRegistry
 from agenticx.knowledge.search import FoundPassage, search_notes
 from agenticx.knowledge.vault import VaultMissing
+from agenticx.knowledge.words import query_words
 from agenticx.logs import get_logger
 from agenticx.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from agenticx.knowledge.embeddings import Embedder, EmbeddingStatus, VaultEmbeddings
+    from agenticx.llms.embeddings import EmbeddingModel
 
 __all__ = ["NoteSearch", "Vault", "VaultSummary", "Vaults"]
 
@@ -33,12 +40,14 @@ _log = get_logger(__name__)
 class NoteSearch:
     """The results of a search, with the state of the index that was searched: fewer indexed than total if it is behind.
 
-    `problem` is a sentence if the vault's folder cannot be read, and the results are those of its last state.
+    `problem` is a sentence if the vault's folder cannot be read, and the results are those of its last state;
+    `embedding_note` is one if search by meaning is on, but was not or only partly possible.
     """
 
     results: list[FoundPassage]
     state: IndexState
     problem: str | None = None
+    embedding_note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +59,23 @@ class VaultSummary:
 
 
 class Vault:
-    """One vault, for use on one event loop; everything that blocks runs in threads."""
+    """One vault, for use on one event loop; everything that blocks runs in threads.
 
-    def __init__(self, record: VaultRecord, file: Path, clock: Clock) -> None:
+    `embeddings` is None unless an embedding model is set and can be used; else `embedding_problem` says why it cannot.
+    """
+
+    def __init__(
+        self,
+        record: VaultRecord,
+        file: Path,
+        clock: Clock,
+        embeddings: VaultEmbeddings | None = None,
+        embedding_problem: str | None = None,
+    ) -> None:
         self.record = record
         self.problem: str | None = None
+        self.embeddings = embeddings
+        self.embedding_problem = embedding_problem
         self._file = file
         self._clock = clock
         self._index: VaultIndex | None = None
@@ -79,11 +100,16 @@ class Vault:
             return self._index
 
     async def refresh(
-        self, *, seconds: float | None = None, report: Callable[[IndexState], None] | None = None
+        self,
+        *,
+        seconds: float | None = None,
+        report: Callable[[IndexState], None] | None = None,
+        with_embeddings: bool = False,
     ) -> None:
         """Bring the index up to date with the folder as it is at this moment or later, waiting at most `seconds`.
 
         A run that takes longer goes on in the background. `report` is called on the event loop after each batch.
+        `with_embeddings` passages get their vectors afterwards, in the background; else only a search has them made.
         """
         index = await self.index()
         limit = None if seconds is None else self._clock.real(seconds)
@@ -91,7 +117,9 @@ class Vault:
             async with asyncio.timeout(limit):
                 if self._refresh is not None:  # its scan may have been earlier than this moment
                     await asyncio.shield(self._refresh)
-                self._refresh = asyncio.create_task(self._run(index, report), name="agx vault refresh")
+                self._refresh = asyncio.create_task(
+                    self._run(index, report, with_embeddings=with_embeddings), name="agx vault refresh"
+                )
                 await asyncio.shield(self._refresh)
         except TimeoutError:
             return
@@ -112,22 +140,31 @@ class Vault:
         """
         await self.refresh(seconds=_SEARCH_SECONDS)
         index = await self.index()
+        nearest, note = None, self.embedding_problem
+        if self.embeddings is not None and query_words(query):
+            by_meaning = await self.embeddings.search(query, index, seconds=_SEARCH_SECONDS)
+            nearest, note = by_meaning.nearest, by_meaning.note
         options: dict[str, Any] = {
             "limit": limit,
             "per_note": per_note,
             "path": path,
             "tags": tuple(tags),
             "since": since,
+            "nearest": nearest,
         }
         results, state = await run_in_thread(
             lambda: (search_notes(index, query, **options), index.state()), name="agx note search"
         )
-        return NoteSearch(results, state, self.problem)
+        return NoteSearch(results, state, self.problem, note)
 
     async def summary(self) -> VaultSummary:
         """Return the numbers of notes and problems as the index has them now."""
         index = await self.index()
         return await run_in_thread(lambda: VaultSummary(index.state().indexed, len(index.problems())), name="agx vault")
+
+    async def embedding_status(self) -> EmbeddingStatus | None:
+        """Return the state of search by meaning, None if no embedding model is set or it cannot be used."""
+        return None if self.embeddings is None else await self.embeddings.status(await self.index())
 
     async def call(self, function: Callable[[VaultIndex], T]) -> T:
         """Return `function(index)`, called in a thread, with the index brought up to date as for a search."""
@@ -135,8 +172,10 @@ class Vault:
         return await run_in_thread(function, await self.index(), name="agx vault")
 
     async def close(self) -> None:
-        """End a run of the index and close its file."""
+        """End a run of the index and close its files."""
         self._stopped.set()
+        if self.embeddings is not None:
+            await self.embeddings.close()
         if self._refresh is not None:
             await asyncio.wait({self._refresh})
         async with self._opening:
@@ -144,7 +183,9 @@ class Vault:
                 await run_in_thread(self._index.close, name="agx vault")
                 self._index = None
 
-    async def _run(self, index: VaultIndex, report: Callable[[IndexState], None] | None) -> None:
+    async def _run(
+        self, index: VaultIndex, report: Callable[[IndexState], None] | None, *, with_embeddings: bool
+    ) -> None:
         loop = asyncio.get_running_loop()
 
         def report_from_thread(state: IndexState) -> None:
@@ -161,28 +202,54 @@ class Vault:
             self.problem = str(exc)
         else:
             self.problem = None
+            if with_embeddings and self.embeddings is not None:
+                await self.embeddings.refresh(index, seconds=0)
 
 
 class Vaults:
-    """The vaults of a user, for use on one event loop."""
+    """The vaults of a user, for use on one event loop.
 
-    def __init__(self, home: Path, *, clock: Clock | None = None) -> None:
+    With an embedding model, given by name or as it is, notes are also found by meaning. Text of a vault is sent to a
+    model elsewhere only after `allow_embeddings`.
+    """
+
+    def __init__(
+        self, home: Path, *, clock: Clock | None = None, embedding_model: Embedder | str | None = None
+    ) -> None:
         self.registry = VaultRegistry(home)
         self._clock = clock or SystemClock()
         self._open: dict[str, Vault] = {}
+        self._embedding_model = embedding_model
+        self._embedder: Embedder | None = None
+        self._embedding_problem: str | None = None
+        self._consents: dict[str, dict[str, bool]] = {}
 
     async def list(self) -> list[Vault]:
         """Return all vaults, ordered by name."""
-        return [self._vault(record) for record in await run_in_thread(self.registry.list, name="agx vaults")]
+        records = await run_in_thread(lambda: self._prepared(self.registry.list()), name="agx vaults")
+        return [self._vault(record) for record in records]
 
     async def find(self, name: str) -> Vault:
         """Return the vault of that id or name; raises `UnknownVault`."""
-        return self._vault(await run_in_thread(self.registry.find, name, name="agx vaults"))
+        (record,) = await run_in_thread(lambda: self._prepared([self.registry.find(name)]), name="agx vaults")
+        return self._vault(record)
 
     async def add(self, path: Path, name: str | None = None) -> tuple[Vault, bool]:
         """Add a vault, or return the one of that folder, and whether it is new; raises `InvalidVault`."""
         record, is_new = await run_in_thread(self.registry.add, path, name, name="agx vaults")
+        await run_in_thread(self._prepared, [record], name="agx vaults")
         return self._vault(record), is_new
+
+    async def allow_embeddings(self, vault: Vault, *, allowed: bool) -> None:
+        """Remember whether text of a vault may be sent to the server of the embedding model; raises `InvalidVault`.
+
+        Does nothing if no embedding model can be used, or its server is on this machine.
+        """
+        if vault.embeddings is None or vault.embeddings.consent == "not_needed":
+            return
+        host = vault.embeddings.host
+        await run_in_thread(self.registry.set_embedding_consent, vault.record, host, allowed=allowed, name="agx vaults")
+        await run_in_thread(self._prepared, [vault.record], name="agx vaults")
 
     async def remove(self, vault: Vault) -> None:
         """Forget a vault and delete its index, never a note."""
@@ -191,12 +258,62 @@ class Vaults:
         await run_in_thread(self.registry.remove, vault.record, name="agx vaults")
 
     async def close(self) -> None:
-        """Close all indexes."""
+        """Close all indexes, and the connections of an embedding model that was given by name."""
         vaults, self._open = list(self._open.values()), {}
         await asyncio.gather(*(vault.close() for vault in vaults))
+        if self._embedder is not None and isinstance(self._embedding_model, str):
+            await cast("EmbeddingModel", self._embedder).aclose()
+
+    def _prepared(self, records: Sequence[VaultRecord]) -> Sequence[VaultRecord]:
+        """Return the records, with the embedding model and the consents for these vaults known; blocks."""
+        if self._embedding_model is None:
+            return records
+        if self._embedder is None:
+            self._embedder = self._resolved_embedder(self._embedding_model)
+        for record in records:
+            self._consents.setdefault(record.id, {}).update(self.registry.embedding_consents(record))
+        return records
+
+    def _resolved_embedder(self, model: Embedder | str) -> Embedder | None:
+        """Return the embedding model; if it cannot be used, the reason becomes `_embedding_problem`."""
+        try:
+            embedder = _resolve(model)
+        except SettingsError as exc:
+            problem = f"the notes are searched by words alone: {exc}"
+            if problem != self._embedding_problem:
+                _log.warning("notes are searched by words alone", reason=str(exc))
+            self._embedding_problem = problem
+            return None
+        self._embedding_problem = None
+        return embedder
 
     def _vault(self, record: VaultRecord) -> Vault:
         vault = self._open.get(record.id)
-        if vault is None or vault.record != record:
-            vault = self._open[record.id] = Vault(record, self.registry.index_file(record), self._clock)
+        if vault is None or vault.record != record or (vault.embeddings is None and self._embedder is not None):
+            vault = self._open[record.id] = Vault(
+                record,
+                self.registry.index_file(record),
+                self._clock,
+                self._embeddings(record),
+                self._embedding_problem,
+            )
         return vault
+
+    def _embeddings(self, record: VaultRecord) -> VaultEmbeddings | None:
+        if self._embedder is None:
+            return None
+        from agenticx.knowledge.embeddings import VaultEmbeddings  # it imports numpy
+
+        consents = self._consents.setdefault(record.id, {})
+        return VaultEmbeddings(self._embedder, self.registry.vectors_file(record), consents, self._clock)
+
+
+def _resolve(model: Embedder | str) -> Embedder:
+    """Return an embedding model; raise `SettingsError` if it, or numpy, is missing."""
+    if find_spec("numpy") is None:
+        raise SettingsError("search by meaning needs numpy; install it, or agenticx with the extra 'embeddings'")
+    if not isinstance(model, str):
+        return model
+    from agenticx.llms.catalog.resolve import resolve_embedding_model  # it imports the HTTP client
+
+    return resolve_embedding_model(model)

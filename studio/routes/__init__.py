@@ -424,6 +424,16 @@ TABLE: tuple[RouteSpec, ...] = (
         problems=("vault_not_found",),
     ),
     RouteSpec(
+        "PATCH",
+        "/api/vaults/{vault_id}",
+        "change_vault",
+        vaults.change,
+        "Say whether text of a vault may be sent to the embedding model",
+        _json(vaults.VaultResponse),
+        body=vaults.ChangeVaultBody,
+        problems=("vault_not_found", "bad_vault"),
+    ),
+    RouteSpec(
         "DELETE",
         "/api/vaults/{vault_id}",
         "delete_vault",

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.errors import ToolError
-from agenticx.knowledge import NoteProblem, NoteRecord, Vault, VaultIndex
+from agenticx.knowledge import EmbeddingConsent, NoteProblem, NoteRecord, Vault, VaultIndex
 from agenticx.tools.visible import visible
 from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
@@ -21,14 +21,17 @@ from studio.services import services
 
 __all__ = [
     "AddVaultBody",
+    "ChangeVaultBody",
     "NoteResponse",
     "NoteSearchQuery",
     "NoteSearchResponse",
     "RescanBody",
+    "VaultEmbeddingsItem",
     "VaultListResponse",
     "VaultProblemsResponse",
     "VaultResponse",
     "add",
+    "change",
     "delete",
     "index",
     "note",
@@ -53,10 +56,32 @@ class RescanBody(RequestBody):
     """No fields."""
 
 
+class ChangeVaultBody(RequestBody):
+    """The person's answer whether text of the notes may be sent to the server of the embedding model."""
+
+    embeddings: bool
+
+
+class VaultEmbeddingsItem(TypedDict):
+    """The state of search by meaning: `embedded` of `passages` have a vector of `model`.
+
+    `consent` is "needed" until the person has said whether text of the notes may be sent to `host`, and "not_needed" if
+    that is the server's own machine. `problem` says why the model cannot be used now.
+    """
+
+    model: str
+    host: str
+    consent: EmbeddingConsent
+    embedded: int
+    passages: int
+    problem: NotRequired[str]
+
+
 class VaultResponse(TypedDict):
     """A vault: `notes` are those that are indexed, `problems` files that are skipped and defects of notes.
 
-    `state` is "indexing" while the index is behind, and "missing" while the folder cannot be read.
+    `state` is "indexing" while the index is behind, and "missing" while the folder cannot be read. With an embedding
+    model there is `embeddings`, or `embedding_problem` if it cannot be used.
     """
 
     id: str
@@ -65,6 +90,8 @@ class VaultResponse(TypedDict):
     notes: int
     problems: int
     state: Literal["indexing", "ready", "missing"]
+    embeddings: NotRequired[VaultEmbeddingsItem]
+    embedding_problem: NotRequired[str]
 
 
 class VaultListResponse(TypedDict):
@@ -112,12 +139,16 @@ class FoundPassageItem(TypedDict):
 
 
 class NoteSearchResponse(TypedDict):
-    """The best passages; `indexed` of `total` notes were searched. `problem` says why the folder cannot be read now."""
+    """The best passages; `indexed` of `total` notes were searched.
+
+    `problem` says why the folder cannot be read now, `embedding_note` what the search by meaning lacks, if it is on.
+    """
 
     results: list[FoundPassageItem]
     indexed: int
     total: int
     problem: NotRequired[str]
+    embedding_note: NotRequired[str]
 
 
 class NoteResponse(TypedDict):
@@ -143,13 +174,22 @@ async def add(request: Request) -> Response:
     """Add a folder as a vault and begin to index it; 200 with the vault if the folder is one already."""
     body = await read_body(request, AddVaultBody)
     vault, is_new = await services(request).vaults.add(Path(body.path), body.name)
-    await vault.refresh(seconds=0)
+    await vault.refresh(seconds=0, with_embeddings=True)
     return JSONResponse(await _item(vault), 201 if is_new else 200)
 
 
 async def show(request: Request) -> Response:
     vault = await _vault(request)
     await vault.refresh(seconds=_LIST_SECONDS)
+    return JSONResponse(await _item(vault))
+
+
+async def change(request: Request) -> Response:
+    """Store whether text of the notes may be sent to the embedding model; if it may, passages get their vectors."""
+    body = await read_body(request, ChangeVaultBody)
+    vault = await _vault(request)
+    await services(request).vaults.allow_embeddings(vault, allowed=body.embeddings)
+    await vault.refresh(seconds=0, with_embeddings=True)
     return JSONResponse(await _item(vault))
 
 
@@ -162,7 +202,7 @@ async def delete(request: Request) -> Response:
 async def rescan(request: Request) -> Response:
     await read_body(request, RescanBody)
     vault = await _vault(request)
-    await vault.refresh(seconds=0)
+    await vault.refresh(seconds=0, with_embeddings=True)
     return JSONResponse(await _item(vault), 202)
 
 
@@ -197,6 +237,8 @@ async def search(request: Request) -> Response:
     response = NoteSearchResponse(results=results, indexed=found.state.indexed, total=found.state.total)
     if found.problem is not None:
         response["problem"] = found.problem
+    if found.embedding_note is not None:
+        response["embedding_note"] = found.embedding_note
     return JSONResponse(response)
 
 
@@ -236,7 +278,7 @@ async def _vault(request: Request) -> Vault:
 async def _item(vault: Vault) -> VaultResponse:
     summary = await vault.summary()
     record = vault.record
-    return VaultResponse(
+    item = VaultResponse(
         id=record.id,
         name=record.name,
         path=str(record.path),
@@ -244,3 +286,17 @@ async def _item(vault: Vault) -> VaultResponse:
         problems=summary.problems,
         state=vault.state,
     )
+    if (status := await vault.embedding_status()) is not None:
+        embeddings = VaultEmbeddingsItem(
+            model=status.model,
+            host=status.host,
+            consent=status.consent,
+            embedded=status.embedded,
+            passages=status.passages,
+        )
+        if status.problem is not None:
+            embeddings["problem"] = status.problem
+        item["embeddings"] = embeddings
+    elif vault.embedding_problem is not None:
+        item["embedding_problem"] = vault.embedding_problem
+    return item

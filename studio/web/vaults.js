@@ -19,6 +19,19 @@ const PROBLEMS = {
 const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 const urlPart = encodeURIComponent;
 
+/** Return whether passages get their vectors now. */
+function isBeingEmbedded(embeddings) {
+  const { consent, embedded, passages, problem } = embeddings ?? {};
+  return (consent === "given" || consent === "not_needed") && embedded < passages && !problem;
+}
+
+/** A sentence about the search by meaning in a vault. */
+function meaning({ consent, host, model, embedded, passages, problem }) {
+  if (consent === "needed") return `To find notes by meaning, their text and questions would be sent to ${host}.`;
+  if (consent === "refused") return `Found by words alone: nothing is sent to ${host}.`;
+  return problem ?? `${embedded} of ${count(passages, "passage")} also found by meaning, with ${model}.`;
+}
+
 export class Vaults {
   /** Show the vaults in `list` while `box` is open; `form` has the fields `path` and `name`. */
   constructor({ box, list, form, error }, { api, json }) {
@@ -53,7 +66,7 @@ export class Vaults {
     clearTimeout(this.timer);
     const { vaults } = await this.api("api/vaults");
     this.update(vaults);
-    const isBehind = vaults.some(({ state }) => state === "indexing");
+    const isBehind = vaults.some(({ state, embeddings }) => state === "indexing" || isBeingEmbedded(embeddings));
     if (isBehind && this.box.open) this.timer = setTimeout(() => this.attempt(() => this.refresh()), POLL_MS);
   }
 
@@ -84,6 +97,7 @@ export class Vaults {
     row.append(make("span", "note path", escapeHidden(vault.path)));
     row.append(make("span", `note state-${vault.state}`, `${count(vault.notes, "note")}, ${STATES[vault.state]}`));
     const buttons = row.appendChild(make("span", "vault-actions"));
+    this.embeddings(row, buttons, vault);
     if (vault.problems) {
       const label = count(vault.problems, "problem");
       const button = this.button(buttons, label, `Show the problems of ${vault.name}`, vault, () => this.showProblems(row, button, vault));
@@ -92,6 +106,26 @@ export class Vaults {
     this.button(buttons, "Rescan", `Rescan ${vault.name}`, vault, () => this.rescan(vault));
     this.button(buttons, "Remove", `Remove ${vault.name}`, vault, () => this.remove(vault));
     return row;
+  }
+
+  /** Show how far search by meaning is, and let the person say whether the text may be sent to its model. */
+  embeddings(row, buttons, { embeddings, embedding_problem: problem, ...vault }) {
+    if (problem) row.insertBefore(make("span", "note", escapeHidden(problem)), buttons);
+    if (!embeddings) return;
+    const { consent, host } = embeddings;
+    row.insertBefore(make("span", "note", escapeHidden(meaning(embeddings))), buttons);
+    if (consent !== "given" && consent !== "not_needed") {
+      this.button(buttons, "Allow", `Allow sending the text of ${vault.name} to ${host}`, vault, () => this.allow(vault, true));
+    }
+    if (consent === "needed" || consent === "given") {
+      const label = consent === "needed" ? "Refuse" : "Revoke";
+      this.button(buttons, label, `Do not send the text of ${vault.name} to ${host}`, vault, () => this.allow(vault, false));
+    }
+  }
+
+  async allow(vault, embeddings) {
+    await this.api(`api/vaults/${vault.id}`, this.json("PATCH", { embeddings }));
+    await this.refresh();
   }
 
   button(row, label, description, vault, action) {

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.knowledge.embedding_server import embedding_server
+
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:
@@ -106,3 +108,25 @@ def test_an_answer_from_notes_is_followed_by_its_citations(agx: Any, notes: Path
     for arguments in (["add", ""], ["search", "Notes", " "]):
         refused = agx("vault", *arguments)
         assert (refused.returncode, "it must not be empty" in refused.stderr) == (2, True)
+
+
+def test_search_by_meaning_is_set_up_at_the_command_line(agx: Any, notes: Path) -> None:
+    pytest.importorskip("numpy", reason="needs numpy, of the extra embeddings")
+    agx.environment |= {"AGX_EMBEDDING_MODEL": "openai:vectors", "OPENAI_API_KEY": "sk-canary-long-enough-4711"}
+    added = agx("vault", "add", str(notes))
+    assert "is not sent to api.openai.com until you allow it with `agx vault embeddings Notes allow`" in added.stderr
+    refused = agx("vault", "embeddings", "Notes", "refuse")
+    assert refused.stdout == "Notes  openai:vectors at api.openai.com  refused  0 of 1 passage compared by meaning\n"
+    assert agx("vault", "search", "Notes", "lease").stderr == ""
+
+    with embedding_server() as server:
+        agx.environment |= {"AGX_EMBEDDING_MODEL": "ollama:vectors", "OLLAMA_HOST": server.address}
+        found = agx("vault", "search", "Notes", "what does my landlord want")
+        assert (found.returncode, found.stdout.splitlines()[0]) == (0, "Lease.md:1  Lease")
+    unreachable = agx("vault", "search", "Notes", "what does my landlord want")
+    assert "the embedding model cannot be used now" in unreachable.stderr
+    assert agx("vault", "rescan", "Notes").returncode == 0
+    shown = json.loads(agx("vault", "embeddings", "Notes", "--json").stdout)
+    assert (shown["consent"], shown["embedded"], shown["passages"]) == ("not_needed", 1, 1)
+    del agx.environment["AGX_EMBEDDING_MODEL"]
+    assert "name one in AGX_EMBEDDING_MODEL" in agx("vault", "embeddings", "Notes").stderr

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel
+from tests.support.knowledge.embedding_server import embedding_server
 from tests.support.server.running_studio import RunningStudio, StudioMaker
 
 pytestmark = pytest.mark.anyio
@@ -116,3 +117,33 @@ async def test_the_context_of_a_session_has_the_sizes_of_its_layers(make_studio:
     digests = {row["layer"]: row["sha256"] for row in after["layers"]}
     assert digests["L2 Notes"] == hashlib.sha256(pinned.encode()).hexdigest()
     assert after["tools"]["characters"] > before["tools"]["characters"] > 1_000
+
+
+async def test_search_by_meaning_waits_for_the_persons_consent(
+    make_studio: StudioMaker, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numpy", reason="needs numpy, of the extra embeddings")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-long-enough-4711")
+    async with make_studio(embedding_model="openai:text-embedding-3-small") as studio:
+        _, vault = await add(studio, path=str(notes))
+        status = {"model": "openai:text-embedding-3-small", "host": "api.openai.com", "consent": "needed"}
+        assert status.items() <= vault["embeddings"].items()
+        at = f"/api/vaults/{vault['id']}"
+        refused = await studio.client.patch(at, json={"embeddings": False})
+        assert (refused.status_code, refused.json()["embeddings"]["consent"]) == (200, "refused")
+        assert (await studio.client.patch(at, json={"embeddings": "yes"})).status_code == 422
+        assert (await studio.client.patch("/api/vaults/none", json={"embeddings": True})).status_code == 404
+
+    with embedding_server() as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.address)
+        async with make_studio(embedding_model="ollama:vectors") as studio:
+            _, vault = await add(studio, path=str(notes))
+            status, found = await get(studio, f"/{vault['id']}/search", q="what does my landlord want")
+            assert (status, len(found["results"])) == (200, 3)  # none of them has a word of the query
+            server.status = 503
+            status, found = await get(studio, f"/{vault['id']}/search", q="which landlord")
+            assert (status, found["results"]) == (200, [])
+            assert found["embedding_note"].endswith("the notes are searched by words alone")
+            embeddings = (await get(studio, f"/{vault['id']}"))[1]["embeddings"]
+            assert (embeddings["consent"], embeddings["embedded"], embeddings["passages"]) == ("not_needed", 3, 3)
+            assert embeddings["problem"].startswith("the embedding model cannot be used now")

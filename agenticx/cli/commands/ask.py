@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
@@ -9,12 +10,14 @@ from typing import Any
 
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.commands.message_input import read_task
+from agenticx.cli.commands.vault import ask_about_embeddings
 from agenticx.cli.options import add_turn_options
 from agenticx.cli.terminal.conversation import open_conversation
 from agenticx.cli.terminal.event_text import Note, citation_line, citation_note
 from agenticx.cli.terminal.output import Output, OutputWrapper, output_for
 from agenticx.errors import SettingsError
-from agenticx.knowledge.registry import UnknownVault, VaultRecord, VaultRegistry
+from agenticx.knowledge import UnknownVault, VaultRecord, Vaults
+from agenticx.knowledge.registry import VaultRegistry
 from agenticx.messages import UserMessage
 from agenticx.runtime.events import EventType
 from agenticx.settings import load_settings
@@ -58,6 +61,8 @@ def run(arguments: Namespace) -> int:
     """Run `agx ask` and return its exit code."""
     vaults = _vaults(arguments.vault)
     message = UserMessage(content=read_task(arguments.question))
+    if load_settings().embedding_model is not None:
+        asyncio.run(_ask_about_embeddings(vaults))
     output: Output = output_for(as_json=arguments.json)
     with open_conversation(arguments, output if arguments.json else _WithCitations(output)) as conversation:
         conversation.mode = "vault"
@@ -74,6 +79,17 @@ def _vaults(names: list[str] | None) -> list[VaultRecord] | None:
         return None if names is None else [registry.find(name) for name in names]
     except UnknownVault as exc:
         raise SettingsError(f"--vault: {exc}") from exc
+
+
+async def _ask_about_embeddings(records: list[VaultRecord] | None) -> None:
+    settings = load_settings()
+    vaults = Vaults(settings.home, embedding_model=settings.embedding_model)
+    try:
+        for vault in await vaults.list():
+            if records is None or vault.record in records:
+                await ask_about_embeddings(vaults, vault)
+    finally:
+        await vaults.close()
 
 
 class _WithCitations(OutputWrapper):

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.options import configure_terminal_logging
-from agenticx.knowledge import IndexState, NoteSearch, Vault, VaultIndex, Vaults
+from agenticx.knowledge import EmbeddingConsent, IndexState, NoteSearch, Vault, VaultIndex, Vaults
 from agenticx.settings import load_settings
+from agenticx.threads import run_in_thread
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import control_pictures, visible_path
 
-__all__ = ["configure", "run"]
+__all__ = ["ask_about_embeddings", "configure", "run"]
 
 _EPILOG = """\
 A vault is a folder of .md, .markdown and .txt files. Only an index of it is stored, in AGX_HOME; no note is changed,
 and `remove` forgets the index alone. Each search reads what has changed since the last one. Folders that begin with a
 dot, node_modules, links, and what an .agxignore file names (as in .gitignore) are left out.
+
+With AGX_EMBEDDING_MODEL, such as ollama:nomic-embed-text, notes are also found by meaning. If its server is not on this
+machine, text of a vault is sent there only once you allow it: `add`, `search` and `agx ask` ask at a terminal, and
+`embeddings` changes the answer.
 
 In a query "double quotes" must occur, [[Note]] and #tag limit it to that note or tag.
 
@@ -33,6 +39,13 @@ examples:
   agx vault problems Notes
 
 exit codes: 0 done, 1 nothing found or unknown vault, 2 usage"""
+
+_CONSENTS: Mapping[EmbeddingConsent, str] = {
+    "not_needed": "on this machine",
+    "needed": "not allowed yet",
+    "given": "allowed",
+    "refused": "refused",
+}
 
 _EXPLANATIONS = {
     "binary": "no text; not indexed",
@@ -73,6 +86,8 @@ def configure(parser: ArgumentParser) -> None:
     searching.add_argument("--tag", metavar="TAG", action="append", default=[], help="only in notes with this tag")
     action("problems", "files that are skipped, and defects of notes")
     action("rescan", "bring the index up to date now")
+    embedding = action("embeddings", "whether text of a vault may be sent to the embedding model, and how far it is")
+    embedding.add_argument("answer", nargs="?", choices=("allow", "refuse"), help="change it (default: show it)")
     action("remove", "forget a vault and delete its index, never a note")
 
 
@@ -80,7 +95,7 @@ def run(arguments: Namespace) -> int:
     """Run `agx vault` and return its exit code."""
     settings = load_settings()
     configure_terminal_logging(settings)
-    return asyncio.run(_run(arguments, Vaults(settings.home)))
+    return asyncio.run(_run(arguments, Vaults(settings.home, embedding_model=settings.embedding_model)))
 
 
 async def _run(arguments: Namespace, vaults: Vaults) -> int:
@@ -92,6 +107,10 @@ async def _run(arguments: Namespace, vaults: Vaults) -> int:
                 return await _list(vaults, as_json=arguments.json)
             case action:
                 vault = await vaults.find(arguments.vault)
+                if action == "search":
+                    await ask_about_embeddings(vaults, vault)
+                elif action == "embeddings":
+                    return await _embeddings(arguments, vaults, vault)
                 actions = {"search": _search, "problems": _problems, "rescan": _rescan}
                 if action in actions:
                     return await actions[action](arguments, vault)
@@ -106,11 +125,68 @@ async def _add(arguments: Namespace, vaults: Vaults) -> int:
     vault, is_new = await vaults.add(Path(arguments.path), arguments.name)
     if not is_new:
         _tell(f"{visible_path(str(vault.record.path))} is the vault {vault.record.name!r} already")
+    await ask_about_embeddings(vaults, vault)
     return await _rescan(arguments, vault)
+
+
+async def ask_about_embeddings(vaults: Vaults, vault: Vault) -> None:
+    """Ask at a terminal whether text of the notes may be sent to the embedding model, unless that has been answered."""
+    embeddings = vault.embeddings
+    if embeddings is None or embeddings.consent != "needed":
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        _tell(
+            f"the notes of {vault.record.name!r} are searched by words alone: their text is not sent to "
+            f"{embeddings.host} until you allow it with `agx vault embeddings {shlex.quote(vault.record.name)} allow`"
+        )
+        return
+    question = f"To find notes by meaning, send the text of {vault.record.name!r} and questions to {embeddings.host}?"
+    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+    answer = await run_in_thread(sys.stdin.readline, name="agx vault")
+    if answer:  # not the end of the input
+        await vaults.allow_embeddings(vault, allowed=answer.strip().lower() in ("y", "yes"))
+
+
+async def _embeddings(arguments: Namespace, vaults: Vaults, vault: Vault) -> int:
+    if vault.embeddings is None:
+        _tell(vault.embedding_problem or "no embedding model is set; name one in AGX_EMBEDDING_MODEL")
+        return FAILED
+    if arguments.answer is not None:
+        await vaults.allow_embeddings(vault, allowed=arguments.answer == "allow")
+    await vault.refresh(report=_progress(vault.record.name))
+    if arguments.answer == "allow":
+        await _embed(vault)
+    status = await vault.embeddings.status(await vault.index())
+    if arguments.json:
+        print(json.dumps(asdict(status)))
+        return DONE
+    print(f"{vault.record.name}  {status.model} at {status.host}  {_CONSENTS[status.consent]}", end="")
+    print(f"  {status.embedded:,} of {pluralize(status.passages, 'passage')} compared by meaning")
+    if status.problem is not None:
+        _tell(status.problem)
+    return DONE
+
+
+async def _embed(vault: Vault) -> None:
+    """Wait until each passage has a vector, if the model can be used; show the progress at a terminal."""
+    if (embeddings := vault.embeddings) is None:
+        return
+    index = await vault.index()
+    while not await embeddings.refresh(index, seconds=1):
+        if sys.stderr.isatty():
+            status = await embeddings.status(index)
+            print(
+                f"\ragx vault: {vault.record.name}: {status.embedded:,} of {status.passages:,} passages",
+                end="",
+                file=sys.stderr,
+            )
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
 
 
 async def _rescan(arguments: Namespace, vault: Vault) -> int:
     await vault.refresh(report=_progress(vault.record.name))
+    await _embed(vault)
     await _print_vault(vault, as_json=arguments.json)
     if vault.problem is not None:
         _tell(vault.problem)
@@ -154,6 +230,8 @@ def _excerpt(text: str, matched: tuple[str, ...]) -> list[str]:
 def _tell_state(found: NoteSearch) -> None:
     if found.problem is not None:
         _tell(f"{found.problem}; these are the results of its last state")
+    if found.embedding_note is not None:
+        _tell(found.embedding_note)
     if found.state.indexed < found.state.total:
         _tell(f"{found.state.indexed:,} of {found.state.total:,} notes are indexed so far")
     if not found.results:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,8 +12,10 @@ from agenticx.http.url import Url
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.local_servers import fetch_model_names, fetch_models, fetch_window
 from agenticx.llms.catalog.wire_classes import WIRES
+from agenticx.llms.embeddings import EmbeddingModel
 from agenticx.llms.file_limits import FileLimits
 from agenticx.llms.model_catalog import ModelCatalog, ModelFacts, Provider, WireName, load_model_catalog
+from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wrappers.responses_fallback import ResponsesFallbackModel
 from agenticx.logs import get_logger
 from agenticx.settings import Settings
@@ -28,9 +30,11 @@ __all__ = [
     "list_models",
     "load_wire",
     "local_window_query",
+    "resolve_embedding_model",
     "resolve_wire",
 ]
 
+_EMBEDDING_PATHS: Mapping[WireName, str] = {"responses": "/embeddings", "chat": "/embeddings", "ollama": "/api/embed"}
 _DEMO = ModelFacts(capabilities=("tools",))
 
 _log = get_logger(__name__)
@@ -66,6 +70,24 @@ def resolve_wire(spec: str, *, api_key: str | None = None, base_url: str | None 
     if not facts.is_known:
         _log.info(f"{spec} is not in the catalogue; {facts.assumption}")
     return _make_model(provider, model, spec, api_key, base_url, facts)
+
+
+def resolve_embedding_model(spec: str, *, api_key: str | None = None, base_url: str | None = None) -> EmbeddingModel:
+    """Return the embedding model named `spec`, as in `openai:text-embedding-3-small` or `ollama:nomic-embed-text`.
+
+    `api_key` and `base_url` replace the provider's key and its usual address. Raises `SettingsError` for an unknown
+    name, a provider without embeddings or a missing key.
+    """
+    check_str("the name of an embedding model", spec)
+    provider, model = _parse_spec(spec, load_model_catalog())
+    if (path := _EMBEDDING_PATHS.get(provider.wire)) is None:
+        raise SettingsError(
+            f"embeddings of {provider.name!r} cannot be used; name a model of a server that has /v1/embeddings or of "
+            "Ollama, as in 'openai:text-embedding-3-small' or 'ollama:nomic-embed-text'"
+        )
+    key, override = _key_and_address(provider, spec, api_key, base_url)
+    http = ProviderHttp(override or provider.base_url, label=provider.name, key=key)
+    return EmbeddingModel(model, http, name=spec, path=path)
 
 
 def check_names(spec: object, api_key: object, base_url: object) -> None:
@@ -180,11 +202,7 @@ def _known_providers(catalog: ModelCatalog) -> str:
 def _make_model(
     provider: Provider, model: str, spec: str, api_key: str | None, base_url: str | None, facts: ModelFacts
 ) -> ChatModel:
-    key = api_key or ((found := provider.find_key()) and found.value)
-    override = base_url or provider.base_url_override()
-    if provider.keys and not key and not override:
-        advice = f"set {provider.keys[0]}, or store it with `agx keys set {provider.name}`"
-        raise SettingsError(f"model {spec!r} needs a key ({_missing_key(provider)}): {advice}")
+    key, override = _key_and_address(provider, spec, api_key, base_url)
 
     def build(wire: WireName) -> ChatModel:
         address = override or provider.base_url
@@ -194,6 +212,18 @@ def _make_model(
     if provider.wire == "responses" and override and not _has_responses(override):
         return ResponsesFallbackModel(built, lambda: build("chat"))
     return built
+
+
+def _key_and_address(
+    provider: Provider, spec: str, api_key: str | None, base_url: str | None
+) -> tuple[str | None, str | None]:
+    """Return the key, and the address if it is not the usual one; raise `SettingsError` if a key is missing."""
+    key = api_key or ((found := provider.find_key()) and found.value)
+    override = base_url or provider.base_url_override()
+    if provider.keys and not key and not override:
+        advice = f"set {provider.keys[0]}, or store it with `agx keys set {provider.name}`"
+        raise SettingsError(f"model {spec!r} needs a key ({_missing_key(provider)}): {advice}")
+    return key, override
 
 
 def _has_responses(base_url: str) -> bool:

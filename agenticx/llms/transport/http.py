@@ -95,6 +95,11 @@ class ProviderHttp:
         """Host and port without credentials, for messages and logs."""
         return self._base_url.netloc
 
+    @property
+    def is_local(self) -> bool:
+        """True if the host is this machine."""
+        return is_loopback(self._base_url.host)
+
     async def post(
         self,
         path: str,

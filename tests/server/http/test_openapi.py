@@ -47,6 +47,7 @@ OPERATIONS = {
     "GET /api/vaults": "list_vaults",
     "POST /api/vaults": "add_vault",
     "GET /api/vaults/{vault_id}": "get_vault",
+    "PATCH /api/vaults/{vault_id}": "change_vault",
     "DELETE /api/vaults/{vault_id}": "delete_vault",
     "POST /api/vaults/{vault_id}/rescan": "rescan_vault",
     "GET /api/vaults/{vault_id}/problems": "list_vault_problems",
@@ -97,6 +98,7 @@ SCHEMAS = [
     "AttachmentItem",
     "CancelSubagentBody",
     "ChangeSessionBody",
+    "ChangeVaultBody",
     "CitationItem",
     "ConfirmAnswerBody",
     "ConfirmDecisionResponse",
@@ -169,6 +171,7 @@ SCHEMAS = [
     "UsageItem",
     "UsageResponse",
     "UsageRow",
+    "VaultEmbeddingsItem",
     "VaultListResponse",
     "VaultProblemsResponse",
     "VaultResponse",
@@ -292,6 +295,7 @@ async def use_a_vault(client: DocumentedClient, folder: Path) -> None:
     vault = (await client.request("POST", "/api/vaults", {"path": str(folder)})).json()["id"]
     await client.request("POST", "/api/vaults", {"path": str(folder)})
     await client.request("POST", f"/api/vaults/{vault}/rescan")
+    await client.request("PATCH", f"/api/vaults/{vault}", {"embeddings": True})
     for path in ("", f"/{vault}", f"/{vault}/problems", f"/{vault}/search?q=needle", f"/{vault}/notes/a.md"):
         await client.request("GET", f"/api/vaults{path}")
     await client.request("DELETE", f"/api/vaults/{vault}")
