@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,13 @@ from typing import Any
 import pytest
 
 from agenticx import open_hub
+from agenticx.clocks import SystemClock
 from agenticx.errors import ModelError, SettingsError
 from agenticx.knowledge import NoteSearch, Vaults
 from agenticx.llms.catalog.resolve import resolve_embedding_model
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
-from tests.support.jumping_clock import VIRTUAL_TIME_OVER_SOCKETS, LoopClock
 from tests.support.knowledge.embedding_server import EmbeddingServer, embedding_server, vector_of
 
 pytest.importorskip("numpy", reason="needs numpy, of the extra embeddings")
@@ -48,6 +49,18 @@ def notes(tmp_path: Path) -> Path:
     return folder
 
 
+class SkippingClock(SystemClock):
+    """A clock whose sleeps end at once, and are counted as time."""
+
+    slept = 0.0
+
+    def monotonic(self) -> float:  # type: ignore[override]
+        return time.monotonic() + self.slept
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+
+
 class Elsewhere:
     """An embedding model of an application on another host, which records the texts that it is sent."""
 
@@ -62,7 +75,7 @@ class Elsewhere:
 
 
 @asynccontextmanager
-async def opened(home: Path, notes: Path, model: Any, **options: Any) -> AsyncIterator[tuple[Vaults, Any]]:
+async def opened(home: Path, notes: Path, model: Any, **options: Any) -> AsyncGenerator[tuple[Vaults, Any]]:
     vaults = Vaults(home, embedding_model=model, **options)
     try:
         yield vaults, (await vaults.add(notes))[0]
@@ -118,11 +131,10 @@ async def test_text_leaves_the_machine_only_with_consent(notes: Path, tmp_path: 
         assert (await vault.embedding_status()).consent == "needed"
 
 
-@pytest.mark.parametrize("anyio_backend", [VIRTUAL_TIME_OVER_SOCKETS], ids=["jumping"])
 async def test_a_model_that_fails_leaves_the_words_and_says_so(
     server: EmbeddingServer, notes: Path, tmp_path: Path
 ) -> None:
-    server.status, clock = 503, LoopClock()
+    server.status, clock = 503, SkippingClock()
     async with opened(tmp_path / "home", notes, NAME, clock=clock) as (_, vault):
         found = await vault.search(QUERY)
         assert paths(found) == []
