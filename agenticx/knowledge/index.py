@@ -33,7 +33,7 @@ from agenticx.tools.visible import visible
 
 __all__ = ["IndexState", "NoteRecord", "VaultIndex"]
 
-_VERSION = 2
+_VERSION = 3
 _BATCH_NOTES = 500
 _BATCH_CHARS = 4 * 1024 * 1024
 _BUSY_SECONDS = 10.0
@@ -174,7 +174,11 @@ class VaultIndex:
             return self._connection.execute(statement, parameters).fetchall()
 
     def find_notes(self, name: str) -> list[NoteRecord]:
-        """Return the notes that a name or path means, as in `[[name]]`: by path, else by file name, else by alias."""
+        """Return the notes that a name or path means, as in `[[name]]`: by path, else by file name, else by alias.
+
+        Of several whose names differ in case, suffix or Unicode form alone, those written just so are meant if there
+        are any: "todo.md" is not "todo.txt", and "todo" is both.
+        """
         key = match_key(name).removeprefix("./").strip("/")
         for condition in (
             "path_key = ?",
@@ -184,7 +188,7 @@ class VaultIndex:
         ):
             wanted = _escape_like(key) if "LIKE" in condition else key
             if notes := self._notes(condition, (wanted,)):
-                return notes
+                return _written_so(notes, name.strip().removeprefix("./").strip("/"))
         return []
 
     def all_notes(self) -> list[NoteRecord]:
@@ -353,6 +357,27 @@ def _known_versions(connection: sqlite3.Connection) -> dict[str, NoteVersion | N
 def _has_entries(root: Path) -> bool:
     with os.scandir(root) as entries:
         return next(entries, None) is not None
+
+
+def _written_so(notes: list[NoteRecord], name: str) -> list[NoteRecord]:
+    """Return the notes with exactly this path or file name, else those equal to it but for Unicode form, or case too.
+
+    All of them if none is, as for a name without its suffix.
+    """
+    if len(notes) > 1:
+        for form in (str, _composed, _folded):
+            wanted = form(name)
+            if same := [note for note in notes if f"/{form(note.path)}".endswith(f"/{wanted}")]:
+                return same
+    return notes
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def _folded(text: str) -> str:
+    return _composed(text).casefold()
 
 
 def _escape_like(text: str) -> str:

@@ -214,13 +214,13 @@ def _allowed_notes(
         parameters.append(int(since.timestamp() * 1e9))
     if not conditions and path is None:
         return None
-    is_wanted = _path_filter(path or "")
+    is_wanted = _path_filter(index, path or "")
     where = " AND ".join(conditions) or "TRUE"
     rows = index.query(f"SELECT id, path FROM notes WHERE {where}", parameters)
     return [note_id for note_id, note_path in rows if is_wanted(note_path)]
 
 
-def _path_filter(wanted: str) -> Callable[[str], bool]:
+def _path_filter(index: VaultIndex, wanted: str) -> Callable[[str], bool]:
     """Return the test of paths for a note, a folder or a glob; raises `ToolError` for a glob that cannot be used."""
     wanted = wanted.removeprefix("./").strip("/")
     if wanted in ("", "."):
@@ -228,8 +228,14 @@ def _path_filter(wanted: str) -> Callable[[str], bool]:
     if any(sign in wanted for sign in "*?["):
         pattern = compile_glob(wanted if "/" in wanted else f"**/{wanted}")
         return lambda path: pattern.found_in(path)
-    key = match_key(wanted)
-    return lambda path: match_key(path) == key or unicodedata.normalize("NFC", path).casefold().startswith(f"{key}/")
+    if index.query("SELECT 1 FROM notes WHERE path = ?", (wanted,)):  # not those that differ in suffix or case too
+        return lambda path: path == wanted
+    key, folder = match_key(wanted), f"{_folded(wanted)}/"
+    return lambda path: match_key(path) == key or _folded(path).startswith(folder)
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", path).casefold()
 
 
 def _results(

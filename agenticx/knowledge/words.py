@@ -46,9 +46,8 @@ def query_words(query: str) -> list[str]:
 def match_key(name: str) -> str:
     """Return the form of a note's name or path under which it is found: NFC, without case and without its suffix."""
     key = unicodedata.normalize("NFC", name.strip()).casefold()
-    for suffix in (".md", ".markdown", ".txt"):
-        key = key.removesuffix(suffix)
-    return key
+    suffix = next((suffix for suffix in (".md", ".markdown", ".txt") if key.endswith(suffix)), "")
+    return key.removesuffix(suffix)
 
 
 def _words(text: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
+from unicodedata import normalize
 
 from pydantic import Field
 from starlette.requests import Request
@@ -252,16 +253,18 @@ async def note(request: Request) -> Response:
 
 
 def _read_note(index: VaultIndex, path: str) -> NoteResponse | None:
-    record: NoteRecord | None = next((found for found in index.find_notes(path) if found.path == path), None)
+    written = normalize("NFC", path)
+    found = index.find_notes(path)  # first those that are written just so, for which a path can have two forms
+    record: NoteRecord | None = next((note for note in found if normalize("NFC", note.path) == written), None)
     if record is None:
         return None
     try:
-        content = index.read(path)
+        content = index.read(record.path)
     except ToolError:  # removed meanwhile
         return None
     structure: dict[str, Any] = record.structure
     return NoteResponse(
-        path=path,
+        path=record.path,
         title=record.title,
         text=content.text,
         sha256=content.sha256,

@@ -57,6 +57,12 @@ async def test_a_vault_is_added_searched_read_and_forgotten(make_studio: StudioM
         assert (status, note["text"], note["tags"], note["backlinks"]) == (200, text, ["project"], ["Lease.md"])
         assert (await get(studio, f"{at}/notes/Lease.md"))[1]["links"] == ["Heron"]
 
+        decomposed = notes / "cafe\u0301.md"
+        decomposed.write_text("decomposed")
+        found = [(await get(studio, f"{at}/notes/caf{end}.md"))[1].get("text") for end in ("%C3%A9", "e%CC%81", "E")]
+        assert found == ["decomposed", "decomposed", None]
+        decomposed.unlink()
+
         (notes / "Lease.md").unlink()
         assert (await studio.client.post(f"/api/vaults{at}/rescan")).status_code == 202
         assert (await get(studio, f"{at}/notes/Lease.md"))[1]["code"] == "note_not_found"

@@ -84,3 +84,22 @@ def test_links_lead_back(index: VaultIndex) -> None:
     (heron,) = index.find_notes("Heron")
     assert index.backlinks(heron) == ["House/Lease.md"]
     assert [note.path for note in index.find_notes("work/heron.md")] == ["Work/Heron.md"]
+
+
+def test_notes_whose_paths_differ_in_suffix_case_or_unicode_form_are_told_apart(tmp_path: Path) -> None:
+    names = ["todo.md", "todo.txt", "todo.txt.md", "Cased.md", "cased.md", "caf\u00e9.md", "cafe\u0301.md"]
+    for folder in ("", "Sub.md/"):
+        (tmp_path / "vault" / folder).mkdir(parents=True, exist_ok=True)
+        for name in names:
+            (tmp_path / "vault" / folder / name).write_text(f"zebra {folder}{name}\n")
+    index = VaultIndex(tmp_path / "vault", tmp_path / "index.db")
+    index.refresh()
+
+    for path in (*names, *(f"Sub.md/{name}" for name in names)):
+        assert [note.path for note in index.find_notes(path)] == [path]
+        assert [note.path for note in index.find_notes(f"./{path}")] == [path]
+        assert [result.passage.path for result in search_notes(index, "zebra", path=path)] == [path]
+    assert [note.path for note in index.find_notes("todo")] == ["todo.md", "todo.txt"]
+    assert [note.path for note in index.find_notes("TODO.TXT")] == ["todo.txt"]
+    assert [note.path for note in index.find_notes("CASED.md")] == ["Cased.md", "cased.md"]
+    assert len(search_notes(index, "zebra", path="sub.md", limit=50)) == len(names)

@@ -108,6 +108,21 @@ async def test_named_notes_are_pinned_whole_and_what_was_given_stays_where_it_wa
     assert third[-2].content.startswith("[notes]\n\nThe user is chatting")
 
 
+async def test_all_notes_of_a_name_are_pinned_and_each_is_read_by_its_path(tmp_path: Path) -> None:
+    calls = [[call("note_read", {"path": path})] for path in ("todo.md", "todo.txt", "todo")]
+    async with Talk(tmp_path, *calls, "Done.") as talk:
+        (talk.notes / "todo.md").write_text("Buy milk.\n")
+        (talk.notes / "todo.txt").write_text("Buy bread.\n")
+        events = await talk.turn("Compare [[todo]]", mode="agent")
+
+    (pinned,) = [message.content for message in talk.sent(0) if "is the name of 2 notes" in message.content]
+    assert ("Buy milk." in pinned, "Buy bread." in pinned, "cannot be read" in pinned) == (True, True, False)
+    first, second, both = [event.data for event in events if event.type == "tool_result"]
+    assert ("Buy milk." in first["result"], "Buy bread." in second["result"]) == (True, True)
+    assert both["outcome"] == "error"
+    assert "give the path of one: 'todo.md', 'todo.txt'" in both["result"]
+
+
 async def test_out_of_calls_a_turn_about_notes_says_what_was_found(tmp_path: Path) -> None:
     calls = [[call("note_search", {"query": f"lease {number}"})] for number in range(5)]
     async with Talk(tmp_path, *calls, "It ends in May 2027 [^1].") as talk:
