@@ -35,6 +35,7 @@ _MAX_PINNED = 20
 _NOTE_MARK = re.compile(r"\[\[([^\[\]\n|#]{1,400})[^\[\]\n]{0,400}\]\]")
 _CHATTING = "The user is chatting: answer from what you know, and use tools only if that is not enough."
 _NOTHING_FOUND = "A first search in the notes found nothing; search with other words, or say that they do not have it."
+_NO_ROOM = "What a first search in the notes found has no room here; note_search and note_read give it in parts."
 _WITHOUT_NOTES = "If the passages do not answer the question, search further, or say that the notes do not have it."
 
 _CANNOT_READ = "The notes of {name!r} cannot be searched now ({reason}); answer without them, and say so."
@@ -113,7 +114,8 @@ class SessionTurnNotes:
         remarks += await self._changes(session, vaults, pinned, smart, budget)
         remarks += [_CANNOT_READ.format(name=name, reason=reason) for name, reason in self._unreadable.items()]
         if self._mode.kind == "vault" and len(self._unreadable) < len(vaults):
-            remarks.append(_WITHOUT_NOTES if smart or pinned else _NOTHING_FOUND)
+            without_passages = _NO_ROOM if budget.left_out else _NOTHING_FOUND
+            remarks.append(_WITHOUT_NOTES if smart or pinned else without_passages)
         if self._mode.kind == "chat":
             remarks.append(_CHATTING)
         return ContextEnvelope(notes=pinned, smart=smart, raw=raw, left_out=budget.left_out, remarks=remarks)
@@ -143,9 +145,9 @@ class SessionTurnNotes:
                 if whole is None:
                     remarks.append(f"{path} cannot be read now.")
                     continue
-                passage, is_cut = whole
-                if is_cut:
-                    remarks.append(f"{path} is longer than what is here; note_read has its sections.")
+                passage, rest = whole
+                if rest is not None:
+                    remarks.append(f"{path} {rest} (note_read).")
                 given += self._given(session, vault, passage, len(vaults) > 1, budget, is_pinned=True)
         return given, remarks
 
@@ -269,8 +271,8 @@ def _paths(name: str, index: VaultIndex) -> list[str]:
     return [note.path for note in index.find_notes(name)]
 
 
-def _whole(path: str, index: VaultIndex) -> tuple[Passage, bool]:
-    return read_passage(index, path, None)
+def _whole(path: str, index: VaultIndex) -> tuple[Passage, str | None]:
+    return read_passage(index, path)
 
 
 def _citations(

@@ -33,7 +33,7 @@ from agenticx.tools.visible import visible
 
 __all__ = ["IndexState", "NoteRecord", "VaultIndex"]
 
-_VERSION = 3
+_VERSION = 4
 _BATCH_NOTES = 500
 _BATCH_CHARS = 4 * 1024 * 1024
 _BUSY_SECONDS = 10.0

@@ -30,6 +30,10 @@ _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, w
 _MAX_FRONTMATTER_CHARS = 64 * 1024
 _JOINED_CHARS = 1_200
 _SPLIT_CHARS = 1_600
+_MAX_PASSAGE_CHARS = 2_000
+"""Longer passages are split at the ends of lines where no blank line divides them, so that all of a note is found."""
+_MAX_BLOCK_CHARS = 8_000
+"""Blocks of code and rows of tables up to this size stay whole."""
 _MAX_LINE_CHARS = 4_000
 _MAX_PARSED_CHARS = 128 * 1024
 """Longer notes are read line by line: a megabyte of short blocks takes the parser seconds, and collecting its million
@@ -42,6 +46,7 @@ _MARKDOWN_LINK = re.compile(
     r"(!?)\[[^\[\]\n]{0,400}\]\(<?([^()<>\s:]{1,400}\.(?:md|markdown|txt))(?:#[^()\s]{0,400})?>?\)", re.I
 )
 _BLOCK_ID = re.compile(r"(?:^|\s)\^([A-Za-z0-9-]{1,100})\s*\Z")
+_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])\s|\|")
 _CODE_SIGNS = ("```", "~~~", "<", "\0")
 _OTHER_LINES = re.compile(
     r"\n(?:[ \t]+[^ \t\n]|[>=]|-+[ \t]*(?![^\n])|(?:[-+*]|\d+[.)])(?:[ \t]{2}|[ \t]?(?![^\n])|[ \t][-+*\d>#]))"
@@ -246,6 +251,10 @@ class CodeLines:
         index = bisect_right(self._starts, line) - 1
         return index >= 0 and line < self._ends[index]
 
+    def end(self, line: int) -> int:
+        """Return the line behind the block that holds `line`, which must be in one."""
+        return self._ends[bisect_right(self._starts, line) - 1]
+
 
 def code_lines(text: str) -> CodeLines:
     """Return the lines of a Markdown text that are code or HTML."""
@@ -358,29 +367,68 @@ def _split(lines: list[str], sections: Sequence[_Section], chars: int, code: Cod
     if chars > _SPLIT_CHARS:
         size = 0
         for number in range(start, end):
-            if len(lines[number]) > _MAX_LINE_CHARS and number not in code:
-                yield from _span(lines, start, number, heading, headings)
+            if len(lines[number]) > _most_line_chars(lines[number], is_code=number in code):
+                yield from _spans(lines, start, number, heading, headings, code)
                 for cut in _cuts(lines[number], _SPLIT_CHARS, _MAX_LINE_CHARS):
                     yield PassageSpan(number + 1, number + 1, heading, headings, cut)
                 start, size = number + 1, 0
                 continue
             size += len(lines[number]) + 1
             if size >= _SPLIT_CHARS * 3 // 4 and not lines[number].strip() and number not in code:
-                yield from _span(lines, start, number, heading, headings)
+                yield from _spans(lines, start, number, heading, headings, code)
                 start, size = number + 1, 0
-    yield from _span(lines, start, end, heading, headings)
+    yield from _spans(lines, start, end, heading, headings, code)
 
 
-def _span(
-    lines: list[str], start: int, end: int, heading: str | None, headings: tuple[str, ...]
+def _most_line_chars(line: str, *, is_code: bool) -> int:
+    """Return the size from which a line is cut: code and rows of tables are longer than sentences."""
+    return _MAX_BLOCK_CHARS if is_code or "|" in line else _MAX_LINE_CHARS
+
+
+def _spans(
+    lines: list[str], start: int, end: int, heading: str | None, headings: tuple[str, ...], code: CodeLines
 ) -> Iterator[PassageSpan]:
-    """Yield the passage of the lines from `start` to `end`, from 0, without blank lines at its ends, if any is left."""
-    while start < end and not lines[start].strip():
-        start += 1
-    while start < end and not lines[end - 1].strip():
-        end -= 1
-    if start < end:
-        yield PassageSpan(start + 1, end, heading, headings)
+    """Yield the passages of the lines from `start` to `end`, from 0, without blank lines at their ends."""
+    for first, last in _parts(lines, start, end, code):
+        while first < last and not lines[first].strip():
+            first += 1
+        while first < last and not lines[last - 1].strip():
+            last -= 1
+        if first < last:
+            yield PassageSpan(first + 1, last, heading, headings)
+
+
+def _parts(lines: list[str], start: int, end: int, code: CodeLines) -> Iterator[tuple[int, int]]:
+    """Yield ranges of lines near 1,600 characters, which end at blank lines, else before items or rows, or anywhere.
+
+    A block of code is not divided unless it is very long.
+    """
+    left = sum(map(len, lines[start:end])) + end - start
+    size, ends = 0, dict[int, tuple[int, int]]()  # by rank: where the range may end, and its size then
+    for number, after in _units(lines, start, end, code):
+        chars = sum(map(len, lines[number:after])) + after - number
+        if size >= _SPLIT_CHARS // 2:
+            ends[2 if not lines[number - 1].strip() else bool(_ITEM.match(lines[number]))] = number, size
+        if ends and size + chars > _SPLIT_CHARS and left > _MAX_PASSAGE_CHARS:
+            cut, taken = ends[max(ends)]
+            yield start, cut
+            start, size, left = cut, size - taken, left - taken
+            ends.clear()
+        size += chars
+    yield start, end
+
+
+def _units(lines: list[str], start: int, end: int, code: CodeLines) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of lines that stay together: a block of code, and else each line."""
+    number, whole_until = start, start
+    while number < end:
+        after = number + 1
+        if number in code and number >= whole_until:
+            whole_until = min(code.end(number), end)
+            if sum(map(len, lines[number:whole_until])) + whole_until - number <= _MAX_BLOCK_CHARS:
+                after = whole_until
+        yield number, after
+        number = after
 
 
 def _cuts(line: str, least: int, most: int) -> Iterator[tuple[int, int]]:

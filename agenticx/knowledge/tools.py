@@ -162,22 +162,29 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
 
     @tool(risk="read")
     async def note_read(
-        path: str, context: ToolContext, vault: str | None = None, heading: str | None = None
+        path: str,
+        context: ToolContext,
+        vault: str | None = None,
+        heading: str | None = None,
+        line: Annotated[int, Field(ge=1)] = 1,
+        column: Annotated[int, Field(ge=1)] = 1,
     ) -> ToolOutput:
-        """Read a note of the user, or one of its sections, as a numbered passage.
+        """Read a note of the user, or one of its sections, as a numbered passage; of a long one, as much as fits.
 
         Args:
             path: The path of the note in its vault, or its name as in [[name]].
             vault: The name of the vault; needed only if there are several.
             heading: Read only the section with this heading.
+            line: Begin at this line of the note, counted from 1.
+            column: Begin at this character of that line; for a line that was too long to be read at once.
         """
         found_vault, is_one_of_several = await find().find(vault)
-        passage, is_cut = await found_vault.call(lambda index: read_passage(index, path, heading))
+        passage, rest = await found_vault.call(lambda index: read_passage(index, path, heading, line, column))
         number = number_passage(context.state, found_vault.record.id, passage)
         text = shown_passage(number, passage, found_vault.record.name if is_one_of_several else None)
-        more = f"\nThe note goes on after line {passage.line_end}; read a section by its heading." if is_cut else ""
+        more = "" if rest is None else f"\nIt {rest}."
         old = "".join(f"\n{line}" for line in await _outdated_lines(found_vault, context.state, [passage.path]))
-        return ToolOutput(f"{text}{more}\n{CITING}{old}", truncated=is_cut, sources=(passage.path,))
+        return ToolOutput(f"{text}{more}\n{CITING}{old}", truncated=rest is not None, sources=(passage.path,))
 
     @tool(risk="read")
     async def note_links(path: str, context: ToolContext, vault: str | None = None) -> ToolOutput:
@@ -262,22 +269,35 @@ def _find_note(index: VaultIndex, path: str) -> NoteRecord:
     return notes[0]
 
 
-def read_passage(index: VaultIndex, path: str, heading: str | None) -> tuple[Passage, bool]:
-    """Return a note, or one of its sections, as one passage, and whether it is cut; raises `ToolError`."""
+def read_passage(
+    index: VaultIndex, path: str, heading: str | None = None, line: int = 1, column: int = 1
+) -> tuple[Passage, str | None]:
+    """Return a note, or one of its sections, from a line and column on as one passage; raises `ToolError`.
+
+    If it has no room for all, the second value says, without a subject, where the note goes on; else it is None.
+    """
     note = _find_note(index, path)
     lines = note_lines(index.read(note.path).text)
-    start, end = 1, len(lines)
-    if heading is not None:
-        start, end = _section(note.path, lines, heading)
+    start, end = (1, len(lines)) if heading is None else _section(note.path, lines, heading)
     while end > start and not lines[end - 1].strip():
         end -= 1
-    last, chars = start, len(lines[start - 1])
+    start = max(line, start)
+    if start > end or column > max(len(lines[start - 1]), 1):
+        where = visible_path(note.path) if heading is None else f"the section {heading!r} of {visible_path(note.path)}"
+        last = f"ends with line {end}" if start > end else f"has {len(lines[start - 1])} characters in line {start}"
+        raise ToolError(f"{where} {last}")
+    first = lines[start - 1][column - 1 :]
+    if len(first) > _MAX_NOTE_CHARS:
+        text, following = first[:_MAX_NOTE_CHARS], column + _MAX_NOTE_CHARS
+        rest = f"goes on in line {start} at column {following}; read it with line={start} and column={following}"
+        return Passage(note.path, heading, start, start, text, passage_sha256(text)), rest
+    last, chars = start, len(first)
     while last < end and chars + len(lines[last]) + 1 <= _MAX_NOTE_CHARS:
         chars += len(lines[last]) + 1
         last += 1
-    text = "\n".join(lines[start - 1 : last])
-    text, is_cut = text[:_MAX_NOTE_CHARS], last < end or len(text) > _MAX_NOTE_CHARS
-    return Passage(note.path, heading, start, last, text, passage_sha256(text)), is_cut
+    text = "\n".join([first, *lines[start:last]])
+    rest = f"goes on at line {last + 1}, to line {end}; read it with line={last + 1}" if last < end else None
+    return Passage(note.path, heading, start, last, text, passage_sha256(text)), rest
 
 
 def _section(path: str, lines: Sequence[str], heading: str) -> tuple[int, int]:

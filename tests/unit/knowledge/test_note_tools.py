@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import pytest
 
 from agenticx import open_hub
+from agenticx.errors import ToolError
+from agenticx.knowledge.index import VaultIndex
 from agenticx.knowledge.registry import VaultRegistry
+from agenticx.knowledge.tools import read_passage
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub
@@ -126,6 +130,52 @@ async def test_notes_are_listed_linked_written_and_appended_to(tmp_path: Path) -
     assert "\n## Open\n\nBudget.\n- Team\n[end of" in found[4]["result"]
     assert [one["outcome"] for one in found[5:]] == [*["error"] * 6, "invalid_arguments"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Notes", "home", "work"]
+
+
+async def test_a_long_note_is_read_to_its_end_as_its_results_say(tmp_path: Path) -> None:
+    lines = ["# Log", *(f"line {number} {'x' * 80}" for number in range(600)), "long " * 9_000, "The end.", ""]
+
+    def read_on(request: Any) -> Any:
+        result = request.messages[-1].content
+        if len(request.messages) > 2 and "; read it with " not in result:
+            return "Done."
+        place = {name: int(number) for name, number in re.findall(r"(line|column)=(\d+)", result)}
+        return [call("note_read", {"path": "log.md", **place})]
+
+    async with opened(tmp_path, *[read_on] * 9) as hub:
+        (tmp_path / "Notes/log.md").write_text("\n".join(lines))
+        session = await hub.create()
+        found = results(await turn(hub, session.id, "Read the log"))
+
+    assert "\nIt goes on at line 269, to line 603; read it with line=269.\n" in found[0]["result"]
+    assert "\nIt goes on in line 602 at column 24001; read it with line=602 and column=24001." in found[3]["result"]
+    texts = [one["result"].partition("]\n")[2].rpartition("\n[end of passage")[0] for one in found]
+    assert "".join(texts).replace("\n", "") == "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "message"),
+    [
+        ({}, "# One\n\ntext\n\n# Two\n\nmore", None),
+        ({"line": 3, "column": 3}, "xt\n\n# Two\n\nmore", None),
+        ({"heading": "One", "line": 2}, "\ntext", None),
+        ({"heading": "Two", "line": 1}, "# Two\n\nmore", None),
+        ({"line": 8}, None, "n.md ends with line 7"),
+        ({"heading": "One", "line": 4}, None, "the section 'One' of n.md ends with line 3"),
+        ({"line": 3, "column": 5}, None, "n.md has 4 characters in line 3"),
+    ],
+)
+def test_a_note_is_read_from_a_place_on(tmp_path: Path, place: Any, text: str | None, message: str | None) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/n.md").write_text("# One\n\ntext\n\n# Two\n\nmore\n\n")
+    index = VaultIndex(tmp_path / "notes", tmp_path / "index.db")
+    index.refresh()
+    if message is None:
+        passage, rest = read_passage(index, "n", **place)
+        assert (passage.text, rest) == (text, None)
+    else:
+        with pytest.raises(ToolError, match=message):
+            read_passage(index, "n", **place)
 
 
 async def test_a_rewind_takes_writes_of_notes_back_and_its_undo_makes_them_again(tmp_path: Path) -> None:

@@ -26,13 +26,15 @@ LEASE = "# Lease\n\nIt ends in May 2027.\n"
 class Talk:
     """A hub with a vault of two notes, one session and a scripted model."""
 
-    def __init__(self, folder: Path, *script: Any, tools: Any = None, **settings_given: Any) -> None:
+    def __init__(
+        self, folder: Path, *script: Any, tools: Any = None, window: int | None = None, **settings_given: Any
+    ) -> None:
         self.home, self.notes = folder / "home", folder / "Notes"
         self.notes.mkdir()
         (self.notes / "Lease.md").write_text(LEASE)
         (self.notes / "Heron.md").write_text("# Heron\n\nThe budget is 40,000 EUR.\n")
         VaultRegistry(self.home).add(self.notes)
-        self.model = ScriptedModel(script)
+        self.model = ScriptedModel(script, context_window=window)
         settings = load_settings({"home": self.home, **settings_given}, environ={})
         self.opened = open_hub("memory://", model=self.model, workspace=folder, settings=settings, tools=tools)
 
@@ -106,6 +108,16 @@ async def test_named_notes_are_pinned_whole_and_what_was_given_stays_where_it_wa
     assert "\nIt ends in May" not in again
     assert "The budget is 40,000 EUR." in again
     assert third[-2].content.startswith("[notes]\n\nThe user is chatting")
+
+
+async def test_passages_without_room_are_not_said_to_be_missing(tmp_path: Path) -> None:
+    async with Talk(tmp_path, "One.", window=4_000) as talk:
+        (talk.notes / "Zebra.md").write_text("```\nzebra\n" + "code\n" * 1_400 + "```\n")
+        await talk.turn("What do my notes say about the zebra?")
+
+    content = talk.sent(0)[-2].content
+    assert "Left out for want of room: Zebra.md:1" in content
+    assert ("found nothing" in content, "has no room here" in content) == (False, True)
 
 
 async def test_all_notes_of_a_name_are_pinned_and_each_is_read_by_its_path(tmp_path: Path) -> None:
@@ -191,7 +203,7 @@ async def test_without_a_vault_what_a_tool_read_elsewhere_is_cited_with_its_url(
 
 
 async def test_a_chosen_mode_vault_has_only_the_tools_that_the_settings_enable(tmp_path: Path) -> None:
-    enabled = {"autonomous_agent_enabled_tool_ids": ["note_read", "nothing"]}
+    enabled: dict[str, Any] = {"autonomous_agent_enabled_tool_ids": ["note_read", "nothing"]}
     async with Talk(tmp_path, "One.", "Two.", **enabled) as talk:
         await talk.turn("When does it end?", mode="vault")
         await talk.turn("What do my notes say about the lease?")

@@ -95,6 +95,43 @@ def test_long_sections_are_split_at_blank_lines_outside_of_fences_and_short_neig
     assert texts[-1] == "# Three\n\nshort\n\n# Four\n\nshort"
 
 
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("".join(f"2026-01-01 line {number} of a log\n" for number in range(3_000)), 2_000),
+        ("# Items\n\n" + "".join(f"- item {number}\n  and more\n" for number in range(2_000)), 2_000),
+        ("# Table\n\n| a | b |\n|---|---|\n" + "".join(f"| row {n} | {'x' * 50} |\n" for n in range(2_000)), 2_000),
+        ("# Rows\n\n| a | b |\n|---|---|\n" + f"| {'cell ' * 1_300} | b |\n" * 9, 6_600),
+        ("# Fence\n\n```\n" + "code\n" * 1_500 + "```\n\nAfter.\n", 8_000),
+        ("# Long fence\n\n```\n" + "code\n\n" * 3_000 + "```\n\nAfter.\n", 2_000),
+        ("# One line of code\n\n```\n" + "var a; " * 9_000 + "\n```\n", 4_000),
+        ("# HTML\n\n<table>\n" + "<tr><td>cell</td></tr>\n" * 3_000 + "</table>\n", 2_000),
+        ("> quoted line of text\n" * 20_000, 2_000),
+        ("word " * 9_000, 4_000),
+    ],
+    ids=["log", "list", "table", "wide rows", "fence", "long fence", "code in a line", "HTML", "large note", "line"],
+)
+def test_all_of_a_note_without_blank_lines_is_in_small_passages(text: str, most: int) -> None:
+    note = parse_note("n.txt", text)
+
+    texts = [span.text(note.lines) for span in note.passages]
+    assert max(map(len, texts)) <= most
+    assert len(texts) < 2 + len(text) / 1_000
+    assert "".join("".join(texts).split()) == "".join(text.split())
+    if "Rows" in text:
+        assert all(span.cut is None for span in note.passages)
+
+
+def test_lists_and_tables_are_split_between_items_and_rows_and_fences_stay_whole() -> None:
+    items = "".join(f"- item {number}\n  {'and more ' * 9}\n" for number in range(100))
+    fence = "```\n" + "code of some kind\n" * 300 + "```\n"
+    note = parse_note("n.md", f"Before.\n{items}\nText of a paragraph.\n{fence}Text.\n" + "line of text\n" * 100)
+
+    texts = [span.text(note.lines) for span in note.passages]
+    assert all(text.startswith(("- item", "Before.", "Text")) for text in texts[:-1])
+    assert sum(text.count("```") for text in texts if fence.rstrip() in text) == 2
+
+
 def test_marks_are_read_outside_of_code_only() -> None:
     text = (
         "---\ntags: one, two/deep\naliases: [Other]\n---\n#Three and #four/five, not #12 nor a#b `#code`\n\n"
