@@ -160,6 +160,7 @@ class Endings:
         if turn.children:
             await turn.end_children()
         turn.accepts_children = False
+        turn.pass_sources_up()
         await self._run_end_hooks(turn, reason, text)
 
     async def _run_end_hooks(self, turn: Turn, reason: str, text: str) -> None:

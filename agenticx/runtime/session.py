@@ -28,7 +28,8 @@ class Notice:
 
     With a `reader` it is for the agent of that name, below the session's turn. A stored one has a `key`: it is recorded
     as delivered, with `data`, in the commit that first has a conversation with it, in the message `message_id`. That is
-    the conversation of the turn `turn_id`, which is `told_in` or runs below that one.
+    the conversation of the turn `turn_id`, which is `told_in` or runs below that one. `sources` name texts of others of
+    which it may be made.
     """
 
     text: str
@@ -38,6 +39,7 @@ class Notice:
     reader: str = ""
     turn_id: str = ""
     told_in: str = ""
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, init=False)
@@ -238,7 +240,8 @@ class Session:
         """
         notices = self.notices if chosen is None else chosen
         self.notices = [notice for notice in self.notices if notice not in notices]
-        message = UserMessage(content="\n\n".join(notice.text for notice in notices), injected=True)
+        sources = tuple(dict.fromkeys(source for notice in notices for source in notice.sources))
+        message = UserMessage(content="\n\n".join(notice.text for notice in notices), injected=True, sources=sources)
         taken = (replace(one, message_id=message.message_id, turn_id=turn_id, told_in=told_in) for one in notices)
         self.unstored_notices += [one for one in taken if one.key]
         return message

@@ -286,6 +286,7 @@ class ToolCalls:
         if outcome.effect is not None and (obstacle := turn.take_effect(outcome.effect)) is not None:
             outcome = CallOutcome(f"Blocked: {obstacle}.", "blocked")
         text = clean_text(outcome.text)  # reasons of hooks and gates are untrusted text
+        sources = tuple(dict.fromkeys([*outcome.sources, *turn.take_sources_below()]))
         data: dict[str, Any] = {
             "tool_call_id": pending.call.id,
             "name": pending.call.name,
@@ -300,15 +301,15 @@ class ToolCalls:
             data["truncated"] = True
         if pending.repaired:
             data["repaired"] = True
-        if outcome.sources:
-            data |= {"untrusted": True, "sources": list(outcome.sources)}
+        if sources:
+            data |= {"untrusted": True, "sources": list(sources)}
         turn.append(
             ToolMessage(
                 tool_call_id=pending.call.id,
                 name=pending.call.name,
                 content=text,
                 outcome=outcome.outcome,
-                sources=outcome.sources,
+                sources=sources,
             )
         )
         turn.emit(EventType.TOOL_RESULT, data)

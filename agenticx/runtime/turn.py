@@ -15,7 +15,7 @@ from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
 from agenticx.logs import bind_ids, get_logger
-from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, new_id
+from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, new_id, sources_of
 from agenticx.runtime.budgets.budget import Budget, Spent
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.runtime.budgets.usage_payload import usage_data
@@ -53,6 +53,7 @@ __all__ = [
     "current_turn",
 ]
 
+_KEPT_SOURCES = 200
 _CHILDREN_SECONDS = 1.0  # for the ends of the turns below a turn to be written; a stop takes them 0.2 s
 
 _TEXT_DELTAS = frozenset({EventType.TOKEN, EventType.THINKING, EventType.TOOL_CALL_DELTA})
@@ -236,6 +237,7 @@ class Turn:
     closing: asyncio.Event | None = None
     child_turns: ChildTurns = field(init=False)
     children: dict[str, Turn] = field(default_factory=dict[str, "Turn"], repr=False)
+    sources_below: dict[str, None] = field(default_factory=dict[str, None], repr=False)
     waiting_children: list[ResumedTurn] = field(default_factory=list[ResumedTurn], repr=False)
     earlier_events: Sequence[Event] = ()
     accepts_children: bool = True
@@ -285,6 +287,41 @@ class Turn:
     def agent_path(self) -> tuple[str, ...]:
         """The ids of the agents from the turn at the top to this one."""
         return (*(() if self.context.parent is None else self.context.parent.agent_path), self.agent_id)
+
+    @property
+    def foreign_sources(self) -> tuple[str, ...]:
+        """The names of the texts of others that the turn may act on, each once, the newest of its own first.
+
+        They are in its conversation, in those of the turns above it, which gave it its task, and in those of turns
+        below them that have ended, whose results they have.
+        """
+        above: dict[str, None] = {}
+        turn = self
+        while True:
+            above |= dict.fromkeys(sources_of(reversed(turn.session.messages)))
+            above |= dict.fromkeys([*turn.sources_below, *turn.session.state.sources_below])
+            if turn.context.parent is None:
+                return tuple(above)
+            turn = turn.context.parent
+
+    def take_sources_below(self) -> tuple[str, ...]:
+        """Return the names of texts of others read in turns below this one that have ended since the last call."""
+        taken = tuple(self.sources_below)
+        self.sources_below.clear()
+        return taken
+
+    def pass_sources_up(self) -> None:
+        """Tell the turn above which texts of others were read in this one, which is about to end.
+
+        What the result of no call has told is kept in the state of the session. A turn that outlives the one above
+        reports them with its ending.
+        """
+        parent, state = self.context.parent, self.session.state
+        if parent is None:
+            state.sources_below = [*dict.fromkeys([*state.sources_below, *self.sources_below])][-_KEPT_SOURCES:]
+        elif not self.context.outlives_parent:
+            read = [*sources_of(self.session.messages), *self.sources_below, *state.sources_below]
+            parent.sources_below |= dict.fromkeys(read)
 
     @property
     def asking_path(self) -> tuple[str, ...]:

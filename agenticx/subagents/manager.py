@@ -13,7 +13,7 @@ from agenticx.argument_types import check_str, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, StoreError
 from agenticx.logs import get_logger
-from agenticx.messages import UserMessage, clean_text, new_id
+from agenticx.messages import UserMessage, clean_text, new_id, sources_of
 from agenticx.runtime import AgentRuntime, Budget, EventType, Session, Steering, StopSignal, TurnContext, current_turn
 from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.events import Event
@@ -144,6 +144,7 @@ class AgentTeamManager:
             model=model,
             permission_mode=(self._session if above is None else above).permission_mode,
             budget=None if budget is None else budget.limits,
+            sources=_sources(above),
         )
         agent = Subagent(run=run, parent=parent, tools=toolbox, budget=budget)
         self._tree.add(agent)
@@ -179,11 +180,12 @@ class AgentTeamManager:
         `SubagentLimitReached`, `SubagentsClosed`.
         """
         check_text("text", text)
-        agent, message = self._find(agent_id), UserMessage(content=clean_text(text))
+        agent, sources = self._find(agent_id), _sources(current_turn())
+        message = UserMessage(content=clean_text(text), sources=sources)
         if agent.stop.is_set():
             self._check_open()
         while agent.has_ended or await self._has_stopped(agent):
-            if await self._begin_again(agent, message.content):
+            if await self._begin_again(agent, message):
                 return
         await self._host.record_message(agent.id, message)
         if agent.stop.is_set() or not (agent.state == "running" and agent.steering.put(message)):
@@ -368,10 +370,12 @@ class AgentTeamManager:
             except AgenticXError as exc:
                 _log.warning("a sub-agent could not go on with its messages", agent=agent.id, error=str(exc))
 
-    async def _begin_again(self, agent: Subagent, text: str | None = None, *, is_anew: bool = False) -> bool:
+    async def _begin_again(self, agent: Subagent, message: UserMessage | None = None, *, is_anew: bool = False) -> bool:
         """Begin another run of an agent that has ended; return False if it has begun one meanwhile.
 
-        It begins with its task, or with the messages that it has not heard and `text`. Raises `SubagentLimitReached`.
+        It begins with its task, or with the messages that it has not heard and `message`.
+
+        Raises `SubagentLimitReached`.
         """
         self._start_limits.check(agent.parent, current_turn())
         runtime = await self._runtimes.get(agent.run.model)
@@ -385,9 +389,12 @@ class AgentTeamManager:
         if not agent.has_ended:
             return False
         self._start_limits.check(agent.parent, current_turn())
-        texts = [run.task] if is_anew else [*agent.unheard, *([] if text is None else [text])]
+        new = () if message is None else (message,)
+        texts = [run.task] if is_anew else [*agent.unheard, *(one.content for one in new)]
+        sources = dict.fromkeys([*run.sources, *_sources(above), *sources_of([*agent.unread, *new])])
         before, work = replace(agent), agent.work
-        agent.run, agent.state, agent.unread = replace(run, message="\n\n".join(texts)), "queued", []
+        agent.run = replace(run, message="\n\n".join(texts), sources=tuple(sources))
+        agent.state, agent.unread = "queued", []
         agent.stop, agent.ended = StopSignal(), asyncio.Event()
         try:
             await self._begin(agent, above, runtime, taken=before.unread)
@@ -441,7 +448,7 @@ class AgentTeamManager:
             ending = (
                 agent.failure("stopped", "It was stopped before it began.")
                 if last is None
-                else SubagentEnding.from_event(agent.run.turn_id, agent.id, last, agent.run_rounds)
+                else SubagentEnding.from_event(agent.run.turn_id, agent.id, last, agent.run_rounds, agent.session)
             )
         except TurnSuspended:
             is_suspended = True
@@ -485,7 +492,8 @@ class AgentTeamManager:
             permission_mode=agent.run.permission_mode,
             resumed=resumed,
         )
-        message = UserMessage(content=clean_text(agent.run.message), message_id=agent.run.message_id)
+        run = agent.run
+        message = UserMessage(content=clean_text(run.message), message_id=run.message_id, sources=run.sources)
         last: Event | None = None
         events_before = 0 if resumed is None else len(resumed.events)
         turn = runtime.run_turn(message, session, agent.stop, agent_id=agent.id, tools=agent.tools, context=context)
@@ -534,3 +542,8 @@ class AgentTeamManager:
     def _check_open(self) -> None:
         if self._is_closed:
             raise SubagentsClosed("no sub-agent can be started any more: the session, or the program, is being closed")
+
+
+def _sources(turn: Turn | None) -> tuple[str, ...]:
+    """Return the names of texts of others on which an agent may act in that turn."""
+    return () if turn is None else turn.foreign_sources

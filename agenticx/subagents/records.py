@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from unicodedata import category
 from agenticx.argument_types import check_int, check_number
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.foreign_text import frame_text
-from agenticx.messages import UserMessage, shown_text
+from agenticx.messages import UserMessage, shown_text, sources_of
 from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
 from agenticx.runtime.calls.result_rendering import truncate
 from agenticx.runtime.session import Notice
@@ -32,12 +32,14 @@ __all__ = [
     "SubagentState",
     "SubagentsClosed",
     "looks_like_ending",
+    "sources_read",
 ]
 
 SubagentState = Literal["queued", "running", "paused", "completed", "error"]
 
 _SHOWN_CHARS = 20_000
 _STATUS_CHARS = 500
+_KEPT_SOURCES = 200
 _NOTE = "its words, not the user's"
 _LINE_CHARS = 60  # of which the beginning of a line is compared with that of an ending
 
@@ -98,7 +100,8 @@ class SubagentRun:
     `message` is what it begins with: the task, or a message to an agent that had ended. With `is_anew` the agent begins
     with an empty conversation. `parent_path` names the agent above it, after those above that one, and is empty outside
     of turns; `parent_turn_id` is that agent's turn in which it was started. `tools` are names. `earlier_rounds` are
-    those of its conversation before this run. `budget` has the limits of the agent's own budget.
+    those of its conversation before this run. `budget` has the limits of the agent's own budget. `sources` name the
+    texts of others in the conversations from which its messages come.
     """
 
     turn_id: str
@@ -114,6 +117,7 @@ class SubagentRun:
     permission_mode: PermissionMode = "default"
     earlier_rounds: int = 0
     budget: Mapping[str, Any] | None = None
+    sources: tuple[str, ...] = ()
 
     @property
     def message_id(self) -> str:
@@ -147,6 +151,7 @@ class SubagentRun:
         """Return the run of what `dump` returned."""
         values = dict(data)
         values["parent_path"] = tuple(data["parent_path"])
+        values["sources"] = tuple(data["sources"])
         values["tools"] = None if data["tools"] is None else tuple(data["tools"])
         return cls(**values)
 
@@ -157,6 +162,7 @@ class SubagentEnding:
 
     `turn_id` is that of the run, `rounds` are its rounds. `code` is the error code of the event `error`, None for other
     states. In the fork of a session the code `forked` is that of a sub-agent which goes on with the old session.
+    `sources` name the texts of others in its conversation.
     """
 
     turn_id: str
@@ -165,11 +171,15 @@ class SubagentEnding:
     text: str
     code: str | None = None
     rounds: int = 0
+    sources: Sequence[str] = ()
 
     @classmethod
-    def from_event(cls, turn_id: str, agent_id: str, event: RuntimeEvent, rounds: int) -> SubagentEnding:
-        """Return the ending of a run by the terminal event of its turn."""
-        data, of_run = event.data, partial(cls, turn_id=turn_id, agent_id=agent_id, rounds=rounds)
+    def from_event(
+        cls, turn_id: str, agent_id: str, event: RuntimeEvent, rounds: int, session: Session | None
+    ) -> SubagentEnding:
+        """Return the ending of a run by the terminal event of its turn and its conversation."""
+        sources = sources_read(session)
+        data, of_run = event.data, partial(cls, turn_id=turn_id, agent_id=agent_id, rounds=rounds, sources=sources)
         if event.type == "final":
             return of_run(state="completed", text=data["text"])
         if event.type == "subagent_paused":
@@ -203,7 +213,16 @@ class SubagentEnding:
 
     def notice(self, *, is_stored: bool, reader: str = "") -> Notice:
         """Return what the parent's model is told, see `Notice`; of a stored ending it is recorded that it was."""
-        return Notice(self.to_model_text(), self.turn_id if is_stored else "", self.dump(), reader=reader)
+        key = self.turn_id if is_stored else ""
+        return Notice(self.to_model_text(), key, self.dump(), reader=reader, sources=tuple(self.sources))
+
+
+def sources_read(session: Session | None) -> Sequence[str]:
+    """Return the names of the texts of others in a conversation, and below it; the latest of very many."""
+    if session is None:
+        return ()
+    found = dict.fromkeys([*sources_of(session.messages), *session.state.sources_below])
+    return list(found)[-_KEPT_SOURCES:]
 
 
 def looks_like_ending(line: str) -> bool:
@@ -294,7 +313,15 @@ class Subagent:
     def failure(self, code: str, text: str) -> SubagentEnding:
         """Return an ending of the run with an error."""
         turn_id, rounds = self.run.turn_id, self.run_rounds
-        return SubagentEnding(turn_id=turn_id, agent_id=self.id, state="error", text=text, code=code, rounds=rounds)
+        return SubagentEnding(
+            turn_id=turn_id,
+            agent_id=self.id,
+            state="error",
+            text=text,
+            code=code,
+            rounds=rounds,
+            sources=sources_read(self.session),
+        )
 
     def status(self) -> dict[str, Any]:
         """Return the state as JSON."""

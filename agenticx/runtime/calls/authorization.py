@@ -11,7 +11,7 @@ from typing import Any, cast
 from agenticx import user_code
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, InvalidArguments, ToolError
-from agenticx.messages import ToolOutcome, clean_text, new_id, sources_of
+from agenticx.messages import ToolOutcome, clean_text, new_id
 from agenticx.runtime.calls.asking import Asker, ClosingAnswer, ConfirmAsker, OpenQuestion, QuestionAsker
 from agenticx.runtime.calls.concurrency import Slot
 from agenticx.runtime.calls.result_rendering import jsonable, render_value
@@ -123,8 +123,7 @@ class CallAuthorizer:
         repaired = False
         if assessment.command is not None and seems_read_only(assessment.command):
             turn.read_only_calls.add(context.call_id)
-        # The newest first: what was read last is likely to be where the idea of the call comes from.
-        sources = () if assessment.risk == "read" else sources_of(reversed(turn.session.messages))
+        sources = () if assessment.risk == "read" else turn.foreign_sources
         verdict = decide(turn.permission_mode, assessment, has_gate=turn.has_gate, sources=sources)
         if verdict.decision != "ask":
             turn.resumed_questions.pop(context.call_id, None)

@@ -93,7 +93,10 @@ def _to_message(entry: TranscriptEntry) -> Message:
         case "user":
             names = "".join(f"\n[attached: {file['name']}]" for file in logged.get("attachments", ()))
             injected = logged.get("injected", False)
-            return UserMessage(content=logged["content"] + names, message_id=entry.id, injected=injected)
+            sources = tuple(logged.get("sources", ()))
+            return UserMessage(
+                content=logged["content"] + names, message_id=entry.id, injected=injected, sources=sources
+            )
         case "assistant":
             calls = tuple(_to_tool_call(call) for call in logged.get("tool_calls", ()))
             return AssistantMessage(content=logged["content"], tool_calls=calls, message_id=entry.id)

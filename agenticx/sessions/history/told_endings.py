@@ -41,9 +41,10 @@ def with_told_endings(events: Sequence[StoredEvent], facts: Sequence[Fact]) -> l
         steps = [index for index, event in enumerate(found) if event.turn_id == turn_id and event.type in _STEPS]
         if steps:
             text = "\n\n".join(one.ending.to_model_text() for one in endings)
+            sources = [*dict.fromkeys(source for one in endings for source in one.ending.sources)]
             has_no_call = found[steps[-1]].type == EventType.TURN_STARTED
             with map_decode_errors("the log of a session"):
-                steered = _steered(found[steps[-1]], {"message_id": message_id, "text": text})
+                steered = _steered(found[steps[-1]], {"message_id": message_id, "text": text, "sources": sources})
             found.insert(steps[-1] + has_no_call, steered)
     return found
 

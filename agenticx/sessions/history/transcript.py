@@ -187,7 +187,8 @@ class Conversation:
                 entry = self._add_entry(
                     data["message_id"], "user", data["input" if type_ == "turn_started" else "text"]
                 )
-                further = ("attachments", "injected")  # the latter is in no event of the log: see `told_endings`
+                # Two of them are in no event of the log: see `told_endings`.
+                further = ("attachments", "injected", "sources")
                 entry.message |= {key: data[key] for key in further if data.get(key)}
             case "round_start":
                 self._reply = None

@@ -73,6 +73,7 @@ def _tool_state(state: dict[str, Any]) -> ToolState:
         files={path: (seen[0], seen[1]) for path, seen in state["files"].items()},
         context_variables=state["context_variables"],
         passages=state["passages"],
+        sources_below=state["sources_below"],
     )
 
 
@@ -166,6 +167,7 @@ def _state_text(session: Session, replacement_count: int) -> str:
             "files": state.files,
             "context_variables": _json_only(state.context_variables),
             "passages": state.passages,
+            "sources_below": state.sources_below,
             "incompressible": session.size_at_failed_compaction,
             "front": (replacement_count, session.stored_compacted + len(session.compacted))
             if replacement_count

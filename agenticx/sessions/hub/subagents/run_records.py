@@ -41,7 +41,8 @@ class RunRecords:
         records.endings |= records.undelivered
         for fact in facts:
             if fact.kind == "subagent_messaged":
-                message = UserMessage(content=fact.data["text"], message_id=fact.key)
+                text, sources = fact.data["text"], tuple(fact.data["sources"])
+                message = UserMessage(content=text, message_id=fact.key, sources=sources)
                 records.unread.setdefault(fact.data["agent_id"], []).append(message)
         return records
 
@@ -71,7 +72,7 @@ def started_fact(run: SubagentRun) -> Fact:
 
 def message_fact(agent_id: str, message: UserMessage) -> Fact:
     """Return the fact that a message for an agent was accepted."""
-    data = {"agent_id": agent_id, "text": message.content}
+    data = {"agent_id": agent_id, "text": message.content, "sources": list(message.sources)}
     return Fact(kind="subagent_messaged", key=message.message_id, turn_id="", data=data)
 
 

@@ -217,7 +217,7 @@ class SessionSubagents:
         taken = (taken_fact(event.data["message_id"]) for event in events if event.type is EventType.STEERED)
         facts = [*delivered, *taken]
         if events[-1].terminal and turn_id not in self._records.endings:
-            facts += self._ended_facts(SubagentEnding.from_event(turn_id, run.agent_id, events[-1], round_))
+            facts += self._ended_facts(SubagentEnding.from_event(turn_id, run.agent_id, events[-1], round_, session))
         return facts
 
     def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
@@ -270,9 +270,11 @@ class SessionSubagents:
         events = [event async for event in self._events_since(turn_ids) if event.turn_id in turn_ids]
         messages = messages_of_agent(events, agent_id)
         deliveries = read_deliveries(await self._services.log.subagent_facts(self._session.id)).values()
-        told = (one.ending for one in deliveries if one.message_id and one.told_in in turn_ids)
-        if texts := [ending.to_model_text() for ending in told]:
-            messages.append(UserMessage(content="\n\n".join(texts), injected=True))  # the log does not have them
+        told = [one.ending for one in deliveries if one.message_id and one.told_in in turn_ids]
+        if told:  # the log does not have them
+            text = "\n\n".join(ending.to_model_text() for ending in told)
+            sources = tuple(dict.fromkeys(source for ending in told for source in ending.sources))
+            messages.append(UserMessage(content=text, injected=True, sources=sources))
         return messages
 
     async def read_spent(self, agent_id: str, /) -> Spent:
