@@ -1,8 +1,10 @@
-"""Reasoning steps: the events of a turn as short sentences that a client shows while it runs."""
+"""Reasoning steps: the events of a turn as short sentences that a client shows while it runs.
+
+`studio/web/reasoning.js` is the same fold for the page, and gives the same sentences.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -48,7 +50,7 @@ _TOOLS: Mapping[str, tuple[str, str, str]] = {
 }
 """For a call and its result the beginning of their sentences, and the argument that ends these."""
 _OUTCOMES = {"ok": "", "denied": ": not allowed", "cancelled": ": stopped", "timed_out": ": took too long"}
-_PASSAGE = re.compile(r"^\[passage \d{1,9}: ", re.MULTILINE)
+_PASSAGE = re.compile(r"^\[passage [0-9]{1,9}: ", re.MULTILINE)
 _SENTENCE_END = re.compile(r"[.!?…](?=\s|$)|[。！？]")
 
 
@@ -145,7 +147,10 @@ def _with_thought(reasoning: Reasoning, text: str) -> Reasoning:
 
 def _with_call(reasoning: Reasoning, call_id: str, name: str, arguments: Mapping[str, Any]) -> Reasoning:
     added = _with_step(reasoning, _call_sentence(name, arguments, is_done=False))
-    return replace(added, open_calls={**reasoning.open_calls, call_id: (len(added.steps) - 1, arguments)}, thought=None)
+    calls = dict(reasoning.open_calls)
+    if len(calls) < _MAX_STEPS:
+        calls[call_id] = (len(added.steps) - 1, arguments)
+    return replace(added, open_calls=calls, thought=None)
 
 
 def _with_result(reasoning: Reasoning, data: Mapping[str, Any]) -> Reasoning:
@@ -171,8 +176,9 @@ def _call_sentence(name: str, arguments: Mapping[str, Any], *, is_done: bool) ->
     if name not in _TOOLS:
         return f"{'Called' if is_done else 'Calling'} {_short(name)}"
     doing, done, key = _TOOLS[name]
-    value = arguments.get(key)
-    quoted = f" '{_short(value)}'" if isinstance(value, str) and value.strip() else ""
+    given = arguments.get(key)
+    value = _short(given) if isinstance(given, str) else ""
+    quoted = f" '{value}'" if value else ""
     return f"{done if is_done else doing}{quoted}"
 
 
@@ -190,4 +196,4 @@ def _first_sentence(text: str) -> str:
 
 
 def _first_step(turn_id: str) -> str:
-    return _FIRST_STEPS[hashlib.sha256(turn_id.encode()).digest()[0] % len(_FIRST_STEPS)]
+    return _FIRST_STEPS[sum(map(ord, turn_id)) % len(_FIRST_STEPS)]

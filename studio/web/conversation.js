@@ -5,6 +5,7 @@ import { Branches } from "./branches.js";
 import { showCitations } from "./citations.js";
 import { make } from "./elements.js";
 import { escapeHidden, escapeHiddenText } from "./hidden_characters.js";
+import { ReasoningPanel } from "./reasoning_panel.js";
 
 const MAX_REASON_CHARS = 2000; // of a denial; the server accepts twice as many
 const FALLBACK_CHARS = 200; // shown of a reply that was to name a speaker
@@ -40,23 +41,43 @@ export class Conversation {
     this.speech = null; // the text element of the last speech of this turn's team, which the answer repeats
     this.isTalk = false; // whether the team has chosen a speaker; what it says before is the task
     this.branches = new Branches();
+    this.reasoning = null; // the steps of the running turn: at the end of the log, and after it at the turn's
     this.pendingRewind = null; // {rewound_to, lines} of a rewind whose event is still to arrive
     this.log.replaceChildren();
   }
 
   /** Show one event; unknown types are ignored. */
-  handle({ type, data, agent_id, turn_id }) {
+  handle(event) {
+    const { type, data, agent_id, turn_id } = event;
     if (data.parent_turn_id) this.turnsBelow.add(turn_id);
     if (this.turnsBelow.has(turn_id) && !/^(confirm|question)_/.test(type)) return; // other agents' work
+    this.keepEnd(() => {
+      this[`on_${type}`]?.(data, agent_id);
+      this.showReasoning(event);
+    });
+  }
+
+  /** Change the log; if its end was shown, show the new one. */
+  keepEnd(change) {
     const isAtEnd = this.log.scrollHeight - this.log.scrollTop - this.log.clientHeight < 80;
-    this[`on_${type}`]?.(data, agent_id);
+    change();
     if (isAtEnd) this.log.scrollTop = this.log.scrollHeight;
+  }
+
+  /** Begin the steps of a turn, or show those after one more event of it. */
+  showReasoning(event) {
+    if (event.type === "turn_started") {
+      const panel = new ReasoningPanel(event, (draw) => this.keepEnd(draw));
+      this.add(null, panel.box);
+      this.reasoning = panel;
+    } else this.reasoning?.handle(event);
+    if (this.reasoning?.reasoning.done) this.reasoning = null;
   }
 
   add(key, element) {
     if (key) this.elements.set(key, element);
     this.branches.addElement(element);
-    this.log.append(element);
+    this.log.insertBefore(element, this.reasoning?.box ?? null);
     return element;
   }
 

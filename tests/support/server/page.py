@@ -7,8 +7,11 @@ from tests.support.server.running_studio import RunningStudio
 
 __all__ = ["FILE_EVENTS", "SHOWN", "add_files", "enter", "file_parts", "send_message"]
 
-SHOWN = "[...document.querySelectorAll('#log > :not(.message-actions)')].map((part) => part.innerText).join('\\n')"
-"""A JavaScript expression for the text of the log, without the buttons after its messages."""
+SHOWN = (
+    "[...document.querySelectorAll('#log > :not(.message-actions, .reasoning)')]"
+    ".map((part) => part.innerText).join('\\n')"
+)
+"""A JavaScript expression for the text of the log, without the buttons after its messages and the reasoning steps."""
 
 FILE_EVENTS = {
     "picked": "const i = document.getElementById('files'); i.files = files.files; i.dispatchEvent(new Event('change'))",

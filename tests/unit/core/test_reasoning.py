@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
+from agenticx.clocks import ScaledClock
 from agenticx.core.reasoning import Reasoning, add_event, reasoning_of
+from agenticx.llms.demo import DemoModel
+from agenticx.runtime import AgentRuntime
 from agenticx.runtime.events import EVENT_CLASSES, EventType
+from agenticx.runtime.session import Session
+from agenticx.testing import ScriptedGate, collect
+from agenticx.tools.builtin import builtin_tools
+from tests.support.javascript import NODE, run_module
 
 
 def events(*rows: tuple[str, dict[str, Any]], turn_id: str = "turn_a") -> list[tuple[Any, float]]:
@@ -77,3 +88,90 @@ def test_other_turns_and_what_follows_the_end_change_nothing() -> None:
     running = reasoning_of(events())
     assert add_event(running, child, at) is running
     assert add_event(Reasoning(), *events(FINAL)[1]) == Reasoning()
+
+
+# --- the fold of the page ---------------------------------------------------------------------------------------------
+
+FOLD = """
+    return given.map((log) => {
+        let folded = module.NO_REASONING;
+        return log.map((event) => {
+            folded = module.addEvent(folded, event);
+            return {elapsed_seconds: folded.elapsed_seconds, steps: module.shownSteps(folded), done: folded.done};
+        });
+    });
+"""
+TEXTS = (
+    *("", " ", "\t\n", "\x1c", "\x85", "\ufeff", "\u180e", "\xa0\u2003", "*", "**", "'", "\u2800", "Kelvin"),
+    *(".", "...", "One.", "Is it?So", "e.g. it", "。", "見る。次", "Right! Then", "one\r\ntwo\rthree\u2028four"),
+    *("a" * 39, "a" * 40, "a" * 41, "b" * 119 + ".", "b" * 120 + ".", "c" * 121, "d" * 399 + "é", " " * 160 + "x"),
+    *("😀" * 40, "😀" * 41, "a" + "😀" * 40, "😀" * 119 + "! So", "😀" * 120 + "! So"),
+    *("a\u200db", "\u0645\u06cc\u200c\u062e", "👩\u200d💻", "1\ufe0f", "❤\ufe0f", "x\ufe0f", "\u200d\u200d"),
+    *("\U000e0041", "\u202e.", "\x1b[31m", "a\0b", "<b>&amp;</b>", "__proto__", "constructor", "note_search"),
+)
+NAMES = ("note_search", "note_read", "bash_exec", "list_files", "look", *TEXTS)
+OUTCOMES = ("ok", "error", "denied", "blocked", "unknown_tool", "cancelled", "timed_out", "unknown", "toString")
+FOUND_ODDLY = "[passage 1: a\n[passage x: b\n[passage ٣: c\r[passage 4: d\n [passage 5: e\n[passage 6: f"
+ODD = (
+    think(""),
+    called(1, "note_search"),
+    ("tool_call", {"tool_call_id": "c2", "name": "bash_exec", "arguments": '{"command": '}),
+    ("tool_call", {"tool_call_id": "c3", "name": "file_read", "arguments": ["path"]}),
+    ("tool_call", {"tool_call_id": "c4", "name": "file_read", "arguments": {"path": 1}}),
+    ("tool_call", {"tool_call_id": "__proto__", "name": "toString", "arguments": None}),
+    result(9, "note_read", "", "unknown"),
+    result(1, "note_search", FOUND_ODDLY),
+    ("tool_result", {"tool_call_id": "c2", "name": "bash_exec", "result": "", "is_error": True}),
+    ("tool_result", {"tool_call_id": "c3", "name": "file_read", "result": "", "is_error": False}),
+    result(4, "file_read", "", "constructor"),
+    ("error", {"text": "late", "code": "x", "fatal": False}),
+    ("error", {"text": "s", "code": "stopped", "fatal": True}),
+    think("after the end"),
+)
+
+
+def random_work(chance: random.Random) -> list[tuple[str, dict[str, Any]]]:
+    """Return events of a turn with odd texts, in an order that no turn need have."""
+    pick, rows = chance.choice, list[tuple[str, dict[str, Any]]]()
+    for _ in range(chance.randrange(15)):
+        rows += [think(pick(TEXTS) + pick(TEXTS)), think(pick(TEXTS))][: chance.randrange(3)]
+        rows.append(called(chance.randrange(9), pick(NAMES), query=pick(TEXTS), command=pick(TEXTS)))
+        rows.append(result(chance.randrange(9), pick(NAMES), pick((FOUND, *TEXTS)), pick(OUTCOMES)))
+        rows.append(("token", {"text": pick(("", "x")), "message_id": "m", "offset": 0}))
+    return rows
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(NODE is None, reason="needs node")
+async def test_the_page_tells_the_same_steps_from_the_same_events(agx_session: Session) -> None:
+    chance, many = random.Random(26), range(700)
+    logs = [
+        *(events(*work, turn_id=f"turn_{number}") for number, work in enumerate((WORK, (*WORK, FINAL), ODD, ()))),
+        *(events(think(text), called(1, text), called(2, "note_read", path=text)) for text in TEXTS),
+        *(events(*random_work(chance), turn_id=f"t{number}é😀") for number in range(200)),
+        events(
+            *(called(number, f"tool {number}") for number in many), *(result(number, "look", "") for number in many)
+        ),
+        [*events(turn_id="one"), *events(*WORK, turn_id="two"), *events(FINAL, turn_id="one")],
+    ]
+    words_and_answers = {"Write hello.txt with the text Good morning": [True], "List the files here": [], "hello": []}
+    for words, answers in words_and_answers.items():
+        with ScriptedGate(*answers) as gate:
+            runtime = AgentRuntime(DemoModel(ScaledClock(1000)), gate)
+            turn = await collect(runtime.run_turn(words, agx_session, tools=builtin_tools()))
+        logs.append(events(*((event.type, dict(event.data)) for event in turn[1:])))
+
+    told: list[list[dict[str, Any]]] = []
+    rows: list[list[dict[str, Any]]] = []
+    for log in logs:
+        reasoning = Reasoning()
+        told.append([(reasoning := add_event(reasoning, event, at)).to_json() for event, at in log])
+        rows.append(
+            [{"type": event.type, "data": event.data, "turn_id": event.turn_id, "ts": ts(at)} for event, at in log]
+        )
+    assert [len(states[-1]["steps"]) for states in told[-3:]] == [2, 2, 1]
+    assert run_module("reasoning.js", FOLD, rows) == told
+
+
+def ts(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()

@@ -1,0 +1,79 @@
+"""Reasoning steps on the page: the last ones and a clock while a turn runs, then all of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agenticx.llms.scripted import ScriptedModel, call, say, think
+from agenticx.tools.builtin import builtin_tools
+from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
+from tests.support.server.page import enter, send_message
+from tests.support.server.running_studio import StudioMaker
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+
+STEPS = "[...document.querySelectorAll('.reasoning li')].map((step) => step.textContent)"
+LINE = "document.querySelector('.reasoning summary').textContent"
+LAST = "Writing the file '<b>a.txt'"
+WORK = [
+    [think("First <img src=x onerror=alert(1)> I\u202e look. Then I write."), call("list_files", {"path": "."})],
+    [call("look\u200b", {}), call("bash_exec", {"command": "\x1b[1mtrue"})],
+    [think("Now the file"), call("file_write", {"path": "<b>a.txt", "content": "x"})],
+    [say("It is"), say(" written.")],
+]
+
+
+@pytest.fixture
+async def tab() -> AsyncIterator[Tab]:
+    async with browser_tab() as tab:
+        yield tab
+
+
+async def test_a_turn_shows_its_last_steps_beside_a_clock_and_afterwards_all_on_demand(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    model = ScriptedModel([*WORK, "Hello."])
+    async with make_studio(model, tools=builtin_tools(), permission_mode="default") as studio:
+        await enter(tab, studio)
+        await send_message(tab, "Write it")
+        await tab.wait_for("document.querySelector('.allow')")
+        await tab.evaluate("document.querySelector('.allow').click()")  # of the command
+        await tab.wait_for(f"{STEPS}.includes({LAST!r})")
+        steps = ["Called look: failed", "Ran '[1mtrue'", "Now the file", LAST]
+        assert await tab.evaluate(STEPS) == steps
+        assert await tab.evaluate("document.querySelector('.reasoning').getAttribute('aria-live')") == "off"
+
+        await tab.reload()  # while it runs: the steps and the time of its begin are in the log
+        await tab.wait_for(f"{STEPS}.includes({LAST!r})")
+        assert await tab.evaluate(STEPS) == steps
+        before = await tab.evaluate(LINE)
+        assert before.startswith("Working, ")
+        assert before.endswith(" s")
+        await tab.wait_for(f"{LINE} !== {before!r}")  # the turn waits, so no event moves it
+
+        await tab.evaluate("[...document.querySelectorAll('.allow')].at(-1).click()")
+        await tab.wait_for("document.getElementById('stop').hidden && document.querySelector('.reasoning:not([open])')")
+        line = await tab.evaluate(LINE)
+        assert line.startswith("7 steps, ")
+        assert await tab.evaluate(STEPS) == []
+        for _ in range(2):
+            await tab.evaluate("document.querySelector('.reasoning summary').click()")
+            shown = await tab.wait_for(f"{STEPS}.length === 7 && {STEPS}")
+            assert shown[1:3] == ["First <img src=x onerror=alert(1)> I look", "Listed files '.'"]
+            assert shown[3:6] == steps[:3]
+            assert shown[6] == "Wrote the file '<b>a.txt'"
+            await tab.reload()
+            await tab.wait_for("document.querySelector('.reasoning:not([open])')")
+            assert await tab.evaluate(f"[{LINE}, {STEPS}.length]") == [line, 0]
+
+        await send_message(tab, "Hello")
+        await tab.wait_for("document.querySelectorAll('#log .assistant').length === 2")
+        await tab.wait_for("document.getElementById('stop').hidden")
+        assert await tab.evaluate("document.querySelectorAll('.reasoning').length") == 1  # no work, no steps
+        assert await tab.evaluate("document.querySelector('#log :is(img, b)')") is None
+        assert tab.errors == []
