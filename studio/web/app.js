@@ -5,6 +5,7 @@ import { followEvents } from "./stream.js";
 import { Attachments, pastedFiles } from "./attachments.js";
 import { Conversation } from "./conversation.js";
 import { escapeHidden } from "./hidden_characters.js";
+import { NO_VAULT, asTyped, explainMode, parseMode } from "./modes.js";
 import { QueuedMessages, SEND_LABELS } from "./queued_messages.js";
 import { Subagents } from "./subagents.js";
 import { SessionOptions, modelOption } from "./session_options.js";
@@ -141,7 +142,7 @@ async function createSession() {
 
 async function openSession(session) {
   current?.unsubscribe();
-  const insertDraft = (text) => restoreDraft(text, []);
+  const insertDraft = (text) => restoreDraft(asTyped(text), []);
   const readNote = (vault, path) => vaults.readNote(vault, path);
   const actions = { answerConfirm, answerQuestion, insertDraft, rewind, fork, readNote };
   const conversation = new Conversation($("log"), actions);
@@ -192,30 +193,46 @@ function showStatus(text) { $("status").textContent = text; }
 // --- actions of the user ----------------------------------------------------------------------------------------------
 
 async function send(when_busy = $("when-busy").value) {
-  const input = $("input").value;
-  if (!current) return;
+  const typed = $("input").value;
+  const { mode, input } = parseMode(typed);
+  if (!current || input === null) return; // how to use the command is shown
   if (!input.trim()) {
     if (attachments.files.length) attachments.showError("Write a message for the attached files.");
     return;
   }
-  $("input").value = "";
+  const { session } = current;
+  setInput("");
   await attachments.loaded;
   const files = attachments.takeAll();
   const turn = { input, client_turn_id: crypto.randomUUID(), when_busy };
+  if (mode) turn.mode = mode;
   if (files.length) turn.attachments = files.map(({ name, media_type, data }) => ({ name, media_type, data }));
-  queuedMessages.addSent(turn.client_turn_id, input, files);
+  queuedMessages.addSent(turn.client_turn_id, typed, files);
   try {
-    await api(`api/sessions/${current.session.id}/turns`, json("POST", turn));
+    if (mode === "vault" && !(await vaults.has(session.vaults))) throw new Error(NO_VAULT);
+    await api(`api/sessions/${session.id}/turns`, json("POST", turn));
   } catch (error) {
-    if (queuedMessages.removeSent(turn.client_turn_id)) restoreDraft(input, files);
-    if (files.length) attachments.showError(error.message);
-    else showStatus(error.message);
+    attachments.showError(error.message);
+    if (queuedMessages.removeSent(turn.client_turn_id)) restoreDraft(typed, files);
   }
+}
+
+/** Set the text in the input box and say what a command at its beginning does. */
+function setInput(text) {
+  $("input").value = text;
+  showModeHint();
+}
+
+function showModeHint() {
+  const joinsTurn = Boolean(current?.conversation.running) && $("when-busy").value === "steer";
+  const hint = explainMode($("input").value, joinsTurn);
+  $("mode-hint").hidden = !hint || !$("attachment-error").hidden;
+  if ($("mode-hint").textContent !== hint) $("mode-hint").textContent = hint;
 }
 
 /** Append an unsent message to the text in the input box, and its files to the attached ones. */
 function restoreDraft(input, files) {
-  $("input").value = [$("input").value, input].filter((text) => text.trim()).join("\n\n");
+  setInput([$("input").value, input].filter((text) => text.trim()).join("\n\n"));
   attachments.set([...attachments.files, ...files]);
   $("input").focus();
 }
@@ -265,7 +282,8 @@ $("input").addEventListener("keydown", (event) => {
   if (control) send(event.shiftKey ? "interrupt" : "steer");
   else send();
 });
-$("when-busy").addEventListener("change", () => { updateControls(); $("input").focus(); });
+$("input").addEventListener("input", showModeHint);
+$("when-busy").addEventListener("change", () => { updateControls(); showModeHint(); $("input").focus(); });
 $("attach").addEventListener("click", () => $("files").click());
 $("files").addEventListener("change", () => {
   attachments.add([...$("files").files]);

@@ -43,6 +43,12 @@ export class Vaults {
     });
   }
 
+  /** Return whether one of the vaults with these ids is there; null stands for all vaults. */
+  async has(ids) {
+    const { vaults } = await this.api("api/vaults");
+    return vaults.some(({ id }) => ids === null || ids.includes(id));
+  }
+
   /** Return a note of the vault with that name. */
   async readNote(name, path) {
     const { vaults } = await this.api("api/vaults"); // a name may have characters that a route cannot
