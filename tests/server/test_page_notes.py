@@ -116,3 +116,30 @@ async def test_an_answer_that_a_hostile_note_shaped_loads_nothing_and_hides_noth
         hosts = "performance.getEntriesByType('resource').map((entry) => new URL(entry.name).host)"
         assert set(await tab.evaluate(hosts)) == {f"127.0.0.1:{studio.port}"}
         assert tab.errors == []
+
+
+async def test_the_text_of_a_vault_is_sent_to_an_embedding_model_only_if_the_person_allows_it(
+    make_studio: StudioMaker, tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numpy", reason="needs numpy, of the extra embeddings")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-long-enough-4711")
+    notes = tmp_path / "Notes"
+    notes.mkdir()
+    (notes / "Lease.md").write_text(LEASE)
+    async with make_studio(embedding_model="openai:text-embedding-3-small") as studio:
+        VaultRegistry(studio.services.settings.home).add(notes)
+        await enter(tab, studio)
+        await tab.evaluate("document.getElementById('vaults').open = true")
+        row = "document.querySelector('#vault-list li')"
+        labels = f"[...{row}.querySelectorAll('button')].map((button) => button.textContent)"
+        asked = "To find notes by meaning, their text and questions would be sent to api.openai.com."
+        await tab.wait_for(f"{row}?.innerText.includes({asked!r})")
+        assert await tab.evaluate(labels) == ["Allow", "Refuse", "Rescan", "Remove"]
+        refuse = f"{row}.querySelector('[aria-label=\"Do not send the text of Notes to api.openai.com\"]')"
+        await tab.evaluate(f"{refuse}.click()")
+        await tab.wait_for(f"{row}.innerText.includes('Found by words alone: nothing is sent to api.openai.com.')")
+        assert await tab.evaluate(labels) == ["Allow", "Rescan", "Remove"]
+        (vault,) = (await studio.client.get("/api/vaults")).json()["vaults"]
+        assert (vault["embeddings"]["consent"], vault["embeddings"]["embedded"]) == ("refused", 0)
+        assert await tab.evaluate("document.getElementById('vault-error').hidden")
+        assert tab.errors == []
