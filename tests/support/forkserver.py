@@ -37,6 +37,13 @@ __all__ = ["HEADER", "Program"]
 
 HEADER = struct.Struct("!I")
 _PACKAGES = ("agenticx", "studio")
+_IMPORTED_AT_WORK = (
+    "anyio._backends._asyncio",
+    "ctypes",
+    "encodings.idna",
+    "encodings.utf_8_sig",
+    "uvicorn.lifespan.on",
+)
 _NOT_IMPORTED = ("agenticx.testing", "agenticx.__main__", "agenticx.cli.__main__")
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 
@@ -105,7 +112,10 @@ def _import_everything() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             if not module.name.startswith(_NOT_IMPORTED):
                 importlib.import_module(module.name)
+    for name in _IMPORTED_AT_WORK:
+        importlib.import_module(name)
     importlib.import_module("agenticx.assembly").default_tools()  # makes and keeps the schemas of their arguments
+    importlib.import_module("agenticx.llms.model_catalog").load_model_catalog()  # keeps what it has read
     gc.collect()
     gc.freeze()
 
