@@ -47,5 +47,6 @@ async def test_kills_of_agx_serve_lose_no_delivered_event(tmp_path: Path, rng: r
         assert found == [], report_findings(found)
         if recorded.seen.executions():
             break
+        loop.max_uptime *= 2
     assert recorded.seen.executions()
     print(loop.figures)

@@ -34,5 +34,6 @@ async def test_a_power_failure_loses_no_acknowledged_write(
                 assert found == [], report_findings(found)
                 if cuts.torn > cycles / 2:
                     break
+                loop.max_uptime *= 2
         assert cuts.torn > cycles / 2
         print(loop.figures, cuts.images, "images", cuts.torn, "files torn")
