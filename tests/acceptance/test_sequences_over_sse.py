@@ -214,7 +214,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-@pytest.mark.cases(quick=4)
+@pytest.mark.cases(quick=2)
 async def test_the_event_stream_has_the_expected_sequence(case: SequenceCase, tmp_path: Path) -> None:
     clock = ModelClock()
     if not case.held:

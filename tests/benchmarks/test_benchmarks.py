@@ -113,7 +113,7 @@ SMALL = Scale(
         ),
     ],
 )
-@pytest.mark.cases(quick=1)
+@pytest.mark.cases(quick=0)
 def test_every_figure_is_measured(section: str, names: list[str]) -> None:
     assert [row.name for row in measure(section, SMALL)] == names
 

@@ -74,6 +74,7 @@ def test_plan_mode_denies_writing(agx: Any) -> None:
 
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("mode", ["accept_edits", "auto"])
+@pytest.mark.cases(quick=1)
 def test_a_pipe_cannot_select_a_mode_that_allows_more(agx: Any, mode: str) -> None:
     done = agx("chat", stdin=f"/mode {mode}\nWrite a.txt with the text hi\n/mode plan\n/mode default\n")
     assert f"/mode {mode} allows more than this chat may; start it with --permission-mode {mode}\n" in done.stderr

@@ -44,6 +44,7 @@ def test_pasted_lines_are_one_message(agx: Any, terminal: Callable[..., Any]) ->
 @pytest.mark.parametrize(
     "pasted", ["\x1b[31mred\x1b[0m", "\x1b[38;5;196mred", "\x1b[<0;5;5Mred\x1b[5;7R", "\x1b[M%%%red"]
 )
+@pytest.mark.cases(quick=1)
 def test_colours_and_mouse_events_pasted_as_keys_are_dropped(
     agx: Any, terminal: Callable[..., Any], pasted: str
 ) -> None:
@@ -172,6 +173,7 @@ def test_the_terminal_is_left_as_it_was(agx: Any, terminal: Callable[..., Any]) 
 
 
 @pytest.mark.parametrize("is_answering", [True, False])
+@pytest.mark.cases(quick=1)
 def test_a_chat_out_of_memory_leaves_the_terminal_as_it_was(
     agx: Any, terminal: Callable[..., Any], is_answering: bool
 ) -> None:

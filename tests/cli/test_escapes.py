@@ -91,6 +91,7 @@ def test_every_field_of_every_event_is_escaped_for_a_terminal(
 
 
 @pytest.mark.parametrize("form", ["markdown", "jsonl"])
+@pytest.mark.cases(quick=1)
 def test_an_export_to_a_terminal_escapes_what_an_exported_file_keeps(
     agx: Any, terminal: Callable[..., Any], form: Literal["markdown", "jsonl"]
 ) -> None:

@@ -190,6 +190,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize("module", ["agenticx.cli.registry", "agenticx.messages"])
+@pytest.mark.cases(quick=1)
 def test_ctrl_c_while_the_command_is_imported_exits_with_130_and_no_output(agx: Any, module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, module],

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from agenticx.cli.terminal.markdown_output import MarkdownStream
+from tests.support.lanes import Count
 from tests.support.screen import Screen
 from tests.support.timeouts import slowdown
 
@@ -105,9 +106,9 @@ def test_a_message_is_rendered() -> None:
 
 
 @pytest.mark.parametrize("height", [24, 5])
-def test_the_screen_is_the_same_however_the_text_arrives(height: int) -> None:
+def test_the_screen_is_the_same_however_the_text_arrives(height: int, count: Count) -> None:
     assert shown(TEXT, height=height) == SCREEN
-    for seed in range(5):
+    for seed in range(count(2, 5, 5)):
         assert shown(in_parts(TEXT, random.Random(seed)), height=height) == SCREEN, f"seed {seed}"
 
 
@@ -126,6 +127,7 @@ def test_the_screen_is_the_same_however_the_text_arrives(height: int) -> None:
     ],
     ids=["paragraph", "numbers", "equal numbers", "bullets", "code", "table", "one word", "quotes", "too many quotes"],
 )
+@pytest.mark.cases(quick=3)
 def test_no_word_of_a_long_block_is_lost_or_broken(text: str) -> None:
     screen = shown(in_parts(text, random.Random(1)))
     wanted = re.findall(r"[a-z]\w*", text)

@@ -163,6 +163,7 @@ def folder_as_database(home: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [short_token, missing_token_file, text_as_database, folder_as_database])
+@pytest.mark.cases(quick=2)
 def test_doctor_reports_what_prevents_a_server_from_starting_with_the_same_message(
     agx: Any, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:

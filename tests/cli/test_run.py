@@ -86,6 +86,7 @@ def test_the_prompt_can_come_from_stdin(agx: Any) -> None:
     [("one\ntwo\n\n", "one\ntwo\n\n"), ("a\x1b[31mb\n", "a\x1b[31mb\n"), ("", None), (" \n", None)],
     ids=["text", "controls", "nothing", "blanks"],
 )
+@pytest.mark.cases(quick=2)
 def test_piped_input_comes_after_the_task(agx: Any, stdin: str, framed: str | None) -> None:
     rows = envelopes(agx("run", "say this:", "--json", stdin=stdin).stdout)
     after = "" if framed is None else "\n\n" + frame_text("standard input", framed, MATERIAL)
@@ -136,6 +137,7 @@ EMPTY = '{"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "s
         ),
     ],
 )
+@pytest.mark.cases(quick=1)
 def test_an_empty_reply_and_a_cut_one_are_pointed_out(
     agx: Any, provider: Any, chunk: str, out: str, note: str, bare_note: str
 ) -> None:

@@ -351,6 +351,7 @@ def test_a_server_shuts_down_cleanly_on_sighup(agx: Any, studio: CliStudio) -> N
 
 @pytest.mark.parametrize("variable", ["AGX_MODEL", "AGX_FALLBACK_MODELS"])
 @pytest.mark.parametrize("name", ["bar", "nobody:x"])
+@pytest.mark.cases(quick=1)
 def test_an_unknown_model_is_refused_at_start_with_the_message_of_a_run(agx: Any, variable: str, name: str) -> None:
     agx.environment[variable] = name
     run, serve = agx("run", "say hi"), agx("serve", "--port", "0")

@@ -42,6 +42,7 @@ def shell(request: pytest.FixtureRequest, agx: Any) -> Iterator[Any]:
         server.terminate()
 
 
+@pytest.mark.cases(quick=1)
 def test_a_session_is_renamed_pinned_and_archived(shell: Any) -> None:
     shell("run", "say one")
     assert " A new name  " in shell("sessions", "rename", "last", " A new name ").stdout
@@ -60,6 +61,7 @@ def test_a_session_is_renamed_pinned_and_archived(shell: Any) -> None:
         assert refused.stderr.startswith("agx: a name is one line of at most 200 characters")
 
 
+@pytest.mark.cases(quick=1)
 def test_a_session_goes_back_to_a_message_with_its_files_and_forward_again(shell: Any) -> None:
     shell("run", "say one")
     shell("run", "Write a.txt with the text hi", "--session", "last", "--yes")
@@ -87,6 +89,7 @@ def test_a_session_goes_back_to_a_message_with_its_files_and_forward_again(shell
     assert shell("sessions", "rewind", "last", "msg_", stdin="").returncode in (1, 2)
 
 
+@pytest.mark.cases(quick=1)
 def test_rewind_takes_messages_back_with_their_files_and_undo_brings_them_back(shell: Any) -> None:
     lines = ["/rewind", "say one", "Write a.txt with the text hi", "/rewind", "/rewind undo", "/rewind undo"]
     done = shell("chat", "--yes", stdin="\n".join([*lines, "/rewind 3", "/rewind x", "/rewind 2", "say two", ""]))
@@ -109,6 +112,7 @@ def test_rewind_takes_messages_back_with_their_files_and_undo_brings_them_back(s
     assert [message["content"] for message in show(shell)["messages"]] == ["say two", "two"]
 
 
+@pytest.mark.cases(quick=1)
 def test_a_session_whose_folder_is_gone_continues_in_another_one(shell: Any, tmp_path: Path) -> None:
     (tmp_path / "short").mkdir()
     shell("run", "say one", "--cwd", str(tmp_path / "short"))
@@ -130,6 +134,7 @@ def test_a_session_whose_folder_is_gone_continues_in_another_one(shell: Any, tmp
     assert (refused.returncode, refused.stderr) == (2, "agx: 'nowhere' is not a folder; give one that exists\n")
 
 
+@pytest.mark.cases(quick=1)
 def test_a_session_is_forked_from_a_message(shell: Any) -> None:
     shell("run", "say one")
     shell("run", "say two", "--session", "last")
@@ -141,6 +146,7 @@ def test_a_session_is_forked_from_a_message(shell: Any) -> None:
     assert show(shell, whole)["forked_from"] == show(shell)["id"]
 
 
+@pytest.mark.cases(quick=1)
 def test_the_usage_of_models_is_summed(shell: Any, provider: Any) -> None:
     assert shell("sessions", "usage").stderr == "no model call was counted\n"
     shell("run", "say one")

@@ -43,6 +43,7 @@ def test_last_is_the_most_recently_used_session(agx: Any) -> None:
 
 
 @pytest.mark.parametrize("noted", [True, False])
+@pytest.mark.cases(quick=1)
 def test_last_is_unset_once_its_session_is_deleted(agx: Any, noted: bool) -> None:
     agx("run", "say one")
     agx("run", "say two")
@@ -70,6 +71,7 @@ def test_a_prefix_of_an_id_is_enough_if_it_is_unambiguous(agx: Any) -> None:
 
 
 @pytest.mark.parametrize("word", ["nothing", "../x", "", "ses 1"])
+@pytest.mark.cases(quick=2)
 def test_an_unknown_session_id_is_a_usage_error(agx: Any, word: str) -> None:
     agx("run", "say one")
     done = agx("run", "say more", "--session", word)
@@ -104,6 +106,7 @@ def test_a_session_keeps_its_permission_mode_until_an_option_changes_it(agx: Any
 
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("command", [["run", "Write a.txt with the text hi"], ["chat"]])
+@pytest.mark.cases(quick=1)
 def test_mode_auto_is_not_resumed_where_nobody_can_be_asked(agx: Any, command: list[str]) -> None:
     agx("run", "say one", "--permission-mode", "auto")
     stdin = "Write a.txt with the text hi\nWrite b.txt with the text hi\n"
@@ -126,6 +129,7 @@ def test_a_new_session_of_a_pipe_keeps_the_mode_that_was_set(agx: Any) -> None:
 
 
 @pytest.mark.parametrize(("keys", "mode"), [("x\ny\n", "auto"), ("\n", "default")])
+@pytest.mark.cases(quick=1)
 def test_a_chat_asks_before_it_goes_on_in_mode_auto(
     agx: Any, terminal: Callable[..., Any], keys: str, mode: str
 ) -> None:

@@ -94,7 +94,7 @@ LONG_WORDS = " ".join(("a\tlink https://example.com/" + "a" * 90, "x" * 81, "汉
 
 
 @pytest.mark.parametrize("columns", [80, 0, 1, 2, 4, 8])
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 def test_words_that_are_longer_than_a_line_are_shown_whole(
     agx: Any, terminal: Callable[..., Any], columns: int
 ) -> None:
@@ -338,6 +338,7 @@ def test_the_header_of_a_chat_names_the_files_with_instructions(agx: Any, termin
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("message", ["", "count to 1000\n"])
+@pytest.mark.cases(quick=1)
 def test_a_chat_closes_its_store_on_a_termination_signal(
     agx: Any, terminal: Callable[..., Any], number: signal.Signals, message: str
 ) -> None:

@@ -22,7 +22,7 @@ def result_of(agx: Any) -> str:
 @pytest.mark.parametrize(
     ("keys", "answer"), [("2\n", "blue"), ("3\n", "3"), ("\n  dark \x1b[A green\n", "dark [A green")]
 )
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 def test_a_line_or_the_number_of_an_option_answers(
     agx: Any, terminal: Callable[..., Any], keys: str, answer: str
 ) -> None:
@@ -69,6 +69,7 @@ def test_a_chat_asks_and_a_stop_ends_the_question(agx: Any, terminal: Callable[.
 
 
 @pytest.mark.parametrize("options", [(), ("--yes",)])
+@pytest.mark.cases(quick=1)
 def test_without_a_terminal_the_model_is_told_that_nobody_can_be_asked(agx: Any, options: tuple[str, ...]) -> None:
     done = agx("run", ASK, *options)
     assert done.returncode == 0

@@ -16,6 +16,7 @@ from tests.support.timeouts import PATIENCE
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 @pytest.mark.parametrize("presses", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
+@pytest.mark.cases(quick=1)
 def test_a_stopped_command_leaves_no_process(agx: Any, presses: list[signal.Signals]) -> None:
     process = agx.start("run", "run echo $$ > pid; sleep 300 & sleep 301", "--yes", "--model", "demo")
     pid = _wait_for_pid(agx.folder / "pid")

@@ -96,6 +96,7 @@ async def test_a_server_that_hides_storage_failures_is_detected(tmp_path: Path) 
 
 @pytest.mark.promise("A5")
 @pytest.mark.parametrize("broken", [None, "takes no lock"])
+@pytest.mark.cases(quick=1)
 async def test_a_server_that_takes_no_lock_is_detected(tmp_path: Path, broken: str | None) -> None:
     async with server_forker() as forker:
         options = {} if broken is None else {"broken": broken}

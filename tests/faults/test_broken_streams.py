@@ -47,6 +47,7 @@ async def test_a_server_that_reads_the_whole_log_to_resume_is_detected(tmp_path:
     ("mutant", "words"),
     [("skips an event after a reconnect", "came 0 times"), ("repeats an event after a reconnect", "came 2 times")],
 )
+@pytest.mark.cases(quick=1)
 async def test_cursors_that_are_off_by_one_are_detected_by_reconnecting_readers(
     tmp_path: Path, mutant: str, words: str
 ) -> None:
@@ -109,6 +110,7 @@ async def test_a_server_that_drops_no_stalled_reader_is_detected(tmp_path: Path)
         ("stops the turn of a disconnected reader", "turns", [0]),
     ],
 )
+@pytest.mark.cases(quick=1)
 async def test_a_leak_after_aborted_readers_is_detected(
     tmp_path: Path, mutant: str, what: str, left: Collection[int]
 ) -> None:

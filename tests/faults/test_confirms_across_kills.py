@@ -68,7 +68,7 @@ async def test_one_of_the_concurrent_answers_of_two_clients_is_accepted_per_ques
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     async with server_forker() as forker:
-        found = await racing_answers(forker, RecordedFolder(tmp_path / "home"), rng, count(40, 400, 10_000))
+        found = await racing_answers(forker, RecordedFolder(tmp_path / "home"), rng, count(20, 400, 10_000))
     assert found == [], report_findings(found)
 
 

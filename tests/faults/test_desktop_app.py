@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).parent.parent / "node" / "electron_like.mjs"
 
 
 @pytest.mark.parametrize("end", ["exit", "kill"])
-@pytest.mark.cases(quick=1)
+@pytest.mark.cases(quick=0)
 def test_a_desktop_app_starts_the_studio_resumes_after_its_crashes_and_leaves_none_behind(
     tmp_path: Path, end: str
 ) -> None:

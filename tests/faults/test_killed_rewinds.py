@@ -80,7 +80,7 @@ async def test_a_rewind_whose_process_is_killed_is_completed_or_has_changed_noth
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     unchanged, completed = (["two"] * len(NAMES), "second", 0), (["one"] * len(NAMES), "first", 1)
-    for number in range(count(4, 16, 80)):
+    for number in range(count(2, 16, 80)):
         folder, commit = tmp_path / str(number), number % COMMITS + 1
         seconds = random_delay(rng, 0.003)
         await run_until_killed(rewind_killed, folder, commit, seconds)
@@ -134,7 +134,7 @@ async def write_in_place_killed(folder: Path, old: str, new: str, size: int, rew
 
 
 @pytest.mark.promise("H2")
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("rewinds", [False, True], ids=["write", "rewind"])
 @pytest.mark.parametrize(("old", "new", "size"), IN_PLACE.values(), ids=IN_PLACE)
 async def test_a_rewind_restores_a_file_that_a_kill_left_written_in_part(

@@ -17,11 +17,11 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.promise("A1", "D1", "F1")
 @pytest.mark.parametrize("part", range(4))
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 async def test_every_delivered_event_is_stored_once_and_unchanged_after_kills(
     tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:
-    for number, cycles in enumerate(split_cycles(count(3, 50, 1_250))):
+    for number, cycles in enumerate(split_cycles(count(2, 50, 1_250))):
         recorded = RecordedFolder(tmp_path / str(number) / "home")
         async with server_forker() as forker:
             loop = KillLoop(forker, recorded, rng)

@@ -68,7 +68,7 @@ def use_up_files(served: ServedStudio, spare: int = 0) -> None:
 
 
 @pytest.mark.parametrize("spare", [0, MB, 6 * MB, 20 * MB])
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 async def test_a_server_out_of_memory_ends_each_turn_or_itself_and_loses_nothing(tmp_path: Path, spare: int) -> None:
     recorded = RecordedFolder(tmp_path / "home")
     async with server(recorded) as served, served.client() as client:
@@ -142,6 +142,7 @@ TASK = "held = loop.create_task(coroutine()); loop.call_later(0.01, held.remove_
 
 
 @pytest.mark.parametrize("where", [CALLBACK, THREAD, FINALIZER, TASK])
+@pytest.mark.cases(quick=1)
 async def test_an_unhandled_memory_error_ends_the_process_with_one_line(where: str) -> None:
     program = f"""
 import asyncio, threading

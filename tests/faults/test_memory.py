@@ -285,7 +285,7 @@ def on_wires(*wires: str) -> Callable[[Any], Any]:
 
 
 @pytest.mark.promise("C7")
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 async def test_an_endless_reply_is_aborted_within_the_memory_limit(wire, refused):
     run = await measured(wire, refused)
 
@@ -301,7 +301,7 @@ async def test_an_endless_reply_is_aborted_within_the_memory_limit(wire, refused
         *(("openai_responses", flood) for flood in (item_starts, parts)),
     ],
 )
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 async def test_an_endless_field_of_one_wire_is_aborted_within_the_memory_limit(wire, flood):
     run = await measured(wire, flood)
 
@@ -320,6 +320,7 @@ async def test_endless_small_deltas_are_aborted_within_the_memory_limit(wire):
 
 @pytest.mark.promise("C7")
 @on_wires("anthropic", "gemini")
+@pytest.mark.cases(quick=1)
 async def test_a_call_with_60_000_objects_runs_and_is_sent_back_to_the_model(wire):
     run = await measured(wire, tiny_arguments)
 
@@ -331,7 +332,7 @@ async def test_a_call_with_60_000_objects_runs_and_is_sent_back_to_the_model(wir
 @pytest.mark.promise("C5")
 @pytest.mark.parametrize("flood", [counts, pings])
 @on_wires("openai_chat", "ollama")
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 async def test_endless_token_counts_and_pings_end_with_the_first_chunk_timeout(wire, flood):
     run = await measured(wire, flood, {"llm_invoke_timeout_seconds": 1})
 
@@ -352,6 +353,7 @@ async def test_endless_token_counts_after_text_end_with_the_heartbeat_timeout(wi
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize("headers", [{"Content_Encoding": "gzip"}, {"Transfer_Encoding": "gzip, chunked"}])
+@pytest.mark.cases(quick=1)
 async def test_a_compressed_body_is_not_decompressed(headers):
     run = await measured("openai_chat", bomb, **headers)
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.promise("F2")
 @pytest.mark.parametrize(("command", "sleepers"), [("sleep N & setsid sleep N & wait", 2), ("exec env -i sleep N", 1)])
+@pytest.mark.cases(quick=1)
 async def test_orphaned_commands_are_terminated_at_the_next_start(tmp_path: Path, command: str, sleepers: int) -> None:
     recorded, seconds = RecordedFolder(tmp_path / "home"), f"{sleepers}0{os.getpid()}"
     async with started(recorded) as server, server.client() as client:

@@ -179,7 +179,7 @@ async def check_that_they_have_the_log(home: Path, rng: random.Random, cuts: int
 async def test_httpx_sse_receives_the_whole_log_across_disconnects_and_kills_of_the_server(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
-    await check_that_they_have_the_log(tmp_path / "home", rng, count(5, 20, 20), {"httpx-sse": httpx_sse_client})
+    await check_that_they_have_the_log(tmp_path / "home", rng, count(3, 20, 20), {"httpx-sse": httpx_sse_client})
 
 
 async def test_npm_clients_receive_the_whole_log_across_disconnects_and_kills_of_the_server(
@@ -188,4 +188,4 @@ async def test_npm_clients_receive_the_whole_log_across_disconnects_and_kills_of
     if missing := [reason for name in NODE_CLIENTS if (reason := lacking(name))]:
         pytest.skip("; ".join(missing))
     kinds = {name: node_client(program) for name, program in NODE_CLIENTS.items()}
-    await check_that_they_have_the_log(tmp_path / "home", rng, count(5, 20, 20), kinds)
+    await check_that_they_have_the_log(tmp_path / "home", rng, count(3, 20, 20), kinds)

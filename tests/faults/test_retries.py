@@ -338,7 +338,7 @@ def settings(tmp_path):
 
 @pytest.mark.promise("C6")
 async def test_retries_follow_the_policy_and_duplicate_no_output(rng, count, settings):
-    found = await find_failures([rng.getrandbits(32) for _ in range(count(100, 500, 5_000))], settings)
+    found = await find_failures([rng.getrandbits(32) for _ in range(count(40, 500, 5_000))], settings)
 
     assert not found, f"{len(found)} cases are wrong, the first:\n{found[0]}"
 

@@ -118,7 +118,7 @@ async def test_a_store_failure_at_any_operation_ends_the_turn_and_the_next_one_w
 
 @pytest.mark.promise("A4")
 @pytest.mark.parametrize("what", FAILURES)
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 async def test_a_disk_failure_at_any_operation_ends_the_turn_and_the_next_one_works(
     tmp_path: Path, what: str, count: Count
 ) -> None:

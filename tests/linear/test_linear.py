@@ -17,7 +17,7 @@ LEAST_SECONDS = 0.0005
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-@pytest.mark.cases(quick=8)
+@pytest.mark.cases(quick=4)
 def test_16_times_the_input_takes_at_most_80_times_as_long(case: LinearCase, count: Count) -> None:
     """Quadratic work takes 256 times as long; `python -m tests.linear` measures more precisely, and larger inputs."""
     size = count(32_000, 64_000, 128_000)

@@ -37,6 +37,7 @@ def imported_by(statement: str) -> set[str]:
 @pytest.mark.parametrize(
     "module", ["agenticx.runtime", "agenticx.teams.actors.runtime", "agenticx.testing.pytest_plugin", "agenticx.cli"]
 )
+@pytest.mark.cases(quick=2)
 def test_importing_an_entry_module_loads_no_large_packages(module: str) -> None:
     heavy = {
         "httpx",

@@ -307,6 +307,7 @@ async def test_messages_queued_behind_a_question_stay_queued_in_the_next_process
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.cases(quick=1)
 async def test_messages_queued_behind_a_turn_that_ends_with_its_process_are_handed_back(
     tmp_path: Path, end: signal.Signals
 ) -> None:
@@ -363,9 +364,9 @@ class PostingClient:
                 self.accepted_count.release()
 
 
-async def test_no_accepted_message_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
+async def test_no_accepted_message_is_lost_when_the_server_is_killed(tmp_path: Path, count: Count) -> None:
     home, talker, session_id = tmp_path / "home", PostingClient(), ""
-    for cycle in range(6):
+    for cycle in range(count(2, 6, 6)):
         async with agx_serve(home) as served, served.client() as client:
             session_id = session_id or await create_session(served, client, tmp_path / "workspace")
             talking = [

@@ -179,6 +179,7 @@ async def test_of_many_newcomers_that_take_over_at_once_one_stays(tmp_path: Path
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
 @pytest.mark.parametrize("is_suspended", [True, False])
+@pytest.mark.cases(quick=1)
 async def test_take_over_says_why_a_studio_cannot_be_asked_to_end(tmp_path: Path, is_suspended: bool) -> None:
     home = tmp_path / "home"
     async with agx_serve(home) as first:
@@ -257,6 +258,7 @@ while True:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket"])
+@pytest.mark.cases(quick=1)
 async def test_the_server_ends_cleanly_when_the_pipe_to_its_stdin_ends(tmp_path: Path, kind: str) -> None:
     home = tmp_path / "home"
     if kind == "pipe":
@@ -302,6 +304,7 @@ async def test_the_server_ends_cleanly_when_its_parent_was_killed(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["null", "file", "terminal"])
+@pytest.mark.cases(quick=1)
 async def test_a_stdin_that_is_no_pipe_may_end(tmp_path: Path, kind: str) -> None:
     home, given = tmp_path / "home", list[int]()
     if kind == "terminal":

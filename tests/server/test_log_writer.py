@@ -311,6 +311,7 @@ def test_a_pipe_that_the_parent_made_non_blocking_gets_every_line() -> None:
 @pytest.mark.anyio
 @pytest.mark.promise("B6")
 @pytest.mark.parametrize("reader", ["unread", "closed"])
+@pytest.mark.cases(quick=1)
 async def test_the_server_works_and_ends_whether_or_not_its_stderr_is_read(tmp_path: Path, reader: str) -> None:
     home = tmp_path / "home"
     reading, writing = os.pipe()

@@ -136,6 +136,7 @@ async def test_a_confirmation_and_a_question_are_listed_apart(make_studio: Studi
 
 @pytest.mark.promise("E3")
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.cases(quick=1)
 async def test_a_question_is_answered_in_the_next_process(tmp_path: Path, end: signal.Signals) -> None:
     home = tmp_path / "home"
     async with agx_serve(home) as served, served.client() as client:

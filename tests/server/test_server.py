@@ -29,6 +29,7 @@ async def test_serve_prints_one_line_whose_ticket_works_once(tmp_path: Path) -> 
 
 @pytest.mark.promise("B6")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.cases(quick=1)
 async def test_a_signal_ends_streams_turns_and_questions_without_a_traceback(
     tmp_path: Path, number: signal.Signals
 ) -> None:

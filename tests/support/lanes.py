@@ -13,6 +13,7 @@ import pytest
 __all__ = ["Count", "Lane", "add_options", "lane_of", "sample", "sample_calls"]
 
 Lane = Literal["quick", "ci", "deep"]
+UNMARKED_CASES = 4  # of each test without a number of its own, if the quick lane runs the whole suite
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,17 @@ def lane_of(config: pytest.Config) -> Lane:
 def sample(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect cases of tests marked `cases(quick, ci)`: each lane runs at most that many, `--deep` all of them.
 
-    The same cases run in every run, and a new case displaces at most one other: those with the lowest CRC of their ids.
-    A test that is named on the command line with its case runs in any lane.
+    Of a test that is not marked, the quick lane runs `UNMARKED_CASES` if it runs the whole suite; the other lanes run
+    all cases, and so does each lane if the command line names folders or tests. The same cases run in every run, and a
+    new case displaces at most one other: those with the lowest CRC of their ids. A test that is named on the command
+    line with its case runs in any lane.
     """
-    lane = lane_of(config)
-    if lane == "deep":
+    if lane_of(config) == "deep":
         return
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         groups[item.nodeid.partition("[")[0]].append(item)
-    dropped = {item for cases in groups.values() for item in _excess(cases, lane)}
+    dropped = {item for cases in groups.values() for item in _excess(config, cases)}
     dropped -= {item for item in dropped if any(item.nodeid in argument for argument in config.args)}
     if dropped:
         config.hook.pytest_deselected(items=list(dropped))
@@ -65,11 +67,9 @@ def sample_calls(metafunc: pytest.Metafunc) -> None:
 
     Where pytest stores them is its own affair; if it is elsewhere, `sample` deselects them all the same.
     """
-    lane = lane_of(metafunc.config)
-    marker = metafunc.definition.get_closest_marker("cases")
-    limit: int | None = marker.kwargs.get(lane) if marker else None
+    limit = _limit(metafunc.config, metafunc.definition)
     calls: list[Any] = getattr(metafunc, "_calls", [])
-    if lane == "deep" or not limit or len(calls) <= limit:  # without any case the test would run without parameters
+    if not limit or len(calls) <= limit:  # without any case the test would run without parameters
         return
     test = metafunc.definition.nodeid
     if not any(argument.endswith("]") for argument in metafunc.config.args):
@@ -78,9 +78,17 @@ def sample_calls(metafunc: pytest.Metafunc) -> None:
         calls[:] = [call for call in calls if call.id in chosen]
 
 
-def _excess(cases: list[pytest.Item], lane: Lane) -> Iterable[pytest.Item]:
-    marker = cases[0].get_closest_marker("cases")
-    if marker is None:
-        return ()
-    limit: int | None = marker.kwargs.get(lane)
+def _excess(config: pytest.Config, cases: list[pytest.Item]) -> Iterable[pytest.Item]:
+    limit = _limit(config, cases[0])
     return () if limit is None else sorted(cases, key=lambda item: zlib.crc32(item.nodeid.encode()))[limit:]
+
+
+def _limit(config: pytest.Config, test: pytest.Item) -> int | None:
+    """Return how many cases of a test run, or None if all do."""
+    lane = lane_of(config)
+    marker = test.get_closest_marker("cases")
+    if lane == "deep":
+        return None
+    if marker is not None:
+        return marker.kwargs.get(lane)
+    return UNMARKED_CASES if lane == "quick" and config.args == config.getini("testpaths") else None

@@ -104,6 +104,7 @@ def test_a_run_goes_on_in_its_session_with_and_without_a_task(agx: Any, home: Pa
         ("writer-critic", ["writer", "critic"]),
     ],
 )
+@pytest.mark.cases(quick=1)
 def test_a_packaged_team_runs_offline_to_its_end(agx: Any, team: str, speakers: list[str]) -> None:
     done = agx("team", "run", team, "Write a haiku about rain")
     spoken = re.findall(r"^(\w+):$", done.stderr, re.MULTILINE)
@@ -133,6 +134,7 @@ def test_json_prints_the_envelopes_of_the_team_and_its_participants(agx: Any, ho
         ("--yes", "echo", "--model", "demo", "--", "say say hello"),
     ],
 )
+@pytest.mark.cases(quick=1)
 def test_options_and_the_task_of_a_run_come_in_any_order(agx: Any, home: Path, words: tuple[str, ...]) -> None:
     assert agx("team", "run", *words).stdout == "hello\n"
 
@@ -223,6 +225,7 @@ def test_without_a_terminal_the_question_that_nobody_answered_is_shown(agx: Any,
         (("review", "hi", "--session", "last"), "has the team 'echo'; leave --session out to run 'review'"),
     ],
 )
+@pytest.mark.cases(quick=2)
 def test_what_cannot_be_run_is_a_usage_error(agx: Any, home: Path, words: tuple[str, ...], problem: str) -> None:
     agx("team", "run", "echo", "say say hello")
     done = agx("team", "run", *words)

@@ -90,6 +90,7 @@ async def run_again(folder: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ASKS)
+@pytest.mark.cases(quick=1)
 async def test_what_a_team_asked_before_two_kills_is_answered_and_nothing_runs_twice(tmp_path: Path, kind: str) -> None:
     await run_until_killed(run_until_asked, tmp_path, kind)
     await run_until_killed(run_again, tmp_path, kind)

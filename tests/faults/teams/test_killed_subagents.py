@@ -83,7 +83,7 @@ async def test_endings_of_a_killed_process_are_delivered_and_reported_once(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     codes = Counter[str]()
-    for number in range(count(2, 10, 200)):
+    for number in range(count(1, 10, 200)):
         folder, commit = tmp_path / str(number), rng.randint(6, COMMITS)
         await run_until_killed(run_turns, folder, commit)
         loaded, reported = await told_after(folder)

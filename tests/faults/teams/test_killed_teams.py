@@ -135,7 +135,7 @@ def speeches_in(log: Sequence[dict[str, Any]]) -> list[str]:
 async def test_a_killed_team_goes_on_with_the_right_speaker_and_repeats_nothing(
     tmp_path: Path, rng: random.Random, count: Count, kind: Kind
 ) -> None:
-    for number in range(count(2, 10, 200)):
+    for number in range(count(1, 10, 200)):
         folder, commit = tmp_path / str(number), rng.randint(3, COMMITS)
         seconds = random_delay(rng)
         await run_until_killed(run_killed_team, folder, kind, commit, seconds)

@@ -59,6 +59,7 @@ TOO_MANY: dict[str, tuple[type[RequestBody], Callable[[], bytes]]] = {
 
 
 @pytest.mark.parametrize("family", TOO_MANY)
+@pytest.mark.cases(quick=2)
 async def test_a_body_of_too_many_values_is_refused_before_parsing_without_blocking_the_loop(family: str) -> None:
     schema, make = TOO_MANY[family]
     sent = request(make())
@@ -78,6 +79,7 @@ LONG: dict[str, Callable[[], tuple[bytes, str]]] = {
 
 
 @pytest.mark.parametrize("family", LONG)
+@pytest.mark.cases(quick=2)
 async def test_a_long_text_is_read_without_blocking_the_loop(family: str) -> None:
     written, text = LONG[family]()
     sent = request(b'{"input":"' + written + b'"}')

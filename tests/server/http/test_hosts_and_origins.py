@@ -40,6 +40,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
         "user@127.0.0.1:PORT",
     ],
 )
+@pytest.mark.cases(quick=6)
 async def test_a_foreign_host_is_421_on_every_route(studio: RunningStudio, host: str) -> None:
     for method, path in ROUTES:
         answer = await send_raw(studio, raw_request(method, path, AUTHORIZED, host=host))

@@ -107,6 +107,7 @@ HEAVY_BODIES = {
 
 
 @pytest.mark.parametrize("what", HEAVY_BODIES)
+@pytest.mark.cases(quick=2)
 async def test_an_expensive_body_is_refused_in_about_the_time_of_reading_it(studio: RunningStudio, what: str) -> None:
     session_id = await studio.session()
     began = time.process_time()

@@ -58,7 +58,7 @@ async def test_the_cursor_can_come_in_the_query_and_the_header_wins(make_studio:
 async def test_readers_that_reconnect_during_a_turn_get_every_event_once(
     make_studio: StudioMaker, count: Count
 ) -> None:
-    readers, hops = count(5, 10, 100), count(10, 20, 100)
+    readers, hops = count(3, 10, 100), count(5, 20, 100)
     async with make_studio(ScriptedModel([many_events(10_000)])) as studio:
         assert await resume_differences(studio, readers, hops, 10_000) == []
 

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.promise("B5")
 @pytest.mark.parametrize("state", STATES)
+@pytest.mark.cases(quick=2)
 async def test_a_heartbeat_comes_every_ten_seconds_in_every_state(make_studio: StudioMaker, state: str) -> None:
     model = ScriptedModel(STATES[state][0])
     async with make_studio(model, tools=[note, wait], clock=PatientClock(SHORT_HEARTBEAT_INTERVAL)) as studio:
@@ -102,7 +103,7 @@ def read_to_the_end(quiet: socket.socket) -> None:
 
 @pytest.mark.promise("B4")
 async def test_aborted_readers_leak_nothing(make_studio: StudioMaker, count: Count) -> None:
-    aborts = count(100, 500, 2_000)
+    aborts = count(50, 500, 2_000)
     async with make_studio(ScriptedModel([[say("a"), hang()]])) as studio:
         assert await leaks_of_aborted_readers(studio, await start_running_turn(studio), aborts) == {"turns": 1}
 

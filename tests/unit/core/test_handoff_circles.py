@@ -56,6 +56,7 @@ async def test_agents_that_only_hand_over_to_each_other_are_stopped_whatever_the
 
 @pytest.mark.parametrize("names", ["A", "AB", "ABC"])
 @pytest.mark.parametrize("is_same_round", [False, True])
+@pytest.mark.cases(quick=3)
 async def test_agents_that_work_before_they_hand_over_are_no_loop(names: str, is_same_round: bool) -> None:
     pairs = [[call("count", {"to": n}), call("pass_on", {"reason": "next"})] for n in range(1, 16)]
     script: list[Any] = pairs if is_same_round else [one for pair in pairs for one in pair]
@@ -66,6 +67,7 @@ async def test_agents_that_work_before_they_hand_over_are_no_loop(names: str, is
 
 @pytest.mark.parametrize("names", ["A", "AB", "ABC"])
 @pytest.mark.parametrize("news", ["text", "text before", "argument", "variables", "object", "changed in place"])
+@pytest.mark.cases(quick=4)
 async def test_handoffs_that_bring_new_work_are_no_loop(names: str, news: str) -> None:
     work: list[Any] = []
 

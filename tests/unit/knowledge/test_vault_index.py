@@ -160,7 +160,7 @@ def test_headings_are_those_of_the_parser_whether_or_not_a_note_needs_it(rng: ra
         "+ r\xa0",
         "\x0c",
     ]
-    for _ in range(count(2_000, 10_000, 100_000)):
+    for _ in range(count(600, 10_000, 100_000)):
         lines = [rng.choice([*pieces[: rng.choice([8, 13, 27])], "", ""]) for _ in range(rng.randint(1, 9))]
         note, parsed = (parse_note("n.md", "\n".join(["q", *lines, *end])) for end in ([], ["", "> a quote"]))
         assert (note.sections, note.tags) == (parsed.sections, parsed.tags), lines
@@ -183,7 +183,7 @@ def test_after_changes_of_all_kinds_and_stopped_runs_the_index_equals_a_fresh_on
     index = VaultIndex(root, tmp_path / "index.db")
     words = [f"word{number}" for number in range(60)]
 
-    for step in range(count(500, 500, 5_000)):
+    for step in range(count(150, 500, 5_000)):
         notes = sorted(path for path in root.rglob("*.md"))
         target = root / f"{rng.choice('abc')}/{rng.choice('abc')}/n{rng.randrange(40)}.md"
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -368,6 +368,7 @@ def test_a_call_in_the_history_is_rendered_unchanged(arguments: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("piece", ["<", " ", "\\", "<function=", "<function=x>", "< function_result"])
+@pytest.mark.cases(quick=2)
 def test_escaping_time_is_linear_in_the_text(piece: str) -> None:
     def escape_all(count: int) -> None:
         message = UserMessage(content="<" + piece * count)

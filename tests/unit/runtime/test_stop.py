@@ -345,6 +345,7 @@ async def test_a_stop_after_the_end_has_no_effect(play):
 
 @pytest.mark.parametrize("steps", range(0, 120, 2))
 @pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.cases(quick=20)
 async def test_no_call_begins_after_a_stop_at_any_point_of_the_turn(steps, parallel):
     stop, begun_late = StopSignal(), []
 

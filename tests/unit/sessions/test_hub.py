@@ -331,6 +331,7 @@ async def test_deleting_a_session_ends_its_running_turn(tmp_path: Path, hub_with
 
 
 @pytest.mark.loses_owner
+@pytest.mark.cases(quick=1)
 async def test_a_start_while_a_session_is_deleted_returns_a_turn_or_raises_busy_or_not_found(
     tmp_path: Path, hub_with: HubWith
 ) -> None:
@@ -405,6 +406,7 @@ async def test_only_neighbouring_deltas_of_one_message_are_merged() -> None:
     ]
 
 
+@pytest.mark.cases(quick=1)
 async def test_a_session_evicted_from_memory_continues_where_it_was(tmp_path: Path, hub_with: HubWith) -> None:
     model = ScriptedModel(["one", "two"])
     hub, store, session_id = await hub_with(model, tmp_path)

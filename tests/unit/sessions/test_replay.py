@@ -73,6 +73,7 @@ async def far_apart(store: SqliteStore) -> tuple[str, list[StoredEvent]]:
 
 
 @pytest.mark.parametrize(("at_once", "starts"), [(1, (-20,)), (100, (0, 1, -300, -1)), (10_000, (0, 1000))])
+@pytest.mark.cases(quick=1)
 async def test_the_log_of_all_sessions_is_read_in_order_from_any_position(
     tmp_path: Path, at_once: int, starts: tuple[int, ...]
 ) -> None:

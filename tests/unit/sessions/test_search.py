@@ -175,7 +175,7 @@ async def test_both_stores_return_the_same_results(tmp_path: Path, rng: random.R
     names: list[dict[str, int]] = []
     for store in stores:
         names.append({await session_with(store, UserMessage(content=text)): place for place, text in enumerate(texts)})
-    for _ in range(count(100, 300, 5_000)):
+    for _ in range(count(40, 300, 5_000)):
         query = "".join(rng.choices(rng.choice(alphabets), k=rng.randint(1, 5)))
         found: list[list[tuple[int, list[tuple[str, str, str]]]]] = []
         for store, known in zip(stores, names, strict=True):

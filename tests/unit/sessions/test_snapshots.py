@@ -295,6 +295,7 @@ async def test_a_line_that_agenticx_did_not_write_refuses_a_rewind_and_changes_n
     assert [(workspace / name).read_text() for name in ("a.txt", "b.txt", "c.txt")] == ["one", "two", "three"]
 
 
+@pytest.mark.cases(quick=1)
 async def test_damage_of_any_byte_of_an_old_list_is_never_ignored(folder: SnapshotSessions, workspace: Path) -> None:
     lists = write_old_lists(folder, workspace)
     names = ("edits.jsonl", "rewinds.jsonl")

@@ -335,6 +335,7 @@ async def test_compacted_messages_are_added_to_cut_and_read_by_themselves(store:
         await store.log.compacted_messages(session_id)
 
 
+@pytest.mark.cases(quick=1)
 async def test_long_logs_are_read_back_completely(store: Store) -> None:
     one, two = await session_in(store), await session_in(store)
     said: list[str] = []

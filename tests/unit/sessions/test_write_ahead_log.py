@@ -68,7 +68,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.cases(quick=8)
+@pytest.mark.cases(quick=4)
 async def test_a_damaged_log_is_logged_and_copied_for_its_owner_alone(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:

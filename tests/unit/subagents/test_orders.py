@@ -158,7 +158,7 @@ async def test_each_ending_is_delivered_and_reported_once_in_any_order(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     ends, acted = Counter[str](), Counter[str]()
-    orders = count(20, 100, 1_000)
+    orders = count(10, 100, 1_000)
     for number in range(orders):
         order = Order(tmp_path, rng, ENDS[number % len(ENDS)])
         loaded = await order.run()

@@ -94,7 +94,7 @@ class Policies:
 @pytest.mark.promise("D6")
 async def test_no_subagent_does_what_its_parent_may_not(tmp_path: Path, rng: random.Random, count: Count) -> None:
     asked = 0
-    for _ in range(count(8, 60, 200)):
+    for _ in range(count(4, 60, 200)):
         policies = Policies(tmp_path, rng)
         approved = await policies.run()
         asked += approved.total()

@@ -282,6 +282,7 @@ async def wait_until_asked(session: SubagentSession, hub: Any) -> None:
 @pytest.mark.parametrize("ends", [("close", "close"), ("kill", "close", "close"), ("close", "close at once", "kill")])
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("asks", [call("act", {"number": 1}), call("ask_user", {"text": "Which?"})])
+@pytest.mark.cases(quick=3)
 async def test_a_question_of_a_subagent_is_answered_after_several_restarts(
     tmp_path: Path, ends: Sequence[str], depth: int, asks: Any
 ) -> None:

@@ -115,6 +115,7 @@ def told(requests: Sequence[ModelRequest]) -> list[list[str]]:
         (run_subagent, CONFIRM),
     ],
 )
+@pytest.mark.cases(quick=2)
 async def test_an_ending_told_before_a_question_is_not_told_again_after_restarts(
     tmp_path: Path, run: Run, asks: Any
 ) -> None:

@@ -149,5 +149,5 @@ async def play(rng: random.Random) -> None:
 
 
 def test_no_order_of_calls_leaves_a_task_a_message_or_an_error_behind(rng: random.Random, count: Count) -> None:
-    for _ in range(count(20, 100, 3_000)):
+    for _ in range(count(8, 100, 3_000)):
         asyncio.run(play(rng))

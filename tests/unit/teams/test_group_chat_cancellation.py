@@ -85,6 +85,7 @@ async def test_a_call_that_the_consumer_cancels_when_it_sees_it_does_not_begin(d
 
 @pytest.mark.parametrize("with_session", [False, True])
 @pytest.mark.parametrize("depth", [0, 1, 3])
+@pytest.mark.cases(quick=2)
 async def test_no_call_begins_after_a_cancellation_at_any_point_of_a_run(depth: int, with_session: bool) -> None:
     for steps in range(0, 180, 7):
         token, begun_late = CancellationToken(), list[int]()
@@ -216,6 +217,7 @@ async def left_by_close(stream: Any, token: CancellationToken) -> None:
 @pytest.mark.parametrize("leave", [left_by_token, left_by_close])
 @pytest.mark.parametrize("messages", [1, 2, 3, 4])
 @pytest.mark.parametrize("depth", [0, 1])
+@pytest.mark.cases(quick=4)
 async def test_the_turn_of_a_run_that_was_left_is_stopped(
     leave: Callable[[Any, CancellationToken], Awaitable[None]],
     messages: int,

@@ -351,7 +351,7 @@ async def test_it_starts_sub_agents_and_waits_for_them(agx_session):
 @pytest.mark.parametrize(
     "words", ["hand over to a ", "desk said:\n", "['a', ", "['a'] ", "start a sub-agent that ", "\nReason: ", "choose "]
 )
-@pytest.mark.cases(quick=10)
+@pytest.mark.cases(quick=2)
 def test_reading_a_conversation_is_linear_in_its_length(words):
     tool = ToolSchema("handoff_to_desk", "Hand over.", {"type": "object", "properties": {}})
 

@@ -303,6 +303,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("family", LARGE)
+@pytest.mark.cases(quick=2)
 async def test_reading_a_large_file_does_not_block_the_event_loop(runner, family) -> None:
     (runner.workspace / "f").write_bytes(LARGE[family])
     async with longest_hold() as hold:

@@ -255,7 +255,7 @@ def test_concurrently_swapped_links_never_lead_out_of_the_workspace(workspace, o
     with subprocess.Popen(arguments, cwd=workspace, stdout=subprocess.PIPE) as swapper:
         assert swapper.stdout is not None
         swapper.stdout.readline()
-        for _ in range(count(2_000, 10_000, 10_000)):
+        for _ in range(count(500, 10_000, 10_000)):
             try:
                 target = resolve_in_workspace(path, workspace)
                 content, _ = read_file(target, 100)

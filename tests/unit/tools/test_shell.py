@@ -113,6 +113,7 @@ def resident_bytes() -> int:
         ("yes é | tr -d '\\n' | head -c 3000001", "ééé", "é\ufffd\n[exit code 0]", "3,000,001"),
     ],
 )
+@pytest.mark.cases(quick=2)
 async def test_head_tail_and_total_size_are_kept_in_bounded_memory(runner, command, head, tail, size) -> None:
     await runner.call(bash_exec, command="true")
     before = resident_bytes()
@@ -190,6 +191,7 @@ OVERWRITTEN = {
 
 @pytest.mark.promise("F3")
 @pytest.mark.parametrize(("output", "shown"), OVERWRITTEN.values(), ids=OVERWRITTEN)
+@pytest.mark.cases(quick=6)
 def test_an_output_is_kept_as_a_terminal_shows_it_with_its_true_size(output: str, shown: str) -> None:
     content = output.encode()
     for step in (1, 7, 99_999):

@@ -220,6 +220,7 @@ ATTACKS = {
 
 @pytest.mark.promise("F2")
 @pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.cases(quick=2)
 async def test_killing_guardian_or_supervisor_lets_no_process_escape(runner, attack) -> None:
     """They are the command's ancestors, so it can kill one of them; then the other one kills the rest."""
 

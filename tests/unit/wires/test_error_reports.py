@@ -55,6 +55,7 @@ async def test_the_error_has_the_sentence_of_the_provider(body: Any, kind: str |
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize(("head", "piece"), [("", "<"), ("", "<a"), ("", "<script>"), ("<script>", "</styl")])
+@pytest.mark.cases(quick=1)
 def test_an_error_text_of_markup_is_read_in_linear_time(head: str, piece: str) -> None:
     def complain(size: int) -> None:
         for wire, complaint in ERROR_EVENTS.items():

@@ -77,6 +77,7 @@ def bytes_before_limit(wire: str, chunks: Iterator[bytes]) -> int:
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize(("wire", "flood"), [pytest.param(w, f, id=f"{w}-{what}") for w, what, f in ENDLESS_REPLIES])
+@pytest.mark.cases(quick=4)
 def test_an_endless_reply_is_ended_at_a_limit(wire: str, flood: Callable[[int], Any]) -> None:
     head, tail = (b"", b"\n") if WIRES[wire].ending == "ndjson" else (b"data: ", b"\n\n")
     events = (head + json.dumps(flood(number)).encode() + tail for number in count())
@@ -102,6 +103,7 @@ def text_and_its_end(text: str) -> bytes:
         pytest.param("openai_responses", text_and_its_end("x"), text_and_its_end("x" * 100), id="a text that ends"),
     ],
 )
+@pytest.mark.cases(quick=1)
 def test_many_small_chunks_are_read_in_linear_time(wire: str, head: bytes, piece: bytes) -> None:
     def read_pieces(count: int) -> None:
         parser = WIRES[wire].parser("m")

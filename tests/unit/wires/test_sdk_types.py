@@ -61,6 +61,7 @@ def test_a_conversation_with_files_and_tools_matches_the_types_of_the_sdk(wire: 
 )
 @EACH_WIRE
 @pytest.mark.parametrize("tools", [[LOOK], []], ids=["with tools", "without"])
+@pytest.mark.cases(quick=12)
 def test_all_options_match_the_types_of_the_sdk(wire: str, tools: list[ToolSchema], options: dict[str, Any]) -> None:
     request = ModelRequest(messages=CONVERSATION, tools=tools, **options)
     assert WIRES[wire].violations(json.loads(WIRES[wire].body(request, "m"))) == []

@@ -278,6 +278,7 @@ async def test_a_compressed_reply_is_refused(wire: ServedWire) -> None:
     assert (await wire.failure(bomb)).code == "provider.bad_reply"
 
 
+@pytest.mark.cases(quick=2)
 async def test_an_endless_line_is_ended_at_a_limit(wire: ServedWire) -> None:
     async with FakeOpenAIServer([huge_line(1_000_000_000)]) as server, wire.open_model(server.base_url) as model:
         _, error = await complete(model, HELLO)
@@ -484,6 +485,7 @@ def test_a_model_can_be_used_in_one_event_loop_after_another(wire: ServedWire) -
     assert [asyncio.run(once(port)) for _ in range(2)] == [port, port]
 
 
+@pytest.mark.cases(quick=2)
 async def test_calls_leave_no_task_or_connection_however_they_end(wire: ServedWire) -> None:
     async def abandoned(model: ProviderModel) -> None:
         async with aclosing(model.stream(HELLO)) as batches:

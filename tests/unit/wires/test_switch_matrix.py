@@ -202,6 +202,7 @@ class RecordedModel:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("first", "then"), MATRIX)
+@pytest.mark.cases(quick=4)
 async def test_a_fallback_of_any_wire_takes_over_within_a_turn(first: WireUnderTest, then: WireUnderTest) -> None:
     failing = RecordedModel(first, REPLY_BODIES[first.name](own_ids(first, 2)))
     taking_over = RecordedModel(

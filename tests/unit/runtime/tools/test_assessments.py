@@ -202,7 +202,7 @@ REFUSED = {"what is not there"}
 
 @pytest.mark.parametrize("kind", CALLS)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 async def test_the_event_loop_runs_while_a_call_is_assessed(play_with_large_folder, anyio_backend, kind):
     made, arguments = CALLS[kind]
     holds = []
@@ -259,7 +259,7 @@ def question(given) -> int:
 
 
 @pytest.mark.parametrize("kind", ARGUMENTS)
-@pytest.mark.cases(quick=3)
+@pytest.mark.cases(quick=1)
 def test_a_question_and_its_digest_cost_no_more_than_the_size_of_the_arguments(kind):
     made = ARGUMENTS[kind]
     assert grows_linearly(lambda size: question(made(size)), 50_000, MEGABYTE)

@@ -48,6 +48,7 @@ def batch(name, count):
 
 @pytest.mark.parametrize("count", [2, 8, 9, 20, 100])
 @pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.cases(quick=4)
 async def test_at_most_eight_calls_run_at_once(play, count, marked):
     counter = Counter()
     options = {"risk": "execute", "parallel": True} if marked else {"risk": "read"}

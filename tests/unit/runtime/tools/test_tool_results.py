@@ -61,6 +61,7 @@ async def test_a_returned_value_becomes_text(play, value, text):
 
 
 @pytest.mark.parametrize("make", [cyclic, deep, Unshowable, lambda: iter([1]), lambda: (n for n in "ab")])
+@pytest.mark.cases(quick=2)
 async def test_a_value_without_a_usable_repr_becomes_bounded_text(play, make):
     async def give():
         """Give."""

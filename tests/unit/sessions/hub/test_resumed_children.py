@@ -186,6 +186,7 @@ async def test_a_call_below_the_work_runs_once_it_is_allowed_after_a_restart(pro
 
 
 @pytest.mark.parametrize("ends", [("close", "close"), ("kill", "close"), ("close", "close at once", "close")])
+@pytest.mark.cases(quick=2)
 async def test_a_call_below_the_work_waits_through_several_restarts(program: Program, ends: Sequence[str]) -> None:
     async def work(turn: Turn) -> str:
         return "writer: " + await program.answer("writer", turn, script)

@@ -78,6 +78,7 @@ async def contents_in_log(hub: Hub, session_id: str) -> int:
     ],
     ids=["message", "context"],
 )
+@pytest.mark.cases(quick=2)
 async def test_participants_of_a_later_process_get_the_files_of_the_task(
     tmp_path: Path, task: Any, nested: bool
 ) -> None:

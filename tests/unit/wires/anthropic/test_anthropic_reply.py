@@ -406,6 +406,7 @@ def test_a_body_cut_inside_an_event_is_truncated_not_malformed() -> None:
         pytest.param(content_block(0, "web_search_tool_result", content="x" * 1_000_000), id="results"),
     ],
 )
+@pytest.mark.cases(quick=2)
 def test_an_endless_reply_is_ended_at_a_limit(events: list[Any]) -> None:
     parser, builder, body = AnthropicReplyParser(label="test", model="m"), ReplyBuilder(), sse(*events)
     for _ in range(MAX_ITEMS + 1):

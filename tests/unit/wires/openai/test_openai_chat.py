@@ -303,6 +303,7 @@ def set_up(base_url: str, **environ: str) -> str:
         ("https://llm.example/v1", True, True),
     ],
 )
+@pytest.mark.cases(quick=1)
 def test_modules_and_certificates_of_a_call_are_loaded_when_the_model_is_made(
     base_url: str, proxied: bool, reads_certificates: bool
 ) -> None:

@@ -252,6 +252,7 @@ def test_a_body_cut_inside_an_event_is_truncated_not_malformed() -> None:
         pytest.param(delta(reasoning="x" * 1_000_000), id="reasoning"),
     ],
 )
+@pytest.mark.cases(quick=1)
 def test_an_endless_reply_is_ended_at_a_limit(event: dict[str, Any]) -> None:
     parser, builder = ChatReplyParser(label="test", model="m"), ReplyBuilder()
     for turn in range(100):

@@ -376,6 +376,7 @@ def test_fields_of_the_wrong_type_count_as_missing(malformed: dict[str, Any]) ->
         ),
     ],
 )
+@pytest.mark.cases(quick=1)
 def test_an_endless_reply_is_ended_at_a_limit(flood: list[Any]) -> None:
     reply, error = read(sse(item) for item in [*flood, END])
     assert error is not None
