@@ -9,6 +9,7 @@ const REDRAW_MS = 100;
 export class ReasoningPanel {
   /** Make `box` for the turn that this event starts; `keepEnd(draw)` draws and keeps the log at its end. */
   constructor(started, keepEnd) {
+    this.keepEnd = keepEnd;
     this.reasoning = addEvent(NO_REASONING, started);
     this.box = make("details", "reasoning");
     this.box.open = true;
@@ -19,11 +20,15 @@ export class ReasoningPanel {
     this.clock.setAttribute("aria-hidden", "true");
     this.list = this.box.appendChild(make("ol"));
     this.box.addEventListener("toggle", () => this.draw());
-    this.timer = setInterval(() => {
-      if (this.box.isConnected) keepEnd(() => this.draw());
-      else clearInterval(this.timer); // another session is shown
-    }, REDRAW_MS);
+    this.timer = setInterval(() => this.redraw(), REDRAW_MS);
     this.draw();
+  }
+
+  /** Draw what the clock and the events have changed; without a new step the layout of the log need not be read. */
+  redraw() {
+    if (!this.box.isConnected) clearInterval(this.timer); // another session is shown
+    else if (this.shown === this.stepsToShow()) this.draw();
+    else this.keepEnd(() => this.draw());
   }
 
   /** Take one more event; once the turn has ended, fold the steps, or remove them if there was only the first one. */
@@ -40,14 +45,16 @@ export class ReasoningPanel {
     this.draw();
   }
 
+  /** Return the steps, which are other ones after a change, or null while they are folded. */
+  stepsToShow() { return this.box.open ? this.reasoning.steps : null; }
+
   draw() {
     const { steps, done, elapsed_seconds, began_at } = this.reasoning;
     if (done) this.label.textContent = `${steps.length} steps, `;
     this.clock.textContent = secondsText(done ? elapsed_seconds : Math.max(elapsed_seconds, Date.now() / 1000 - began_at));
-    const shown = this.box.open ? steps : null;
-    if (shown === this.shown) return;
-    this.shown = shown;
-    const rows = shown ? shownSteps(this.reasoning) : [];
+    if (this.shown === this.stepsToShow()) return;
+    this.shown = this.stepsToShow();
+    const rows = this.shown ? shownSteps(this.reasoning) : [];
     this.list.replaceChildren(...rows.map((step) => make("li", "", escapeHiddenText(step))));
   }
 }
