@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 
 from agenticx.errors import ToolError
 from agenticx.knowledge.index import VaultIndex
@@ -26,6 +26,9 @@ Its argument limits it to some passages; None for all.
 """
 
 
+_MAX_QUERY_CHARS = 20_000
+"""Of a longer query the beginning and the end count."""
+_MAX_NAMED = 20
 _CANDIDATES = 60
 _CANDIDATE_NOTES = 20
 _LEAST_PREFIX_CHARS = 4
@@ -61,12 +64,19 @@ class _Query:
 
     @classmethod
     def of(cls, text: str) -> _Query:
-        notes = tuple(_NOTE_MARK.findall(text))
+        if len(text) > _MAX_QUERY_CHARS:
+            text = f"{text[: _MAX_QUERY_CHARS // 2]} {text[-_MAX_QUERY_CHARS // 2 :]}"
+        notes = _first(_NOTE_MARK.findall(text))
         rest = _NOTE_MARK.sub(" ", text)
-        tags = tuple(tag.strip("/").lower() for tag in _TAG_MARK.findall(rest) if not tag.isdigit())
+        tags = _first(tag.strip("/").lower() for tag in _TAG_MARK.findall(rest) if not tag.isdigit())
         rest = _TAG_MARK.sub(" ", rest) if tags else rest
-        phrases = tuple(phrase for phrase in _PHRASE.findall(rest) if query_words(phrase))
+        phrases = _first(phrase for phrase in _PHRASE.findall(rest) if query_words(phrase))
         return cls(tuple(query_words(rest)), phrases, notes, tags)
+
+
+def _first(found: Iterable[str]) -> tuple[str, ...]:
+    """Return the first distinct ones of what a query names, so that a long text does not make a long search."""
+    return tuple(islice(dict.fromkeys(found), _MAX_NAMED))
 
 
 def search_notes(
@@ -128,7 +138,7 @@ def _by_meaning(
         conditions.append("note_id IN (SELECT value FROM json_each(?))")
         parameters.append(json.dumps(allowed))
     if query.phrases:
-        conditions.append("id IN (SELECT rowid FROM words WHERE words MATCH ?)")
+        conditions.append("+id IN (SELECT rowid FROM words WHERE words MATCH ?)")
         parameters.append(" AND ".join(_quote(index_text(phrase)) for phrase in query.phrases))
     ids: dict[bytes, list[int]] = defaultdict(list)
     for passage_id, sha256 in index.query(
@@ -143,10 +153,11 @@ def _quote(term: str) -> str:
 
 
 def _ranked(index: VaultIndex, expression: str, allowed: list[int] | None) -> list[list[int]]:
+    # Without the plus sign SQLite would run the full-text query again for each row that is allowed.
     limited = (
         ""
         if allowed is None
-        else " AND rowid IN (SELECT id FROM passages WHERE note_id IN (SELECT value FROM json_each(?)))"
+        else " AND +rowid IN (SELECT id FROM passages WHERE note_id IN (SELECT value FROM json_each(?)))"
     )
     rows = index.query(
         f"SELECT rowid FROM words WHERE words MATCH ?{limited} ORDER BY rank LIMIT {_CANDIDATES}",
@@ -165,7 +176,7 @@ def _notes_by_name(index: VaultIndex, words: Iterable[str], allowed: list[int] |
     )
     if not parts:
         return []
-    limited = "" if allowed is None else " AND rowid IN (SELECT value FROM json_each(?))"
+    limited = "" if allowed is None else " AND +rowid IN (SELECT value FROM json_each(?))"
     expression = " OR ".join(map(_quote, parts))
     rows = index.query(
         f"SELECT rowid FROM names WHERE names MATCH ?{limited} ORDER BY rank LIMIT {_CANDIDATE_NOTES}",

@@ -1,4 +1,4 @@
-"""Texts of others, such as notes, that reach an agent through another one: its calls that run code are asked about."""
+"""Texts of others that reach an agent through another one: its calls that run code ask."""
 
 from __future__ import annotations
 
