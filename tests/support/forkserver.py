@@ -44,7 +44,13 @@ _IMPORTED_AT_WORK = (
     "encodings.utf_8_sig",
     "uvicorn.lifespan.on",
 )
-_NOT_IMPORTED = ("agenticx.testing", "agenticx.__main__", "agenticx.cli.__main__")
+_NOT_IMPORTED = (
+    "agenticx.testing",
+    "agenticx.__main__",
+    "agenticx.cli.__main__",
+    "agenticx.knowledge.embeddings",  # these import numpy, which may be missing and starts threads
+    "agenticx.knowledge.vectors",
+)
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 
 
