@@ -16,7 +16,7 @@ from agenticx.knowledge.citations import check_citations
 from agenticx.knowledge.index import VaultIndex
 from agenticx.knowledge.parsing import Passage
 from agenticx.knowledge.passages import number_passage, numbered_passages, outdated_line, outdated_numbers
-from agenticx.knowledge.registry import VaultRecord
+from agenticx.knowledge.registry import VaultRecord, VaultUnreadable
 from agenticx.knowledge.tools import VaultAccess, note_text, read_passage
 from agenticx.knowledge.vault import VaultMissing
 from agenticx.knowledge.vaults import Vault
@@ -35,11 +35,12 @@ _MAX_PINNED = 20
 _NOTE_MARK = re.compile(r"\[\[([^\[\]\n|#]{1,400})[^\[\]\n]{0,400}\]\]")
 _CHATTING = "The user is chatting: answer from what you know, and use tools only if that is not enough."
 _NOTHING_FOUND = "A first search in the notes found nothing; search with other words, or say that they do not have it."
+_NOTHING_SO_FAR = "A first search found nothing in these; search again with note_search, which waits for more of them."
 _NO_ROOM = "What a first search in the notes found has no room here; note_search and note_read give it in parts."
 _WITHOUT_NOTES = "If the passages do not answer the question, search further, or say that the notes do not have it."
 
 _CANNOT_READ = "The notes of {name!r} cannot be searched now ({reason}); answer without them, and say so."
-_INDEX_ERRORS = (sqlite3.Error, VaultMissing, OSError)
+_INDEX_ERRORS = (sqlite3.Error, VaultMissing, VaultUnreadable, OSError)
 """What a vault's index or folder raises that cannot be read."""
 
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class SessionTurnNotes:
         self._has_citations = has_citations
         self._words = words
         self._unreadable: dict[str, str] = {}  # names of vaults, with the reason
+        self._is_unfinished = False
 
     @property
     def mode(self) -> ModeKind:
@@ -114,7 +116,8 @@ class SessionTurnNotes:
         remarks += await self._changes(session, vaults, pinned, smart, budget)
         remarks += [_CANNOT_READ.format(name=name, reason=reason) for name, reason in self._unreadable.items()]
         if self._mode.kind == "vault" and len(self._unreadable) < len(vaults):
-            without_passages = _NO_ROOM if budget.left_out else _NOTHING_FOUND
+            nothing_found = _NOTHING_SO_FAR if self._is_unfinished else _NOTHING_FOUND
+            without_passages = _NO_ROOM if budget.left_out else nothing_found
             remarks.append(_WITHOUT_NOTES if smart or pinned else without_passages)
         if self._mode.kind == "chat":
             remarks.append(_CHATTING)
@@ -139,9 +142,12 @@ class SessionTurnNotes:
             if len(found) > 1:
                 remarks.append(f"[[{name}]] is the name of {len(found)} notes; all of them are here.")
             if not found and not self._unreadable:
-                remarks.append(f"[[{name}]] is the name of no note.")
+                so_far = " that is indexed so far" if any(vault.state == "indexing" for vault in vaults) else ""
+                remarks.append(f"[[{name}]] is the name of no note{so_far}.")
             for vault, path in found:
                 whole = await self._call(vault, partial(_whole, path), None)
+                if whole is None and vault.record.name in self._unreadable:
+                    continue
                 if whole is None:
                     remarks.append(f"{path} cannot be read now.")
                     continue
@@ -156,14 +162,18 @@ class SessionTurnNotes:
         if vault.record.name in self._unreadable:
             return otherwise
         try:
-            return await vault.call(function)
+            result = await vault.call(function)
         except _INDEX_ERRORS as exc:
             self._report_unreadable(vault, exc)
-        except ToolError as exc:  # the note has just gone
+            return otherwise
+        except ToolError as exc:  # the note has just gone, or the folder
             _log.warning("a note cannot be read", vault=vault.record.name, error=str(exc))
-        return otherwise
+            result = otherwise
+        if not result and vault.problem is not None:
+            self._report_unreadable(vault, vault.problem)
+        return result
 
-    def _report_unreadable(self, vault: Vault, error: Exception) -> None:
+    def _report_unreadable(self, vault: Vault, error: Exception | str) -> None:
         _log.warning("the index of a vault cannot be read; the turn goes on", vault=vault.record.name, error=str(error))
         self._unreadable[vault.record.name] = str(error)
 
@@ -216,6 +226,14 @@ class SessionTurnNotes:
             except _INDEX_ERRORS as exc:
                 self._report_unreadable(vault, exc)
                 continue
+            if found.problem is not None and not found.results:
+                self._report_unreadable(vault, found.problem)
+                continue
+            state = found.state
+            if state.indexed < state.total:
+                self._is_unfinished = True
+                searched = f"{state.indexed:,} of {state.total:,} notes were searched so far"
+                remarks.append(f"Of the vault {vault.record.name!r}, {searched}; the others are being indexed.")
             notes = (found.problem, found.embedding_note)
             remarks += [f"The notes of {vault.record.name!r}: {note}." for note in notes if note is not None]
             for result in found.results:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agenticx.knowledge.citations import CheckedCitation, CitationStatus, check_citations
     from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
     from agenticx.knowledge.parsing import ParsedNote, Passage, parse_note
-    from agenticx.knowledge.registry import EmbeddingConsent, InvalidVault, UnknownVault, VaultRecord
+    from agenticx.knowledge.registry import EmbeddingConsent, InvalidVault, UnknownVault, VaultRecord, VaultUnreadable
     from agenticx.knowledge.search import FoundPassage, search_notes
     from agenticx.knowledge.vault import NoteProblem, VaultMissing
     from agenticx.knowledge.vaults import NoteSearch, Vault, Vaults
@@ -54,6 +54,7 @@ __all__ = [
     "VaultIndex",
     "VaultMissing",
     "VaultRecord",
+    "VaultUnreadable",
     "Vaults",
     "check_citations",
     "parse_note",
@@ -81,6 +82,7 @@ _MODULES = {
         "InvalidVault",
         "UnknownVault",
         "VaultRecord",
+        "VaultUnreadable",
     ),
     "agenticx.knowledge.search": (
         "FoundPassage",

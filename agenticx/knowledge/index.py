@@ -19,6 +19,7 @@ from typing import Any
 from agenticx.errors import ToolError
 from agenticx.knowledge.parsing import ParsedNote, PassageSpan, note_lines, parse_note, passage_sha256
 from agenticx.knowledge.vault import (
+    NOTE_SUFFIXES,
     NoteContent,
     NoteProblem,
     NoteVersion,
@@ -27,6 +28,7 @@ from agenticx.knowledge.vault import (
     decode_note,
     read_note,
     scan_vault,
+    skip_reason,
 )
 from agenticx.knowledge.words import index_text, match_key
 from agenticx.tools.visible import visible
@@ -35,6 +37,7 @@ __all__ = ["IndexState", "NoteRecord", "VaultIndex"]
 
 _VERSION = 4
 _BATCH_NOTES = 500
+_MAX_UNINDEXED = 50
 _BATCH_CHARS = 4 * 1024 * 1024
 _BUSY_SECONDS = 10.0
 _UNSETTLED_NS = 2_000_000_000
@@ -72,10 +75,14 @@ CREATE TABLE state(name TEXT PRIMARY KEY, value TEXT NOT NULL);
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """The notes that are indexed now, and all that the last scan of the folder found."""
+    """The notes that are indexed now, and all that the last scan of the folder found.
+
+    `is_scanned` is False until the folder has been scanned for the first time; then more notes may be there.
+    """
 
     indexed: int
     total: int
+    is_scanned: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,8 @@ class VaultIndex:
 
     It is a cache: a file that is damaged, of another version or of another folder is made anew; `was_rebuilt` is True
     then. All methods block and may be called from any thread. One `refresh` runs at a time, also among processes;
-    searches read beside it what is committed.
+    searches read beside it what is committed. Notes that are on the disk and not yet indexed are found by path and name
+    all the same.
     """
 
     def __init__(self, root: Path, file: Path) -> None:
@@ -107,6 +115,10 @@ class VaultIndex:
         self._reading = threading.Lock()
         self._scan_problems: dict[str, NoteProblem] = {}
         self._total = 0
+        self._was_scanned = False
+        self._is_behind = True
+        self._waiting: dict[str, NoteVersion] = {}  # notes to be indexed
+        self._waiting_by_key: dict[str, list[str]] = {}
         self._connection = self._open()
 
     def close(self) -> None:
@@ -129,6 +141,7 @@ class VaultIndex:
         become empty; the index keeps its last state then.
         """
         with self._refreshing:
+            self._is_behind = True
             scan = scan_vault(self.root)
             with closing(self._connect()) as connection:
                 known = _known_versions(connection)
@@ -137,17 +150,24 @@ class VaultIndex:
                         f"the vault's folder {visible(str(self.root))!r} is empty now; its index is kept until notes "
                         "are there again, or the vault is removed"
                     )
+                self._was_scanned = True
                 self._scan_problems, self._total = scan.problems, len(scan.notes)
                 changed = [path for path, version in scan.notes.items() if known.get(path) != version]
                 changed.sort(key=lambda path: scan.notes[path].mtime_ns, reverse=True)
+                self._wait_for(changed, scan)
                 self._remove(connection, known.keys() - scan.notes.keys())
                 for batch in self._read_batches(scan, changed):
                     with _transaction(connection):
                         for path, version, note in batch:
                             _store(connection, path, version, note)
+                    for path, _, _ in batch:
+                        self._waiting.pop(path, None)
                     report(self.state())
                     if stopped():
                         break
+                else:
+                    self._is_behind = False
+                    self._wait_for([], scan)
             return self.state()
 
     def state(self) -> IndexState:
@@ -156,7 +176,7 @@ class VaultIndex:
             "SELECT count(*) FILTER (WHERE problem IS NOT 'binary'), count(*) FILTER (WHERE problem IS 'binary') "
             "FROM notes"
         )
-        return IndexState(indexed, max(self._total - binaries, indexed))
+        return IndexState(indexed, max(self._total - binaries, indexed), self._was_scanned)
 
     def problems(self) -> dict[str, NoteProblem]:
         """Return the files that are skipped and the defects of notes that are indexed, by path in order."""
@@ -180,6 +200,7 @@ class VaultIndex:
         are any: "todo.md" is not "todo.txt", and "todo" is both.
         """
         key = match_key(name).removeprefix("./").strip("/")
+        written = name.strip().removeprefix("./").strip("/")
         for condition in (
             "path_key = ?",
             "name_key = ?",
@@ -187,8 +208,11 @@ class VaultIndex:
             "path_key LIKE '%/' || ? ESCAPE '\\'",
         ):
             wanted = _escape_like(key) if "LIKE" in condition else key
-            if notes := self._notes(condition, (wanted,)):
-                return _written_so(notes, name.strip().removeprefix("./").strip("/"))
+            notes = self._notes(condition, (wanted,))
+            if self._is_behind and condition in ("path_key = ?", "name_key = ?"):
+                notes += self._unindexed(key, written, {note.path for note in notes}, is_path=condition[0] == "p")
+            if notes:
+                return _written_so(notes, written)
         return []
 
     def all_notes(self) -> list[NoteRecord]:
@@ -226,6 +250,51 @@ class VaultIndex:
             span = PassageSpan(line_start, line_end, heading, (), None if cut_start is None else (cut_start, cut_end))
             texts[sha256] = span.text(lines[note_id])
         return texts
+
+    def _wait_for(self, paths: Sequence[str], scan: VaultScan) -> None:
+        """Remember the notes that are to be indexed, by path and by the keys under which they are found."""
+        by_key: dict[str, list[str]] = {}
+        for path in paths:
+            key = match_key(path)
+            for each in {key, key.rpartition("/")[2]}:
+                by_key.setdefault(each, []).append(path)
+        self._waiting_by_key = by_key
+        self._waiting = {path: scan.notes[path] for path in paths}
+
+    def _unindexed(self, key: str, written: str, known: set[str], *, is_path: bool) -> list[NoteRecord]:
+        """Return the notes of that path, or of that name, which are on the disk and not yet indexed, as they are now.
+
+        A path is looked for on the disk too, as a scan may not have come to it.
+        """
+        waiting = self._waiting
+        paths = [path for path in self._waiting_by_key.get(key, ()) if path in waiting]
+        if is_path:
+            paths = [path for path in paths if match_key(path) == key]
+            paths += [path for path in (written, *(f"{written}{suffix}" for suffix in NOTE_SUFFIXES)) if path]
+        found = (self._read_record(path) for path in list(dict.fromkeys(paths))[:_MAX_UNINDEXED] if path not in known)
+        return [note for note in found if note is not None]
+
+    def _read_record(self, path: str) -> NoteRecord | None:
+        """Return the entry that a note on the disk would have, None if there is no such note."""
+        if skip_reason(self.root, path) is not None:
+            return None
+        try:
+            status = os.lstat(self.root / path)
+            content = decode_note(read_note(self.root, path))
+        except (ToolError, OSError, ValueError):
+            return None
+        if content.problem == "binary":
+            return None
+        note = parse_note(path, content.text)
+        return NoteRecord(
+            path,
+            note.title,
+            content.sha256,
+            status.st_size,
+            status.st_mtime_ns,
+            content.problem or ("frontmatter" if note.frontmatter_is_broken else None),
+            json.loads(json.dumps(_structure(note))),
+        )
 
     def _notes(self, condition: str, parameters: Sequence[Any]) -> list[NoteRecord]:
         rows = self.query(
@@ -294,6 +363,7 @@ class VaultIndex:
                 content = decode_note(read_note(self.root, path))
             except ToolError:  # removed meanwhile, or not readable
                 self._scan_problems[path] = "unreadable"
+                self._total -= 1
                 continue
             version = scan.notes[path]
             stored = _Stored(version, content, is_settled=version.mtime_ns < now - _UNSETTLED_NS)
@@ -427,18 +497,7 @@ def _store(connection: sqlite3.Connection, path: str, stored: _Stored, note: Par
     if row is not None:
         _delete(connection, path)
     problem = content.problem or ("frontmatter" if note is not None and note.frontmatter_is_broken else None)
-    structure = (
-        {}
-        if note is None
-        else {
-            "headings": note.headings,
-            "tags": note.tags,
-            "aliases": note.aliases,
-            "links": note.links,
-            "embeds": note.embeds,
-            "block_ids": note.block_ids,
-        }
-    )
+    structure = {} if note is None else _structure(note)
     note_id = connection.execute(
         "INSERT INTO notes(path, path_key, name_key, title, size, mtime_ns, inode, is_settled, sha256, problem, "
         "structure) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -482,6 +541,17 @@ def _store(connection: sqlite3.Connection, path: str, stored: _Stored, note: Par
             "INSERT INTO words(rowid, title, heading, path, body) VALUES (?, ?, ?, ?, ?)",
             (passage_id, indexed_names, index_text(headings), indexed_path, index_text(text)),
         )
+
+
+def _structure(note: ParsedNote) -> dict[str, Any]:
+    return {
+        "headings": note.headings,
+        "tags": note.tags,
+        "aliases": note.aliases,
+        "links": note.links,
+        "embeds": note.embeds,
+        "block_ids": note.block_ids,
+    }
 
 
 def _names(path: str, title: str, aliases: Iterable[str]) -> str:

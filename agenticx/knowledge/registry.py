@@ -17,7 +17,15 @@ from agenticx.errors import AgenticXError, SettingsError
 from agenticx.private_files import replace_file
 from agenticx.tools.visible import visible
 
-__all__ = ["NOTE_TOOLS", "EmbeddingConsent", "InvalidVault", "UnknownVault", "VaultRecord", "VaultRegistry"]
+__all__ = [
+    "NOTE_TOOLS",
+    "EmbeddingConsent",
+    "InvalidVault",
+    "UnknownVault",
+    "VaultRecord",
+    "VaultRegistry",
+    "VaultUnreadable",
+]
 
 NOTE_TOOLS = frozenset({"note_append", "note_links", "note_list", "note_read", "note_search", "note_write"})
 """The names of the tools that sessions have while there is a vault."""
@@ -34,6 +42,10 @@ class InvalidVault(SettingsError):
 
 class UnknownVault(AgenticXError):
     """A vault that is not there; the message lists those that are."""
+
+
+class VaultUnreadable(AgenticXError):
+    """A vault whose index or folder cannot be read now; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

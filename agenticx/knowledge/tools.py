@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field
 
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.knowledge.index import NoteRecord, VaultIndex
+from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
 from agenticx.knowledge.parsing import Passage, note_lines, parse_note, passage_sha256
 from agenticx.knowledge.passages import CITING, number_passage, outdated_line, outdated_numbers, shown_passage
-from agenticx.knowledge.registry import VaultRecord
+from agenticx.knowledge.registry import VaultRecord, VaultUnreadable
 from agenticx.knowledge.vault import decode_note, read_note
 from agenticx.knowledge.vaults import NoteSearch, Vault, Vaults
 from agenticx.knowledge.words import query_words
@@ -142,7 +142,10 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
         access = find()
         found_vault, is_one_of_several = await access.find(vault)
         earlier = access.earlier_query(context.turn_id, query)
-        found = await found_vault.search(query, limit=limit, path=path, tags=tags or ())
+        try:
+            found = await found_vault.search(query, limit=limit, path=path, tags=tags or (), report=_reporter(context))
+        except VaultUnreadable as exc:
+            raise ToolError(str(exc)) from exc
         name = found_vault.record.name if is_one_of_several else None
         parts: list[str] = []
         if earlier is not None:
@@ -152,12 +155,10 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
         for result in found.results:
             number = number_passage(context.state, found_vault.record.id, result.passage)
             parts.append(shown_passage(number, result.passage, name))
-        parts.append(
-            CITING if found.results else "Nothing was found; try other words, or say that the notes do not have it."
-        )
+        parts.append(CITING if found.results else _nothing_found(found))
         paths = _unique(result.passage.path for result in found.results)
         parts += await _outdated_lines(found_vault, context.state, paths)
-        parts += _state_notes(found)
+        parts += _state_notes(found.state, found.problem if found.results else None, found.embedding_note)
         return ToolOutput("\n\n".join(parts), sources=_unique(result.passage.path for result in found.results))
 
     @tool(risk="read")
@@ -179,7 +180,9 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
             column: Begin at this character of that line; for a line that was too long to be read at once.
         """
         found_vault, is_one_of_several = await find().find(vault)
-        passage, rest = await found_vault.call(lambda index: read_passage(index, path, heading, line, column))
+        passage, rest = await _call(
+            found_vault, lambda index: read_passage(index, path, heading, line, column), context
+        )
         number = number_passage(context.state, found_vault.record.id, passage)
         text = shown_passage(number, passage, found_vault.record.name if is_one_of_several else None)
         more = "" if rest is None else f"\nIt {rest}."
@@ -195,8 +198,8 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
             vault: The name of the vault; needed only if there are several.
         """
         found_vault, _ = await find().find(vault)
-        text, source = await found_vault.call(lambda index: _links(index, path))
-        return ToolOutput(text, sources=(source,))
+        text, source, state = await _call(found_vault, lambda index: (*_links(index, path), index.state()), context)
+        return ToolOutput("\n".join([text, *_state_notes(state, found_vault.problem)]), sources=(source,))
 
     @tool(risk="read")
     async def note_list(
@@ -215,13 +218,16 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
             vault: The name of the vault; needed only if there are several.
         """
         found_vault, _ = await find().find(vault)
-        notes = await found_vault.call(lambda index: _filtered(index.all_notes(), path, tags or ()))
+        notes, state = await _call(
+            found_vault, lambda index: (_filtered(index.all_notes(), path, tags or ()), index.state()), context
+        )
         if sort == "changed":
             notes.sort(key=lambda note: -note.mtime_ns)
         lines = [_note_line(note) for note in notes[:_MAX_LISTED]]
         if len(notes) > _MAX_LISTED:
             lines.append(f"[… and {len(notes) - _MAX_LISTED:,} more; name a folder or a tag]")
-        return ToolOutput("\n".join(lines) or "(no notes)", sources=_unique(note.path for note in notes[:_MAX_LISTED]))
+        lines = [*(lines or ["(no notes)"]), *_state_notes(state, found_vault.problem)]
+        return ToolOutput("\n".join(lines), sources=_unique(note.path for note in notes[:_MAX_LISTED]))
 
     return note_search, note_read, note_links, note_list
 
@@ -249,12 +255,42 @@ def _unique(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))
 
 
-def _state_notes(found: NoteSearch) -> list[str]:
-    """Return what the results of a search may lack, a line each."""
-    state, notes = found.state, list[str]()
+def _reporter(context: ToolContext) -> Callable[[IndexState], None]:
+    """Return the function that tells the user how far the index is for which a tool has waited."""
+
+    def report(state: IndexState) -> None:
+        context.emit("tool_progress", {"output": f"{state.indexed:,} of {state.total:,} notes so far\n"})
+
+    return report
+
+
+async def _call(vault: Vault, function: Callable[[VaultIndex], T], context: ToolContext) -> T:
+    """Return `function(index)`; a `ToolError` says so if the vault cannot be read."""
+    try:
+        return await vault.call(function, report=_reporter(context))
+    except VaultUnreadable as exc:
+        raise ToolError(str(exc)) from exc
+    except ToolError as exc:
+        if vault.problem is None:
+            raise
+        raise ToolError(f"the notes of {vault.record.name!r} cannot be read now: {vault.problem}") from exc
+
+
+def _nothing_found(found: NoteSearch) -> str:
+    if found.problem is not None:
+        return f"The notes cannot be searched now, so say that: {found.problem}."
+    if found.state.indexed < found.state.total:
+        return "Nothing was found so far; search again later, or say that not all notes have been searched."
+    return "Nothing was found; try other words, or say that the notes do not have it."
+
+
+def _state_notes(state: IndexState, *problems: str | None) -> list[str]:
+    """Return what the result of a tool may lack, a line each."""
+    notes = [f"[{problem}]" for problem in problems if problem is not None]
     if state.indexed < state.total:
-        notes.append(f"[{state.indexed:,} of {state.total:,} notes are indexed so far]")
-    notes += [f"[{problem}]" for problem in (found.problem, found.embedding_note) if problem is not None]
+        notes.insert(0, f"[{state.indexed:,} of {state.total:,} notes are indexed so far; this is from them alone]")
+    elif not state.is_scanned and not notes:
+        notes.append("[the folder is still being listed, so there may be more notes]")
     return notes
 
 
@@ -262,7 +298,13 @@ def _find_note(index: VaultIndex, path: str) -> NoteRecord:
     """Return the note of that path or name; raise `ToolError` if there is none, or several of that name."""
     notes = index.find_notes(path)
     if not notes:
-        raise ToolError(f"there is no note {path!r}; note_search and note_list show those that there are")
+        state = index.state()
+        indexed = (
+            f"{state.indexed:,} of {state.total:,} notes are indexed so far, so it may be found later, or by its path"
+            if state.indexed < state.total
+            else "note_search and note_list show those that there are"
+        )
+        raise ToolError(f"there is no note {path!r}; {indexed}")
     if len(notes) > 1:
         paths = ", ".join(repr(visible_path(note.path)) for note in notes[:10])
         raise ToolError(f"several notes are called {path!r}; give the path of one: {paths}")

@@ -17,6 +17,7 @@ from agenticx.tools.visible import visible
 
 __all__ = [
     "MAX_NOTE_BYTES",
+    "NOTE_SUFFIXES",
     "NoteContent",
     "NoteProblem",
     "NoteVersion",
@@ -25,6 +26,7 @@ __all__ = [
     "decode_note",
     "read_note",
     "scan_vault",
+    "skip_reason",
 ]
 
 MAX_NOTE_BYTES = 8 * 1024 * 1024
@@ -43,7 +45,7 @@ NoteProblem = Literal[
 """The reason for which a file is skipped (binary, name, not_a_file, symlink, too_large, unreadable), or a defect of a
 note that is indexed all the same (control_characters, frontmatter, not_utf8)."""
 
-_SUFFIXES = (".md", ".markdown", ".txt")
+NOTE_SUFFIXES = (".md", ".markdown", ".txt")
 _SKIPPED_FOLDERS = frozenset({"node_modules"})
 _IGNORE_FILE = ".agxignore"
 _MAX_IGNORE_BYTES = 256 * 1024
@@ -99,7 +101,10 @@ def scan_vault(root: Path) -> VaultScan:
                 entries = list(listed)
         except OSError as exc:
             if not folder:
-                raise VaultMissing(f"the vault's folder {visible(str(root))!r} cannot be read: {exc.strerror}") from exc
+                missing = "is missing; it " if isinstance(exc, FileNotFoundError) else ""
+                raise VaultMissing(
+                    f"the vault's folder {visible(str(root))!r} {missing}cannot be read: {exc.strerror}"
+                ) from exc
             scan.problems[folder] = "unreadable"
             continue
         if any(entry.name == _IGNORE_FILE for entry in entries):
@@ -109,9 +114,38 @@ def scan_vault(root: Path) -> VaultScan:
             if entry.is_dir(follow_symlinks=False):
                 if _is_searched(path, entry.name, rules) and depth < _MAX_DEPTH:
                     waiting.append((path, rules, depth + 1))
-            elif entry.is_symlink() or entry.name.lower().endswith(_SUFFIXES):
+            elif entry.is_symlink() or entry.name.lower().endswith(NOTE_SUFFIXES):
                 _add_entry(scan, path, entry, rules)
     return scan
+
+
+def skip_reason(root: Path, path: str) -> str | None:
+    """Return why the scan would leave out a note at `path`, relative to `root`, whether or not it exists; else None.
+
+    The reason is a sentence's end, such as "'.git' begins with a dot".
+    """
+    parts = path.split("/")
+    if not _is_plain_name(path):
+        return "it has control characters or is not valid Unicode"
+    if any(part in ("", ".", "..") for part in parts):
+        return "it is no path that goes down from the vault"
+    if not path.lower().endswith(NOTE_SUFFIXES):
+        return "its name must end in .md, .markdown or .txt"
+    if len(parts) - 1 > _MAX_DEPTH:
+        return f"it is more than {_MAX_DEPTH} folders down"
+    rules = IgnoreRules()
+    for depth, part in enumerate(parts):
+        is_folder, inside = depth < len(parts) - 1, "/".join(parts[: depth + 1])
+        if part.startswith("."):
+            return f"{visible(part)!r} begins with a dot"
+        if is_folder and part in _SKIPPED_FOLDERS:
+            return f"{part!r} is left out"
+        rules = rules.with_rules(_ignore_text(root, "/".join(parts[:depth])), "/".join(parts[:depth]))
+        if rules.ignores(visible(inside), is_folder=is_folder):
+            return f"{_IGNORE_FILE} names {visible(inside)!r}"
+        if os.path.islink(root / inside):
+            return f"{visible(inside)!r} is a symbolic link"
+    return None
 
 
 def read_note(root: Path, path: str) -> bytes:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import SettingsError
 from agenticx.knowledge.index import IndexState, VaultIndex
-from agenticx.knowledge.registry import VaultRecord, VaultRegistry
+from agenticx.knowledge.registry import VaultRecord, VaultRegistry, VaultUnreadable
 from agenticx.knowledge.search import FoundPassage, search_notes
 from agenticx.knowledge.vault import VaultMissing
 from agenticx.knowledge.words import query_words
 from agenticx.logs import get_logger
+from agenticx.resource_exhaustion import exhausted_error
 from agenticx.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ _log = get_logger(__name__)
 class NoteSearch:
     """The results of a search, with the state of the index that was searched: fewer indexed than total if it is behind.
 
-    `problem` is a sentence if the vault's folder cannot be read, and the results are those of its last state;
+    `problem` is a sentence if the vault's folder cannot be read: without it no passage can be found in its notes, whose
+    texts are read anew by each search;
     `embedding_note` is one if search by meaning is on, but was not or only partly possible.
     """
 
@@ -61,6 +63,8 @@ class VaultSummary:
 class Vault:
     """One vault, for use on one event loop; everything that blocks runs in threads.
 
+    `problem` says why its folder or index cannot be read, if that is so; what needs the index then raises
+    `VaultUnreadable`.
     `embeddings` is None unless an embedding model is set and can be used; else `embedding_problem` says why it cannot.
     """
 
@@ -85,16 +89,19 @@ class Vault:
 
     @property
     def state(self) -> Literal["indexing", "ready", "missing"]:
-        """The state of the vault: its index is behind, it is up to date as far as known, or its folder is missing."""
+        """The state of the vault: its index is behind, or up to date as far as known, or it cannot be read."""
         if self.problem is not None:
             return "missing"
         return "indexing" if self._refresh is not None and not self._refresh.done() else "ready"
 
     async def index(self) -> VaultIndex:
-        """Return the opened index."""
+        """Return the opened index; raises `VaultUnreadable`."""
         async with self._opening:
             if self._index is None:
-                self._index = await run_in_thread(VaultIndex, self.record.path, self._file, name="agx vault")
+                try:
+                    self._index = await run_in_thread(VaultIndex, self.record.path, self._file, name="agx vault")
+                except (sqlite3.Error, OSError) as exc:
+                    raise self._unreadable(exc) from exc
                 if self._index.was_rebuilt:
                     _log.warning("the index of a vault was damaged or old, and is made anew", vault=self.record.name)
             return self._index
@@ -108,10 +115,14 @@ class Vault:
     ) -> None:
         """Bring the index up to date with the folder as it is at this moment or later, waiting at most `seconds`.
 
-        A run that takes longer goes on in the background. `report` is called on the event loop after each batch.
-        `with_embeddings` passages get their vectors afterwards, in the background; else only a search has them made.
+        If that is not possible, `problem` says so. A run that takes longer goes on in the background. `report` is
+        called on the event loop after each batch. `with_embeddings` passages get their vectors afterwards, in the
+        background; else only a search has them made.
         """
-        index = await self.index()
+        try:
+            index = await self.index()
+        except VaultUnreadable:  # `problem` says so
+            return
         limit = None if seconds is None else self._clock.real(seconds)
         try:
             async with asyncio.timeout(limit):
@@ -133,13 +144,14 @@ class Vault:
         path: str | None = None,
         tags: Iterable[str] = (),
         since: datetime | None = None,
+        report: Callable[[IndexState], None] | None = None,
     ) -> NoteSearch:
-        """Search the vault's notes as they are now; see `search_notes`.
+        """Search the vault's notes as they are now; see `search_notes`. Raises `VaultUnreadable`.
 
-        If bringing the index up to date takes over a second, the answer is from what is there so far.
+        If bringing the index up to date takes over a second, the answer is from what is there so far, after a call of
+        `report`.
         """
-        await self.refresh(seconds=_SEARCH_SECONDS)
-        index = await self.index()
+        index = await self._caught_up(report)
         nearest, note = None, self.embedding_problem
         if self.embeddings is not None and query_words(query):
             by_meaning = await self.embeddings.search(query, index, seconds=_SEARCH_SECONDS)
@@ -152,24 +164,31 @@ class Vault:
             "since": since,
             "nearest": nearest,
         }
-        results, state = await run_in_thread(
-            lambda: (search_notes(index, query, **options), index.state()), name="agx note search"
-        )
+        results, state = await self._read(lambda index: (search_notes(index, query, **options), index.state()), index)
         return NoteSearch(results, state, self.problem, note)
 
     async def summary(self) -> VaultSummary:
         """Return the numbers of notes and problems as the index has them now."""
-        index = await self.index()
-        return await run_in_thread(lambda: VaultSummary(index.state().indexed, len(index.problems())), name="agx vault")
+        try:
+            return await self._read(lambda index: VaultSummary(index.state().indexed, len(index.problems())))
+        except VaultUnreadable:
+            return VaultSummary(0, 0)
 
     async def embedding_status(self) -> EmbeddingStatus | None:
-        """Return the state of search by meaning, None if no embedding model is set or it cannot be used."""
-        return None if self.embeddings is None else await self.embeddings.status(await self.index())
+        """Return the state of search by meaning, None if no embedding model is set, or it or the index is unusable."""
+        try:
+            return None if self.embeddings is None else await self.embeddings.status(await self.index())
+        except VaultUnreadable:
+            return None
 
-    async def call(self, function: Callable[[VaultIndex], T]) -> T:
-        """Return `function(index)`, called in a thread, with the index brought up to date as for a search."""
-        await self.refresh(seconds=_SEARCH_SECONDS)
-        return await run_in_thread(function, await self.index(), name="agx vault")
+    async def call(
+        self, function: Callable[[VaultIndex], T], *, report: Callable[[IndexState], None] | None = None
+    ) -> T:
+        """Return `function(index)`, called in a thread, with the index brought up to date as for a search.
+
+        Raises `VaultUnreadable`.
+        """
+        return await self._read(function, await self._caught_up(report))
 
     async def close(self) -> None:
         """End a run of the index and close its files."""
@@ -182,6 +201,36 @@ class Vault:
             if self._index is not None:
                 await run_in_thread(self._index.close, name="agx vault")
                 self._index = None
+
+    async def _caught_up(self, report: Callable[[IndexState], None] | None) -> VaultIndex:
+        """Return the index, brought up to date as far as a search waits for it; `report` is told what is missing."""
+        await self.refresh(seconds=_SEARCH_SECONDS)
+        index = await self.index()
+        if report is not None and self.state == "indexing":
+            report(await self._read(VaultIndex.state, index))
+        return index
+
+    async def _read(self, function: Callable[[VaultIndex], T], index: VaultIndex | None = None) -> T:
+        """Return `function(index)`, called in a thread; raises `VaultUnreadable`."""
+        index = await self.index() if index is None else index
+        try:
+            return await run_in_thread(function, index, name="agx vault")
+        except sqlite3.Error as exc:
+            raise self._unreadable(exc) from exc
+
+    def _unreadable(self, error: Exception) -> VaultUnreadable:
+        """Return the error for an index that cannot be opened or read, and keep its message in `problem`."""
+        if self.problem is None:
+            _log.warning("the index of a vault cannot be read", vault=self.record.name, error=str(error))
+        if (exhausted := exhausted_error(error)) is not None:
+            self.problem = f"the index of the vault {self.record.name!r} cannot be read: {exhausted}"
+        else:
+            reason = getattr(error, "strerror", None) or error
+            self.problem = (
+                f"the index of the vault {self.record.name!r} cannot be read ({reason}); make {str(self._file)!r} a "
+                "file that can be read and written, or remove what is there: it is made anew from the notes"
+            )
+        return VaultUnreadable(self.problem)
 
     async def _run(
         self, index: VaultIndex, report: Callable[[IndexState], None] | None, *, with_embeddings: bool
@@ -198,7 +247,7 @@ class Vault:
             )
         except (VaultMissing, sqlite3.Error, OSError) as exc:
             if self.problem is None:
-                _log.warning("a vault cannot be read; its last state is used", vault=self.record.name, error=str(exc))
+                _log.warning("a vault cannot be read; its index is kept", vault=self.record.name, error=str(exc))
             self.problem = str(exc)
         else:
             self.problem = None

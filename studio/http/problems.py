@@ -24,7 +24,7 @@ from agenticx.errors import (
     UnknownAgent,
 )
 from agenticx.knowledge.memory import MemoryUnusable, UnknownMemory
-from agenticx.knowledge.registry import InvalidVault, UnknownVault
+from agenticx.knowledge.registry import InvalidVault, UnknownVault, VaultUnreadable
 from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownProvider
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exhausted_error
@@ -120,6 +120,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "provider_unreachable": ProblemKind(503, "The provider did not say if it accepts the key."),
     "shutting_down": ProblemKind(503, "The server is shutting down."),
     "storage": ProblemKind(503, "The session store failed, or the session's data is damaged."),
+    "vault_unreadable": ProblemKind(503, "The folder of the vault is missing, or its index cannot be read."),
 }
 """All problems by code, in the order of their statuses; `/openapi.json` lists those of each route."""
 
@@ -181,6 +182,7 @@ _CODES: dict[type[AgenticXError], str] = {
     NothingToGoOnWith: "invalid_body",
     InvalidVault: "bad_vault",
     UnknownVault: "vault_not_found",
+    VaultUnreadable: "vault_unreadable",
     MemoryUnusable: "memory_unusable",
     UnknownMemory: "memory_not_found",
     WorkspaceGone: "bad_workspace",

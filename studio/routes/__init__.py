@@ -459,7 +459,7 @@ TABLE: tuple[RouteSpec, ...] = (
         vaults.problems,
         "Files of a vault that are skipped, and defects of notes",
         _json(vaults.VaultProblemsResponse),
-        problems=("vault_not_found",),
+        problems=("vault_not_found", "vault_unreadable"),
     ),
     RouteSpec(
         "GET",
@@ -469,7 +469,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Search the notes of a vault",
         _json(vaults.NoteSearchResponse),
         query=vaults.NoteSearchQuery,
-        problems=("vault_not_found", "bad_path"),
+        problems=("vault_not_found", "bad_path", "vault_unreadable"),
     ),
     RouteSpec(
         "GET",
@@ -478,7 +478,7 @@ TABLE: tuple[RouteSpec, ...] = (
         vaults.note,
         "A note",
         _json(vaults.NoteResponse),
-        problems=("vault_not_found", "note_not_found"),
+        problems=("vault_not_found", "note_not_found", "vault_unreadable"),
     ),
     RouteSpec(
         "POST",

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.errors import ToolError
-from agenticx.knowledge import EmbeddingConsent, NoteProblem, NoteRecord, Vault, VaultIndex
+from agenticx.knowledge import EmbeddingConsent, NoteProblem, NoteRecord, Vault, VaultIndex, VaultUnreadable
 from agenticx.tools.visible import visible
 from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
@@ -81,8 +81,8 @@ class VaultEmbeddingsItem(TypedDict):
 class VaultResponse(TypedDict):
     """A vault: `notes` are those that are indexed, `problems` files that are skipped and defects of notes.
 
-    `state` is "indexing" while the index is behind, and "missing" while the folder cannot be read. With an embedding
-    model there is `embeddings`, or `embedding_problem` if it cannot be used.
+    `state` is "indexing" while the index is behind, and "missing" while the folder or the index cannot be read:
+    `problem` says why. With an embedding model there is `embeddings`, or `embedding_problem` if it cannot be used.
     """
 
     id: str
@@ -91,6 +91,7 @@ class VaultResponse(TypedDict):
     notes: int
     problems: int
     state: Literal["indexing", "ready", "missing"]
+    problem: NotRequired[str]
     embeddings: NotRequired[VaultEmbeddingsItem]
     embedding_problem: NotRequired[str]
 
@@ -105,7 +106,10 @@ class NoteProblemItem(TypedDict):
 
 
 class VaultProblemsResponse(TypedDict):
+    """The files that are skipped, and defects of notes; `problem` says why the folder cannot be read now."""
+
     problems: list[NoteProblemItem]
+    problem: NotRequired[str]
 
 
 class NoteSearchQuery(RequestQuery):
@@ -208,9 +212,13 @@ async def rescan(request: Request) -> Response:
 
 
 async def problems(request: Request) -> Response:
-    found = await (await _vault(request)).call(VaultIndex.problems)
+    vault = await _vault(request)
+    found = await vault.call(VaultIndex.problems)
     items = [NoteProblemItem(path=visible(path), problem=problem) for path, problem in found.items()]
-    return JSONResponse(VaultProblemsResponse(problems=items))
+    response = VaultProblemsResponse(problems=items)
+    if vault.problem is not None:
+        response["problem"] = vault.problem
+    return JSONResponse(response)
 
 
 async def search(request: Request) -> Response:
@@ -247,6 +255,8 @@ async def note(request: Request) -> Response:
     path = request.path_params["path"]
     vault = await _vault(request)
     response = await vault.call(lambda index: _read_note(index, path))
+    if response is None and vault.problem is not None:
+        raise VaultUnreadable(vault.problem)
     if response is None:
         raise Problem("note_not_found", f"The vault {vault.record.name!r} has no note {visible(path)!r}.")
     return JSONResponse(response)
@@ -289,6 +299,8 @@ async def _item(vault: Vault) -> VaultResponse:
         problems=summary.problems,
         state=vault.state,
     )
+    if vault.problem is not None:
+        item["problem"] = vault.problem
     if (status := await vault.embedding_status()) is not None:
         embeddings = VaultEmbeddingsItem(
             model=status.model,

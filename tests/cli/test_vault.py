@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agenticx.knowledge.registry import VaultRegistry
 from tests.support.knowledge.embedding_server import embedding_server
 
 
@@ -52,6 +53,39 @@ def test_a_vault_is_added_searched_and_forgotten(agx: Any, notes: Path) -> None:
     assert agx("vault", "remove", "Notes").returncode == 0
     assert agx("vault").stderr == "agx vault: there is no vault; `agx vault add PATH` adds a folder of notes\n"
     assert sorted(path.name for path in notes.iterdir()) == ["Lease.md", "link.md"]
+
+
+def test_a_missing_folder_and_an_unusable_index_are_said(agx: Any, notes: Path, tmp_path: Path) -> None:
+    (tmp_path / "Other").mkdir()
+    (tmp_path / "Other/Flat.md").write_text("The lease.")
+    for folder in (notes, tmp_path / "Other"):
+        agx("vault", "add", str(folder))
+    notes.rename(tmp_path / "away")
+    for command in (["search", "Notes", "lease"], ["problems", "Notes"]):
+        done = agx("vault", *command)
+        assert done.returncode == 1
+        assert "Notes' is missing" in done.stderr
+        assert "last state" not in done.stderr
+        assert "nothing found" not in done.stderr
+        assert "no problems" not in done.stderr
+    assert agx("ask", "When does the lease end?").stderr.startswith(f"agx ask: the folder '{notes}' of the vault")
+
+    registry = VaultRegistry(tmp_path / "home")
+    index = registry.index_file(registry.find("Other"))
+    for file in index.parent.glob("index.db*"):
+        file.unlink()
+    index.mkdir()
+    listed = agx("vault", "list")
+    assert listed.returncode == 0
+    assert [line.split()[-1] for line in listed.stdout.splitlines()] == ["missing", "missing"]
+    assert "remove what is there: it is made anew from the notes" in listed.stderr
+    rows = [json.loads(line) for line in agx("vault", "list", "--json").stdout.splitlines()]
+    assert [(row["name"], row["state"], "problem" in row) for row in rows] == [
+        ("Notes", "missing", True),
+        ("Other", "missing", True),
+    ]
+    searched = agx("vault", "search", "Other", "lease")
+    assert (searched.returncode, "Traceback" in searched.stderr) == (1, False)
 
 
 def test_what_cannot_be_a_vault_is_refused_with_what_would_be_right(agx: Any, notes: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from agenticx.errors import InvalidArguments
 from agenticx.knowledge.citations import check_citations
 from agenticx.knowledge.memory import UserMemory, checked_text
 from agenticx.knowledge.parsing import CodeLines, Passage, code_lines, note_lines, parse_note, passage_sha256
-from agenticx.knowledge.vault import decode_note
+from agenticx.knowledge.vault import decode_note, skip_reason
 from agenticx.knowledge.words import index_text, match_key, query_words
 from agenticx.runtime.events import EVENT_CLASSES, EventType
 from tests.linear.case import LinearCase
@@ -71,10 +71,17 @@ def _remembered(text: str) -> object:
     return UserMemory(Path(__file__).parent).search(text)
 
 
+def _skipped(text: str) -> object:
+    return skip_reason(Path(__file__).parent, f"{'a/' * 150}{text}.md"), skip_reason(
+        Path(__file__).parent, f"{text}.md"
+    )
+
+
 KNOWLEDGE_CASES: list[LinearCase] = [
     LinearCase(
         of=decode_note, run=lambda text: decode_note(text.encode("utf-8", "replace")), inputs=_NOTES, where="thread"
     ),
+    LinearCase(of=skip_reason, run=_skipped, inputs=_NOTES, where="thread"),
     LinearCase(of=parse_note, run=_parsed, inputs=_NOTES, where="thread", also=(note_lines, passage_sha256, CodeLines)),
     LinearCase(of=check_citations, run=_cited, inputs=_NOTES, where="thread", also=(code_lines,)),
     LinearCase(of=index_text, run=index_text, inputs=_NOTES, where="thread"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agenticx.knowledge.registry import VaultRegistry
 from agenticx.llms.scripted import ScriptedModel
 from tests.support.knowledge.embedding_server import embedding_server
 from tests.support.server.running_studio import RunningStudio, StudioMaker
@@ -93,6 +94,41 @@ async def test_bad_input_is_a_problem_that_says_what_would_be_right(make_studio:
         assert (await get(studio, at))[1]["state"] == "missing"
         _, found = await get(studio, f"{at}/search", q="lease")
         assert (found["results"], "cannot be read" in found["problem"]) == ([], True)
+        status, problem = await get(studio, f"{at}/notes/Lease.md")
+        assert (status, problem["code"], "is missing" in problem["detail"]) == (503, "vault_unreadable", True)
+        _, found = await get(studio, f"{at}/problems")
+        assert "is missing" in found["problem"]
+
+
+async def test_a_vault_without_a_usable_index_is_listed_and_the_others_work(
+    make_studio: StudioMaker, notes: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "Other"
+    other.mkdir()
+    (other / "Flat.md").write_text("The lease of the flat.")
+    async with make_studio() as studio:
+        broken = VaultRegistry(tmp_path / "home").add(notes)[0]
+        VaultRegistry(tmp_path / "home").index_file(broken).mkdir()
+        _, works = await add(studio, path=str(other))
+        _, again = await add(studio, path=str(notes))
+        _, listed = await get(studio, "")
+        assert [(row["name"], row["state"], row["notes"]) for row in listed["vaults"]] == [
+            ("Notes", "missing", 0),
+            ("Other", "ready", 1),
+        ]
+        assert again == listed["vaults"][0]
+        assert "or remove what is there: it is made anew from the notes" in again["problem"]
+        for path in ("search?q=lease", "problems", "notes/Lease.md"):
+            status, problem = await get(studio, f"/{broken.id}/{path}")
+            assert (status, problem["code"], problem["detail"]) == (503, "vault_unreadable", again["problem"])
+        assert (await get(studio, f"/{broken.id}"))[0] == 200
+        assert (await studio.client.post(f"/api/vaults/{broken.id}/rescan")).status_code == 202
+        assert len((await get(studio, f"/{works['id']}/search", q="lease"))[1]["results"]) == 1
+
+        VaultRegistry(tmp_path / "home").index_file(broken).rmdir()
+        assert (await get(studio, f"/{broken.id}/notes/Lease.md"))[0] == 200
+        assert "problem" not in (await get(studio, f"/{broken.id}"))[1]
+        assert (await studio.client.delete(f"/api/vaults/{broken.id}")).status_code == 204
 
 
 async def test_the_context_of_a_session_has_the_sizes_of_its_layers(make_studio: StudioMaker, notes: Path) -> None:

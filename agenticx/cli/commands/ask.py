@@ -21,6 +21,7 @@ from agenticx.knowledge.registry import VaultRegistry
 from agenticx.messages import UserMessage
 from agenticx.runtime.events import EventType
 from agenticx.settings import load_settings
+from agenticx.tools.visible import visible_path
 
 __all__ = ["configure", "run"]
 
@@ -61,6 +62,7 @@ def run(arguments: Namespace) -> int:
     """Run `agx ask` and return its exit code."""
     vaults = _vaults(arguments.vault)
     message = UserMessage(content=read_task(arguments.question))
+    _warn_of_missing_folders(vaults)
     if load_settings().embedding_model is not None:
         asyncio.run(_ask_about_embeddings(vaults))
     output: Output = output_for(as_json=arguments.json)
@@ -79,6 +81,13 @@ def _vaults(names: list[str] | None) -> list[VaultRecord] | None:
         return None if names is None else [registry.find(name) for name in names]
     except UnknownVault as exc:
         raise SettingsError(f"--vault: {exc}") from exc
+
+
+def _warn_of_missing_folders(vaults: list[VaultRecord] | None) -> None:
+    for vault in VaultRegistry(load_settings().home).list() if vaults is None else vaults:
+        if not vault.path.is_dir():
+            folder = visible_path(str(vault.path))
+            print(f"agx ask: the folder {folder!r} of the vault {vault.name!r} is missing", file=sys.stderr)
 
 
 async def _ask_about_embeddings(records: list[VaultRecord] | None) -> None:

@@ -198,6 +198,8 @@ async def _list(vaults: Vaults, *, as_json: bool) -> int:
     for vault in found:
         await vault.refresh(seconds=0.5)
         await _print_vault(vault, as_json=as_json)
+        if vault.problem is not None and not as_json:
+            _tell(vault.problem)
     if not found:
         _tell("there is no vault; `agx vault add PATH` adds a folder of notes")
     return DONE
@@ -228,13 +230,18 @@ def _excerpt(text: str, matched: tuple[str, ...]) -> list[str]:
 
 
 def _tell_state(found: NoteSearch) -> None:
+    if found.problem is not None and not found.results:
+        _tell(f"{found.problem}, and no note can be searched until it can be read again")
+        return
     if found.problem is not None:
-        _tell(f"{found.problem}; these are the results of its last state")
+        _tell(f"{found.problem}; these results are of the notes that were indexed before")
     if found.embedding_note is not None:
         _tell(found.embedding_note)
     if found.state.indexed < found.state.total:
         _tell(f"{found.state.indexed:,} of {found.state.total:,} notes are indexed so far")
-    if not found.results:
+    if not found.results and found.state.indexed < found.state.total:
+        _tell("nothing found in these; search again when more are indexed")
+    elif not found.results:
         _tell("nothing found; search for other words, or fewer of them")
 
 
@@ -243,16 +250,18 @@ async def _problems(arguments: Namespace, vault: Vault) -> int:
     for path, problem in problems.items():
         row = {"path": path, "problem": problem}
         print(json.dumps(row) if arguments.json else f"{visible_path(path)}: {_EXPLANATIONS[problem]}")
-    if not problems:
+    if vault.problem is not None:
+        _tell(vault.problem)
+    elif not problems:
         _tell("no problems")
-    return DONE
+    return DONE if vault.problem is None else FAILED
 
 
 async def _print_vault(vault: Vault, *, as_json: bool) -> None:
     summary, record, state = await vault.summary(), vault.record, vault.state
     if as_json:
         values = {"id": record.id, "name": record.name, "path": str(record.path), **asdict(summary), "state": state}
-        print(json.dumps(values))
+        print(json.dumps(values if vault.problem is None else values | {"problem": vault.problem}))
         return
     problems = f", {pluralize(summary.problems, 'problem')}" if summary.problems else ""
     print(f"{record.name}  {visible_path(str(record.path))}  {pluralize(summary.notes, 'note')}{problems}  {state}")

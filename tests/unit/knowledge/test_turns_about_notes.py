@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agenticx import ToolContext, open_hub, tool
+from agenticx.knowledge.index import IndexState, VaultIndex
 from agenticx.knowledge.passages import number_url_passage, shown_passage
 from agenticx.knowledge.registry import VaultRegistry
 from agenticx.llms.scripted import ScriptedModel, call
@@ -118,6 +121,95 @@ async def test_passages_without_room_are_not_said_to_be_missing(tmp_path: Path) 
     content = talk.sent(0)[-2].content
     assert "Left out for want of room: Zebra.md:1" in content
     assert ("found nothing" in content, "has no room here" in content) == (False, True)
+
+
+@pytest.fixture
+def half_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each run of an index end with its first two notes, the latest, and go on without end."""
+    refresh = VaultIndex.refresh
+
+    def refresh_in_part(self: VaultIndex, *, stopped: Any, report: Any) -> IndexState:
+        state = refresh(self, stopped=lambda: True, report=report)
+        while not stopped():
+            time.sleep(0.01)
+        return state
+
+    monkeypatch.setattr("agenticx.knowledge.index._BATCH_NOTES", 2)
+    monkeypatch.setattr("agenticx.knowledge.vaults._SEARCH_SECONDS", 0.3)
+    monkeypatch.setattr(VaultIndex, "refresh", refresh_in_part)
+
+
+@pytest.mark.usefixtures("half_indexed")
+async def test_an_index_that_is_not_finished_is_said_and_its_other_notes_are_read_from_the_disk(tmp_path: Path) -> None:
+    calls = [
+        call("note_read", {"path": "Lease.md"}),
+        call("note_read", {"path": "todo"}),
+        call("note_read", {"path": "none"}),
+        call("note_links", {"path": "Heron"}),
+        call("note_list"),
+        call("note_search", {"query": "penguin"}),
+    ]
+    async with Talk(tmp_path, *[[one] for one in calls], "Done.", window=100_000) as talk:
+        for name in ("todo.txt", "Sub/todo.md", "new1.md", "new2.md"):
+            (talk.notes / name).parent.mkdir(exist_ok=True)
+            (talk.notes / name).write_text(f"In {name} is a zebra.")
+        for name in ("Lease.md", "Heron.md", "todo.txt", "Sub/todo.md"):
+            os.utime(talk.notes / name, (1, 1))
+        events = await talk.turn("What do my notes say about [[Heron]] and the penguin?")
+
+    notes = talk.sent(0)[-2].content
+    assert "Of the vault 'Notes', 2 of 6 notes were searched so far" in notes
+    assert ("The budget is 40,000 EUR." in notes, "found nothing" in notes) == (True, False)
+    lease, todo, none, links, listed, found = [event.data["result"] for event in events if event.type == "tool_result"]
+    assert "It ends in May 2027." in lease
+    assert "In todo.txt is a zebra" in todo
+    assert "there is no note 'none'; 2 of 6 notes are indexed so far" in none
+    so_far = "[2 of 6 notes are indexed so far; this is from them alone]"
+    assert links == f"Links of Heron.md:\nNotes that link to it:\n{so_far}"
+    assert listed == f"new1.md: new1\nnew2.md: new2\n{so_far}"
+    assert ("Nothing was found so far" in found, so_far in found) == (True, True)
+    progress = {event.data["output"] for event in events if event.type == "tool_progress"}
+    assert progress == {"2 of 6 notes so far\n"}
+
+
+async def test_a_missing_folder_is_said_wherever_its_notes_are_asked_for(tmp_path: Path) -> None:
+    calls = [
+        call("note_read", {"path": "Lease.md"}),
+        call("note_read", {"path": "None.md"}),
+        call("note_links", {"path": "Lease"}),
+        call("note_list"),
+        call("note_search", {"query": "lease"}),
+    ]
+    async with Talk(tmp_path, "One.", *[[one] for one in calls], "Done.", window=100_000) as talk:
+        await talk.turn("What do my notes say about the lease?")
+        talk.notes.rename(tmp_path / "away")
+        events = await talk.turn("What do my notes say about [[Heron]] and [[None]]?")
+
+    notes = talk.sent(1)[-2].content
+    assert f"cannot be searched now (the vault's folder '{talk.notes}' is missing" in notes
+    assert ("no note" in notes, "found nothing" in notes, notes.count("is missing")) == (False, False, 1)
+    results = [event.data["result"] for event in events if event.type == "tool_result"]
+    assert ["is missing" in result for result in results] == [True] * 5
+    assert not any("there is no note" in result or "Nothing was found" in result for result in results)
+
+
+async def test_a_vault_without_a_usable_index_is_said_and_the_others_are_searched(tmp_path: Path) -> None:
+    calls = [call("note_search", {"query": "lease", "vault": vault}) for vault in ("Notes", "Other")]
+    async with Talk(tmp_path, *[[one] for one in calls], "Done.", window=100_000) as talk:
+        (tmp_path / "Other").mkdir()
+        (tmp_path / "Other/Flat.md").write_text("The lease of the flat.")
+        VaultRegistry(talk.home).add(tmp_path / "Other")
+        registry = VaultRegistry(talk.home)
+        registry.index_file(registry.find("Notes")).mkdir()
+        events = await talk.turn("What do my notes say about the lease?")
+
+    notes = talk.sent(0)[-2].content
+    assert "The notes of 'Notes' cannot be searched now (the index of the vault 'Notes' cannot be read" in notes
+    assert "The lease of the flat." in notes
+    broken, works = [event.data for event in events if event.type == "tool_result"]
+    assert broken["outcome"] == "error"
+    assert "remove what is there: it is made anew" in broken["result"]
+    assert "The lease of the flat." in works["result"]
 
 
 async def test_all_notes_of_a_name_are_pinned_and_each_is_read_by_its_path(tmp_path: Path) -> None:
