@@ -106,6 +106,7 @@ def test_a_message_is_rendered() -> None:
 
 
 @pytest.mark.parametrize("height", [24, 5])
+@pytest.mark.cases(quick=1)
 def test_the_screen_is_the_same_however_the_text_arrives(height: int, count: Count) -> None:
     assert shown(TEXT, height=height) == SCREEN
     for seed in range(count(2, 5, 5)):

@@ -24,7 +24,8 @@ from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
 from studio.single_instance import lock_home
 from tests.support.faults.killed_process import kill_this_process
-from tests.support.forked import ROOT
+from tests.support.forked import ROOT, Process
+from tests.support.program import PROGRAM
 from tests.support.timeouts import PATIENCE
 
 pytestmark = [
@@ -37,13 +38,17 @@ FOREVER = 600.0
 
 
 def run_until_killed(function: Callable[..., Awaitable[None]], folder: Path, *arguments: object) -> None:
-    """Run a coroutine function of this module in an interpreter of its own, and check that this is killed."""
+    """Run a coroutine function of this module in a process of its own, and check that this is killed."""
     names = f"from pathlib import PosixPath\nfrom {function.__module__} import {function.__name__}"
     source = f"import asyncio\n{names}\nasyncio.run({function.__name__}(*{(folder, *arguments)!r}))"
     with (folder / "output").open("w+") as output:  # not a pipe, which a worker would keep open
-        ended = subprocess.run([sys.executable, "-c", source], cwd=ROOT, stderr=output, timeout=PATIENCE)
+        null = subprocess.DEVNULL
+        with Process(
+            PROGRAM, [source], cwd=ROOT, env=os.environ, stdin=null, stdout=null, stderr=output.fileno()
+        ) as process:
+            process.wait(PATIENCE)
         output.seek(0)
-        assert ended.returncode == -signal.SIGKILL, output.read()
+        assert process.returncode == -signal.SIGKILL, output.read()
 
 
 @asynccontextmanager

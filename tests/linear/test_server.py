@@ -29,6 +29,7 @@ async def test_a_megabyte_of_input_delays_no_response(tmp_path: Path) -> None:
     assert {one.name: one.outcomes for one in waits if one.name in ENDS} == ENDS
 
 
+@pytest.mark.cases(quick=0)
 def test_the_benchmark_prints_a_row_for_each_function_and_the_longest_hold() -> None:
     command = [sys.executable, "-m", "tests.linear", "estimate_fragment_bytes", "sessions.hub.records"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.repo.documented_code import BIN, clean_environment, docstring_example, run, run_forked
+from tests.repo.documented_code import clean_environment, docstring_example, run, run_forked
+from tests.support.forked import Process
 from tests.support.program import PROGRAM
 from tests.support.timeouts import PATIENCE
 
@@ -44,12 +45,13 @@ def test_the_example_of_a_tool_a_gate_and_a_hook_runs(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
 def test_the_http_example_writes_the_file_and_ends_in_one_terminal_event(tmp_path: Path) -> None:
-    server = subprocess.Popen(
-        [str(BIN / "agx"), "serve", "--port", "0"],
+    server = Process(
+        "agenticx.cli",
+        ["serve", "--port", "0"],
         cwd=tmp_path,
         env=clean_environment(tmp_path),
-        stderr=subprocess.PIPE,
-        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
     )
     try:
         assert server.stderr is not None

@@ -65,6 +65,7 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=str)
+@pytest.mark.cases
 def test_docstrings_follow_the_rules(package: Path) -> None:
     in_package = (module for module in modules() if module.path.parent == package)
     found = [mistake for module in in_package for mistake in mistakes_in_module(module)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,9 @@ from agenticx.subagents.meta_tools import session_tools
 from agenticx.testing import ScriptedModel, call, check_grammar, collect, fail, hang, outline, say, usage
 from agenticx.tools import tool
 from tests.support.endings import ending_text
+from tests.support.forked import ROOT, Process
+from tests.support.program import PROGRAM
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -233,12 +234,17 @@ AgentExecutor(model, store=sys.argv[1]).run(billing, Task(description="Pay 7."))
 """
 
 
+async def run_until_killed(program: str, url: str, environment: dict[str, str]) -> None:
+    process = Process(PROGRAM, [program, url], cwd=ROOT, env=environment)
+    _, error = await asyncio.to_thread(process.communicate, "", PATIENCE)
+    assert process.returncode == -9, error
+
+
 @pytest.mark.promise("F1")
 async def test_after_a_kill_the_log_shows_the_call_that_had_begun_and_the_next_run_goes_on(tmp_path: Path) -> None:
     url, settings = f"sqlite:///{tmp_path}/runs.db", settings_in(tmp_path)
     environment = {"AGX_HOME": str(tmp_path / "home"), "AGX_WORKSPACE_ROOT": str(tmp_path)}
-    killed = subprocess.run([sys.executable, "-c", KILLED, url], env=environment, timeout=60, check=False)
-    assert killed.returncode == -9
+    await run_until_killed(KILLED, url, environment)
     model = ScriptedModel(["I do not know."])
     async with open_hub(url, model=ScriptedModel([]), settings=settings) as hub:
         (record,) = await hub.store.catalog.sessions()
@@ -266,8 +272,7 @@ async def test_the_events_that_end_an_interrupted_run_are_those_of_the_agent_tha
     program = KILLED.replace("model = ScriptedModel([", handing_over)
     program = program.replace(".run(billing,", ".run(Agent(name='Triage', tools=[transfer]),")
     environment = {"AGX_HOME": str(tmp_path / "home"), "AGX_WORKSPACE_ROOT": str(tmp_path)}
-    killed = subprocess.run([sys.executable, "-c", program, url], env=environment, timeout=60, check=False)
-    assert killed.returncode == -9
+    await run_until_killed(program, url, environment)
     async with open_hub(url, model=ScriptedModel([]), settings=settings) as hub:
         (record,) = await hub.store.catalog.sessions()
         stored = await envelopes(hub.store, record.id)

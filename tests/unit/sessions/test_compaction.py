@@ -43,6 +43,7 @@ async def wait_for_turn_ends(store: Store, session_id: str, turns: int) -> None:
 
 
 @pytest.mark.promise("D4")
+@pytest.mark.cases(quick=1)
 async def test_a_summary_longer_than_its_messages_is_not_requested_again_by_the_next_turns(
     tmp_path: Path, open_store: OpenStore
 ) -> None:
@@ -135,6 +136,7 @@ async def all_messages(store: Store, session_id: str) -> list[Message]:
 
 
 @pytest.mark.promise("D4")
+@pytest.mark.cases(quick=1)
 async def test_compacted_messages_are_stored_once_and_survive_restarts(tmp_path: Path, open_store: OpenStore) -> None:
     harness = CompactionHarness(tmp_path, open_store)
     everything = await harness.run_turns()
@@ -151,6 +153,7 @@ async def test_compacted_messages_are_stored_once_and_survive_restarts(tmp_path:
     await store.aclose()
 
 
+@pytest.mark.cases(quick=1)
 async def test_a_turn_without_compaction_writes_no_compacted_messages(tmp_path: Path, open_store: OpenStore) -> None:
     harness = CompactionHarness(tmp_path, open_store)
     hub, store = await harness.open()
@@ -166,6 +169,7 @@ async def test_a_turn_without_compaction_writes_no_compacted_messages(tmp_path: 
     await store.aclose()
 
 
+@pytest.mark.cases(quick=1)
 async def test_a_compaction_that_could_not_be_stored_is_made_again(tmp_path: Path, open_store: OpenStore) -> None:
     harness = CompactionHarness(tmp_path, open_store)
     everything = await harness.run_turns(15)
@@ -187,6 +191,7 @@ async def test_a_compaction_that_could_not_be_stored_is_made_again(tmp_path: Pat
     await store.aclose()
 
 
+@pytest.mark.cases(quick=1)
 async def test_a_session_in_memory_does_not_hold_compacted_messages(tmp_path: Path, open_store: OpenStore) -> None:
     harness = CompactionHarness(tmp_path, open_store)
     hub, store = await harness.open()
@@ -203,6 +208,7 @@ async def test_a_session_in_memory_does_not_hold_compacted_messages(tmp_path: Pa
     await store.aclose()
 
 
+@pytest.mark.cases(quick=1)
 async def test_a_rewind_to_a_compacted_message_restores_it_unchanged(tmp_path: Path, open_store: OpenStore) -> None:
     harness = CompactionHarness(tmp_path, open_store)
     everything = await harness.run_turns()
@@ -223,6 +229,7 @@ async def test_a_rewind_to_a_compacted_message_restores_it_unchanged(tmp_path: P
     await store.aclose()
 
 
+@pytest.mark.cases(quick=1)
 async def test_a_rewind_to_an_uncompacted_message_keeps_the_compacted_ones(
     tmp_path: Path, open_store: OpenStore
 ) -> None:
@@ -240,6 +247,7 @@ async def test_a_rewind_to_an_uncompacted_message_keeps_the_compacted_ones(
     await store.aclose()
 
 
+@pytest.mark.cases(quick=1)
 async def test_a_fork_has_the_compacted_messages_before_its_end(tmp_path: Path, open_store: OpenStore) -> None:
     harness = CompactionHarness(tmp_path, open_store)
     everything = await harness.run_turns()

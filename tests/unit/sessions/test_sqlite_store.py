@@ -388,9 +388,10 @@ async def test_a_url_that_names_no_usable_file_is_refused_with_a_message(url: st
 async def test_a_damaged_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     store = SqliteStore(path)
-    await interleaved(store, 2000)
+    await interleaved(store, 400)
     await store.aclose()
     content = bytearray(path.read_bytes())
+    assert len(content) > 20480
     content[8192:20480] = os.urandom(12288)
     path.write_bytes(content)
     with pytest.raises(StoreError, match=r"damaged|malformed"):

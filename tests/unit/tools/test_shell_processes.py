@@ -169,6 +169,7 @@ async def test_a_leftover_process_that_keeps_writing_does_not_delay_the_result(r
 
 @pytest.mark.promise("F2")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.cases(quick=1)
 def test_processes_are_terminated_when_this_process_is_killed(workspace, number) -> None:
     command, marker = command_tree("all of it")
     program = (
