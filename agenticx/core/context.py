@@ -12,7 +12,7 @@ from agenticx.knowledge.passages import CITING, numbered_passages, shown_passage
 from agenticx.messages import AssistantMessage, Message, SystemMessage, UserMessage
 from agenticx.tools.base import ToolState
 
-__all__ = ["ContextEnvelope", "GivenPassage", "LayerSize", "standing_context"]
+__all__ = ["NOTES_HEAD", "ContextEnvelope", "GivenPassage", "LayerSize", "standing_context"]
 
 _MAX_NAMED = 20
 _PASSAGE = re.compile(r"^\[passage (\d{1,9}): ", re.MULTILINE)
@@ -29,6 +29,10 @@ class GivenPassage:
     passage: Passage
     vault_name: str | None = None
     known: bool = False
+
+
+NOTES_HEAD = "[notes]"
+"""The beginning of the message with the notes of a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class ContextEnvelope:
         if given:
             parts.append(CITING)
         sources = tuple(dict.fromkeys(one.passage.path for one in given if not one.known))
-        head = "[notes] From the user's notes:" if given else "[notes]"
+        head = f"{NOTES_HEAD} From the user's notes:" if given else NOTES_HEAD
         return UserMessage(content="\n\n".join([head, *parts]), injected=True, sources=sources)
 
     def sizes(self) -> list[LayerSize]:

@@ -9,26 +9,29 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from agenticx.core.context import ContextEnvelope, GivenPassage
+from agenticx.core.context import NOTES_HEAD, ContextEnvelope, GivenPassage
 from agenticx.core.modes import Mode, ModeKind
 from agenticx.errors import ToolError
 from agenticx.knowledge.citations import check_citations
 from agenticx.knowledge.index import VaultIndex
 from agenticx.knowledge.parsing import Passage
-from agenticx.knowledge.passages import number_passage, numbered_passages, outdated_line, outdated_numbers
+from agenticx.knowledge.passages import given_number, number_passage, numbered_passages, outdated_line, outdated_numbers
 from agenticx.knowledge.registry import VaultRecord, VaultUnreadable
 from agenticx.knowledge.tools import VaultAccess, note_text, read_passage
 from agenticx.knowledge.vault import VaultMissing
 from agenticx.knowledge.vaults import Vault
 from agenticx.logs import get_logger
-from agenticx.messages import UserMessage
+from agenticx.messages import Message, UserMessage
+from agenticx.runtime.compactor import without_notes
 from agenticx.runtime.session import Session
 from agenticx.threads import run_in_thread
 
 __all__ = ["SessionTurnNotes", "cite_passages"]
 
 _WINDOW_SHARE = 0.4
-"""The largest share of the model's window that notes may fill."""
+"""The largest share of the model's window that notes may fill, with those of earlier turns."""
+_RESERVED_CHARS = 16_000
+"""The room that the notes of a turn have in any case: about that of eight passages."""
 _TOKEN_CHARS = 3
 _UNKNOWN_WINDOW = 32_000
 _MAX_PINNED = 20
@@ -106,7 +109,7 @@ class SessionTurnNotes:
 
     async def make_envelope(self, session: Session, raw: UserMessage, window: int | None) -> ContextEnvelope:
         """Return the context of the turn with the person's message `raw`."""
-        budget = _Budget(int((window or _UNKNOWN_WINDOW) * _TOKEN_CHARS * _WINDOW_SHARE))
+        budget = _Budget(session, int((window or _UNKNOWN_WINDOW) * _TOKEN_CHARS * _WINDOW_SHARE))
         vaults = await self._list()
         words = raw.content if self._words is None else self._words
         pinned, remarks = await self._pinned(session, words, vaults, budget)
@@ -121,6 +124,7 @@ class SessionTurnNotes:
             remarks.append(_WITHOUT_NOTES if smart or pinned else without_passages)
         if self._mode.kind == "chat":
             remarks.append(_CHATTING)
+        pinned, smart = ([_with_place(session, one) for one in given] for given in (pinned, smart))
         return ContextEnvelope(notes=pinned, smart=smart, raw=raw, left_out=budget.left_out, remarks=remarks)
 
     async def _list(self) -> Sequence[Vault]:
@@ -194,7 +198,8 @@ class SessionTurnNotes:
         for number, row in enumerate(state.passages, start=1):
             if row.get("pinned") and row["text"]:
                 pinned.setdefault((row["vault"], row["path"]), []).append(number)
-        rows = (state.passages[one.number - 1] for one in (*given_notes, *smart))
+        given = {one.number for one in (*given_notes, *smart)}
+        rows = (state.passages[number - 1] for number in given)
         again = {(row["vault"], row["path"]) for row in rows}
         by_id = {vault.record.id: vault for vault in vaults}
         for vault_id, path in sorted(pinned.keys() | again):
@@ -209,6 +214,8 @@ class SessionTurnNotes:
                 state.passages[number - 1]["outdated"] = True
             if whole is not None and all(row.get("outdated") for row in current):
                 given_notes += self._given(session, vault, whole[0], len(vaults) > 1, budget, is_pinned=True)
+            elif whole is not None and not any(n in given or _shows(session, n) for n in numbers):  # left out since
+                given_notes += self._given(session, vault, whole[0], len(vaults) > 1, budget)
             if outdated := sorted([*old, *outdated_numbers(state, vault_id, path, text)]):
                 remarks.append(outdated_line(outdated, path, is_gone=text is None))
         return remarks
@@ -251,14 +258,15 @@ class SessionTurnNotes:
         is_pinned: bool = False,
     ) -> list[GivenPassage]:
         """Return the passage with its number, or nothing if there is no room for it."""
-        state, before = session.state, len(session.state.passages)
-        if not budget.take(passage):
+        state = session.state
+        number = given_number(state, vault.record.id, passage)
+        is_shown = number is not None and _shows(session, number)
+        if not is_shown and not budget.take(passage, is_pinned=is_pinned):
             return []
         number = number_passage(state, vault.record.id, passage)
         if is_pinned:
             state.passages[number - 1]["pinned"] = True
-        known = number <= before and any(f"[passage {number}: " in message.content for message in session.messages)
-        return [GivenPassage(number, passage, vault.record.name if is_one_of_several else None, known)]
+        return [GivenPassage(number, passage, vault.record.name if is_one_of_several else None)]
 
 
 async def cite_passages(session: Session, text: str, vaults: Mapping[str, VaultRecord]) -> Sequence[Mapping[str, Any]]:
@@ -266,19 +274,56 @@ async def cite_passages(session: Session, text: str, vaults: Mapping[str, VaultR
     return await run_in_thread(_citations, text, numbered_passages(session.state), vaults, name="agx citations")
 
 
+def _shows(session: Session, number: int) -> bool:
+    """Return whether the conversation has the text of a passage."""
+    return any(f"[passage {number}: " in message.content for message in session.messages)
+
+
+def _with_place(session: Session, given: GivenPassage) -> GivenPassage:
+    """Return a passage that is to be given, or named if the conversation has it still."""
+    return replace(given, known=_shows(session, given.number))
+
+
 class _Budget:
-    """The characters that are left for notes; what does not fit is named in `left_out`."""
+    """The characters that are left for notes beside those that stand in the conversation.
 
-    def __init__(self, characters: int) -> None:
-        self._left = characters
+    Where these take too much room, the text of the oldest is left out. What does not fit is named in `left_out`.
+    """
+
+    def __init__(self, session: Session, limit: int) -> None:
+        self._session = session
+        self._left = limit - sum(len(message.content) for message in session.messages if _has_notes(message))
         self.left_out: list[str] = []
+        self._make_room(min(limit // 2, _RESERVED_CHARS))
 
-    def take(self, passage: Passage) -> bool:
+    def take(self, passage: Passage, *, is_pinned: bool = False) -> bool:
+        """Take the room for a passage, or name it; for one that a person named older ones make room."""
+        if is_pinned:
+            self._make_room(len(passage.text))
         if len(passage.text) > self._left:
             self.left_out.append(f"{passage.path}:{passage.line_start}")
             return False
         self._left -= len(passage.text)
         return True
+
+    def _make_room(self, characters: int) -> None:
+        """Leave out the text of the oldest notes, until there is so much room or none is left."""
+        messages, end = list(self._session.messages), 0
+        for index, message in enumerate(messages):
+            if self._left >= characters:
+                break
+            if _has_notes(message):
+                self._left += len(message.content)
+                end = index + 1
+        if end:
+            shorter = without_notes(messages, end)
+            self._left -= sum(len(message.content) for message in shorter[:end] if _has_notes(message))
+            self._session.apply_compaction(messages, end, shorter, end)
+
+
+def _has_notes(message: Message) -> bool:
+    """Return whether a message has notes that were given before a message of the person."""
+    return isinstance(message, UserMessage) and message.injected and message.content.startswith(NOTES_HEAD)
 
 
 def _differs(row: Mapping[str, Any], passage: Passage) -> bool:

@@ -11,6 +11,7 @@ from agenticx.tools.base import ToolState
 
 __all__ = [
     "CITING",
+    "given_number",
     "number_passage",
     "number_url_passage",
     "numbered_passages",
@@ -30,6 +31,13 @@ def number_passage(state: ToolState, vault: str, passage: Passage) -> int:
     `vault` is the id of its vault. A number is never used for another passage; the texts of the latest 300 are kept.
     """
     return _number(state, {"vault": vault, "path": passage.path}, passage)
+
+
+def given_number(state: ToolState, vault: str, passage: Passage) -> int | None:
+    """Return the number that a passage has in the session, None if the model was not given it before."""
+    wanted = {"vault": vault, "path": passage.path, "heading": passage.heading, "sha256": passage.sha256}
+    numbers = range(len(state.passages), 0, -1)
+    return next((number for number in numbers if wanted.items() <= state.passages[number - 1].items()), None)
 
 
 def number_url_passage(state: ToolState, url: str, text: str, *, heading: str | None = None) -> tuple[int, Passage]:

@@ -53,6 +53,7 @@ __all__ = [
     "estimate_tokens",
     "is_summary",
     "message_count_size",
+    "without_notes",
 ]
 
 HistoryT = TypeVar("HistoryT")
@@ -246,12 +247,15 @@ class ContextCompactor:
         if not self._is_over(messages, window, input_tokens):
             return None
         plan = self._plan(messages, input_tokens)
-        cut = self._tail_start(messages)
-        for shorter in (self._without_old_notes(messages, cut), self._pruned(messages, cut)):
-            changed = any(map(is_not, shorter, messages))
-            if changed and not self._is_over(shorter, window, 0, PRUNED_SHARE):
-                return CompactionResult(shorter, 0, "", plan.tokens, estimate_tokens(shorter), None, cut, cut)
-        return plan if self._is_worth_asking(plan.parts, plan.characters) else None
+        cut, start = self._tail_start(messages), _turn_start(messages)
+        lighter = without_notes(messages, start)
+        for shorter in (without_notes(messages, min(cut, start)), lighter, self._pruned(lighter, cut)):
+            if any(map(is_not, shorter, messages)) and not self._is_over(shorter, window, 0, PRUNED_SHARE):
+                return _shortened_only(messages, shorter, plan.tokens)
+        if self._is_worth_asking(plan.parts, plan.characters):
+            return plan
+        gains_enough = plan.characters - count_characters(lighter) >= _MIN_GAIN_CHARS
+        return _shortened_only(messages, lighter, plan.tokens) if gains_enough else None
 
     def _plan(self, messages: Sequence[Message], input_tokens: int) -> _SummaryPlan:
         tokens = max(estimate_tokens(messages), input_tokens)
@@ -412,14 +416,9 @@ class ContextCompactor:
         return _Parts(cut, summaries, new, carried, pruned[cut:])
 
     def _pruned(self, messages: Sequence[Message], cut: int) -> list[Message]:
-        """Return the same messages without notes of old turns, and long tool results before `cut` shortened."""
-        shorter = self._without_old_notes(messages, cut)
+        """Return the same messages, without notes of old turns and with long tool results shortened before `cut`."""
+        shorter = without_notes(messages, min(cut, _turn_start(messages)))
         return [self._prune(message) for message in shorter[:cut]] + shorter[cut:]
-
-    def _without_old_notes(self, messages: Sequence[Message], cut: int) -> list[Message]:
-        """Return the same messages, without the text of notes in those before `cut` and the current turn."""
-        cut = min(cut, _turn_start(messages))
-        return [*map(_without_notes, messages[:cut]), *messages[cut:]]
 
     def _tail_start(self, messages: Sequence[Message]) -> int:
         """Return the index at which the tail begins: never between a call and its result."""
@@ -430,6 +429,17 @@ class ContextCompactor:
 
     def _prune(self, message: Message) -> Message:
         return _shortened(message, self.prune_tool_result_chars) if isinstance(message, ToolMessage) else message
+
+
+def without_notes(messages: Sequence[Message], end: int) -> list[Message]:
+    """Return the same messages, without the text of notes in those before `end`."""
+    return [*map(_without_notes, messages[:end]), *messages[end:]]
+
+
+def _shortened_only(messages: Sequence[Message], shorter: list[Message], tokens: int) -> CompactionResult[Message]:
+    """Return a history with the same messages, some of which are shorter, as the result of a compaction."""
+    end = 1 + max(index for index, message in enumerate(shorter) if message is not messages[index])
+    return CompactionResult(shorter, 0, "", tokens, estimate_tokens(shorter), None, end, end)
 
 
 def _shortened(message: Message, limit: int) -> Message:

@@ -137,7 +137,7 @@ EXEMPT: dict[str, str] = {
             llms.wires.gemini._request.sent_tool_names llms.wires.ollama._request.sent_tool_names
         """,
         "other rows go through it": """
-            runtime.compactor.is_summary runtime.history_text.count_characters
+            runtime.compactor.is_summary runtime.compactor.without_notes runtime.history_text.count_characters
             runtime.history_text.count_attachment_characters runtime.history_text.message_texts
             tools.protected.protection_reason
             llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel

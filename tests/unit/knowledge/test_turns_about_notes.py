@@ -303,3 +303,21 @@ async def test_a_chosen_mode_vault_has_only_the_tools_that_the_settings_enable(t
     forced, detected = (request.tools for request in talk.model.requests)
     assert [schema.name for schema in forced] == ["note_read"]
     assert len(detected) > 10
+
+
+async def test_the_notes_of_all_turns_fill_at_most_their_share_of_the_window(tmp_path: Path) -> None:
+    async with Talk(tmp_path, *["Ok."] * 9) as talk:
+        for number in range(8):
+            (talk.notes / f"Pin{number}.md").write_text(
+                f"# Pin {number}\n\n" + f"word{number} lorem ipsum dolor\n" * 700
+            )
+            await talk.turn(f"What is in [[Pin{number}]]?", mode="agent")
+        await talk.turn("Go on.", mode="agent")
+
+    for number in range(8):
+        sent = talk.sent(number)
+        notes = [message.content for message in sent if message.content.startswith("[notes]")]
+        assert sum(map(len, notes)) < 32_000 * 3 * 0.4 + 1_000
+        assert f"word{number} lorem" in notes[-1]  # what a person names makes room for itself
+        assert sum(len(message.content) for message in sent) < 48_000
+    assert "The text of notes was left out here to save room" in talk.sent(8)[1].content

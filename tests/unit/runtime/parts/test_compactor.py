@@ -481,6 +481,21 @@ async def test_the_text_of_notes_of_old_turns_is_left_out_before_anything_else()
     assert compacted.compacted_count == 0
 
 
+async def test_notes_of_old_turns_are_left_out_of_the_tail_too():
+    def turn(number, size):
+        notes = UserMessage(content=f"[notes]\n{'n' * size}", injected=True, sources=(f"{number}.md",))
+        return [notes, user(f"{number}?"), assistant("one")]
+
+    history = [*turn(1, 20_000), *turn(2, 20_000), *turn(3, 20_000)[:2]]
+    compacted = await compact(ContextCompactor(), history)
+    assert [len(message.content) for message in compacted.messages[::3]] == [74, 74, 20_008]
+    # Also if that does not bring the history below its limit, and no summary is worth its cost.
+    large = [*turn(1, 20_000), *turn(2, 20_000), *turn(3, 60_000)[:2]]
+    compacted = await compact(ContextCompactor(), large)
+    assert [len(message.content) for message in compacted.messages[::3]] == [74, 74, 60_008]
+    assert await compact(ContextCompactor(), compacted.messages) is None
+
+
 async def test_a_shortened_result_is_not_shortened_again():
     history = [user("go"), *rounds(5, 10_000)]
     compactor = ContextCompactor(retain_recent_messages=4)
