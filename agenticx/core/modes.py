@@ -27,6 +27,7 @@ _QUOTED = re.compile(
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*")
 _NEEDS_TOOLS = "it needs files, programs or the present"
 _MENTION = re.compile(r"(?<!\S)@(\w+)")
+_AT_START = re.compile(r"^(?:@\w+ )+")
 _NOTE_MARK = re.compile(r"\[\[[^\[\]\n]+\]\]|(?<![\w#&/])#(?!\d+\b)[\w/-]+")
 
 
@@ -60,18 +61,21 @@ def detect_mode(
 
 def _detect(text: str, mentions: Collection[str], previous: Mode | None) -> Mode:
     words = _words(text)
-    sentences = [sentence.strip() for sentence in _SENTENCE_END.split(words) if sentence.strip()] or [words]
+    orders = _AT_START.sub("", words)
+    sentences = [sentence.strip() for sentence in _SENTENCE_END.split(orders) if sentence.strip()] or [words]
     if "web" in mentions:
         return Mode("agent", "it mentions @web", True)
     if len(words) <= 80 and _matches("go_on", words.rstrip(".!?。！？"), whole=True):
         return Mode(
             "agent" if previous is None else previous.kind, "it goes on with what was said before", previous is None
         )
-    if _matches("compose", words):
+    names_files = _matches("files", words)
+    if _matches("compose", orders) and not names_files:
         return Mode("chat", "it asks for a text", True)
     of_notes = "vault" in mentions or _NOTE_MARK.search(words) is not None
     names_notes = _matches("own_notes", words)
-    names_files = _matches("files", words)
+    if _matches("on_the_web", orders) or any(map(_orders_more, sentences)):
+        return Mode("agent", "it is an order", True)
     is_order = any(_matches("order", sentence) for sentence in sentences)
     only_looks = all(_matches("look_up", sentence) for sentence in sentences if _matches("order", sentence))
     if is_order and not (only_looks and (of_notes or names_notes) and not names_files):
@@ -88,6 +92,12 @@ def _detect(text: str, mentions: Collection[str], previous: Mode | None) -> Mode
     )
     found = (mode for group, looked_at, mode in rules if _matches(group, looked_at))
     return next(found, Mode("agent", "nothing says otherwise", False))
+
+
+def _orders_more(sentence: str) -> bool:
+    """Return whether a sentence that begins with an order, maybe to look something up, goes on with one to change."""
+    begins = _matches("order", sentence) or _matches("look_up", sentence)
+    return begins and _matches("further_order", sentence) and not _matches("instructions", sentence)
 
 
 def _words(text: str) -> str:
