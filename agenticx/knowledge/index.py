@@ -10,7 +10,7 @@ import threading
 import time
 import unicodedata
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -158,8 +158,10 @@ class VaultIndex:
                 self._remove(connection, known.keys() - scan.notes.keys())
                 for batch in self._read_batches(scan, changed):
                     with _transaction(connection):
+                        rows = _NewRows(connection, known.keys())
                         for path, version, note in batch:
-                            _store(connection, path, version, note)
+                            rows.add(path, version, note)
+                        rows.write()
                     for path, _, _ in batch:
                         self._waiting.pop(path, None)
                     report(self.state())
@@ -483,64 +485,82 @@ def _delete(connection: sqlite3.Connection, path: str) -> None:
     connection.execute("DELETE FROM notes WHERE id = ?", (note_id,))
 
 
-def _store(connection: sqlite3.Connection, path: str, stored: _Stored, note: ParsedNote | None) -> None:
-    """Replace what the index has of a note; a note whose content is unchanged keeps its passages."""
-    version, content = stored.version, stored.content
-    sha256 = bytes.fromhex(content.sha256)
-    row = connection.execute("SELECT id, sha256 FROM notes WHERE path = ?", (path,)).fetchone()
-    if row is not None and row[1] == sha256:
-        connection.execute(
-            "UPDATE notes SET size = ?, mtime_ns = ?, inode = ?, is_settled = ? WHERE id = ?",
-            (version.size, version.mtime_ns, version.inode, stored.is_settled, row[0]),
-        )
-        return
-    if row is not None:
-        _delete(connection, path)
-    problem = content.problem or ("frontmatter" if note is not None and note.frontmatter_is_broken else None)
-    structure = {} if note is None else _structure(note)
-    note_id = connection.execute(
-        "INSERT INTO notes(path, path_key, name_key, title, size, mtime_ns, inode, is_settled, sha256, problem, "
-        "structure) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            path,
-            match_key(path),
-            match_key(PurePosixPath(path).name),
-            note.title if note else path,
-            version.size,
-            version.mtime_ns,
-            version.inode,
-            stored.is_settled,
-            sha256,
-            problem,
-            json.dumps(structure, ensure_ascii=False),
-        ),
-    ).lastrowid
-    if note is None or note_id is None:
-        return
-    targets = (match_key(name).removeprefix("./") for name in (*note.links, *note.embeds))
-    for table, keys in (("aliases", map(match_key, note.aliases)), ("tags", note.tags), ("links", targets)):
-        if rows := [(key, note_id) for key in keys]:
-            connection.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", rows)
-    names = _names(path, note.title, note.aliases)
-    connection.execute(
-        "INSERT INTO names(rowid, title, heading, path) VALUES (?, ?, ?, ?)",
-        (note_id, names, " ".join(note.headings), path),
-    )
-    packed = zlib.compress("\n".join(note.lines).encode(), 1)
-    connection.execute("INSERT INTO texts VALUES (?, ?)", (note_id, packed))
-    indexed_names, indexed_path = index_text(names), index_text(path)
-    for span in note.passages or (PassageSpan(1, 1, None, ()),):  # an empty note is found by its title
-        text, headings = span.text(note.lines), " ".join(span.headings)
-        cut, sha256 = span.cut or (None, None), bytes.fromhex(passage_sha256(text))
-        passage_id = connection.execute(
-            "INSERT INTO passages(note_id, heading, headings, line_start, line_end, cut_start, cut_end, sha256) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (note_id, span.heading, headings, span.line_start, span.line_end, *cut, sha256),
-        ).lastrowid
-        connection.execute(
-            "INSERT INTO words(rowid, title, heading, path, body) VALUES (?, ?, ?, ?, ?)",
-            (passage_id, indexed_names, index_text(headings), indexed_path, index_text(text)),
-        )
+class _NewRows:
+    """The rows of new and changed notes of one transaction, which are written together: one statement for each table.
+
+    `known` are the paths that the index has. A note whose content is unchanged keeps its passages.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, known: Collection[str]) -> None:
+        self._connection = connection
+        self._known = known
+        self._rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _INSERTS}
+        ((self._note_id,),) = connection.execute("SELECT coalesce(max(id), 0) FROM notes")
+        ((self._passage_id,),) = connection.execute("SELECT coalesce(max(id), 0) FROM passages")
+
+    def add(self, path: str, stored: _Stored, note: ParsedNote | None) -> None:
+        """Replace what the index has of a note."""
+        version, content = stored.version, stored.content
+        file = (version.size, version.mtime_ns, version.inode, stored.is_settled)
+        sha256 = bytes.fromhex(content.sha256)
+        row = self._known_row(path)
+        if row is not None and row[1] == sha256:
+            self._connection.execute(
+                "UPDATE notes SET size = ?, mtime_ns = ?, inode = ?, is_settled = ? WHERE id = ?", (*file, row[0])
+            )
+            return
+        if row is not None:
+            _delete(self._connection, path)
+        self._note_id += 1
+        names = (path, match_key(path), match_key(PurePosixPath(path).name), note.title if note else path)
+        problem = content.problem or ("frontmatter" if note is not None and note.frontmatter_is_broken else None)
+        structure = _encode_json({} if note is None else _structure(note))
+        self._rows["notes"].append((self._note_id, *names, *file, sha256, problem, structure))
+        if note is not None:
+            self._add_text(path, note)
+
+    def _known_row(self, path: str) -> tuple[int, bytes] | None:
+        if path not in self._known:
+            return None
+        return self._connection.execute("SELECT id, sha256 FROM notes WHERE path = ?", (path,)).fetchone()
+
+    def _add_text(self, path: str, note: ParsedNote) -> None:
+        note_id, rows = self._note_id, self._rows
+        rows["texts"].append((note_id, zlib.compress("\n".join(note.lines).encode(), 1)))
+        rows["aliases"] += ((match_key(alias), note_id) for alias in note.aliases)
+        rows["tags"] += ((tag, note_id) for tag in note.tags)
+        rows["links"] += ((match_key(name).removeprefix("./"), note_id) for name in (*note.links, *note.embeds))
+        names = _names(path, note.title, note.aliases)
+        rows["names"].append((note_id, names, " ".join(note.headings), path))
+        indexed_names, indexed_path = index_text(names), index_text(path)
+        for span in note.passages or (PassageSpan(1, 1, None, ()),):  # an empty note is found by its title
+            self._passage_id += 1
+            text, headings = span.text(note.lines), " ".join(span.headings)
+            place = (span.heading, headings, span.line_start, span.line_end, *(span.cut or (None, None)))
+            rows["passages"].append((self._passage_id, note_id, *place, bytes.fromhex(passage_sha256(text))))
+            rows["words"].append(
+                (self._passage_id, indexed_names, index_text(headings), indexed_path, index_text(text))
+            )
+
+    def write(self) -> None:
+        """Write the rows that were added."""
+        for table, statement in _INSERTS.items():
+            self._connection.executemany(statement, self._rows[table])
+
+
+_encode_json = json.JSONEncoder(ensure_ascii=False).encode
+_INSERTS = {
+    "notes": "INSERT INTO notes(id, path, path_key, name_key, title, size, mtime_ns, inode, is_settled, sha256, "
+    "problem, structure) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "texts": "INSERT INTO texts VALUES (?, ?)",
+    "aliases": "INSERT OR IGNORE INTO aliases VALUES (?, ?)",
+    "tags": "INSERT OR IGNORE INTO tags VALUES (?, ?)",
+    "links": "INSERT OR IGNORE INTO links VALUES (?, ?)",
+    "names": "INSERT INTO names(rowid, title, heading, path) VALUES (?, ?, ?, ?)",
+    "passages": "INSERT INTO passages(id, note_id, heading, headings, line_start, line_end, cut_start, cut_end, "
+    "sha256) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "words": "INSERT INTO words(rowid, title, heading, path, body) VALUES (?, ?, ?, ?, ?)",
+}
 
 
 def _structure(note: ParsedNote) -> dict[str, Any]:

@@ -248,6 +248,8 @@ class CodeLines:
         return cls(token.map for token in tokens if token.type in ("fence", "code_block", "html_block") and token.map)
 
     def __contains__(self, line: int) -> bool:
+        if not self._starts:
+            return False
         index = bisect_right(self._starts, line) - 1
         return index >= 0 and line < self._ends[index]
 
@@ -305,10 +307,8 @@ def _read_large_blocks(lines: Sequence[str], first: int) -> tuple[list[HeadingLi
 
 def _plain_headings(lines: Sequence[str], first: int) -> Iterator[HeadingLine]:
     """Yield the headings among lines without other blocks than paragraphs and flat lists, as the parser finds them."""
-    for number in range(first, len(lines)):
+    for number in [number for number in range(first, len(lines)) if lines[number][:1] == "#"]:
         line = lines[number]
-        if not line.startswith("#"):
-            continue
         rest = line.lstrip("#")
         level = len(line) - len(rest)
         if level > 6 or (rest and not rest.startswith((" ", "\t"))):
@@ -404,6 +404,9 @@ def _parts(lines: list[str], start: int, end: int, code: CodeLines) -> Iterator[
     A block of code is not divided unless it is very long.
     """
     left = sum(map(len, lines[start:end])) + end - start
+    if left <= _MAX_PASSAGE_CHARS:
+        yield start, end
+        return
     size, ends = 0, dict[int, tuple[int, int]]()  # by rank: where the range may end, and its size then
     for number, after in _units(lines, start, end, code):
         chars = sum(map(len, lines[number:after])) + after - number

@@ -45,6 +45,7 @@ __all__ = [
     "scan_folder",
 ]
 
+_SURPLUS_BYTES = 64 * 1024
 _MAX_PATH_BYTES = 3_000
 _MAX_COMPARED_NAMES = 200_000
 _MAX_LINKS = 40  # as many as Linux follows
@@ -192,7 +193,11 @@ def read_file(target: WorkspacePath, limit: int) -> tuple[bytes, os.stat_result]
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             _require_regular(status, target)
-            return file.read(limit), status
+            expected = min(limit, status.st_size + _SURPLUS_BYTES)  # `read` makes room for all that it is asked for
+            content = file.read(expected)
+            if len(content) == expected < limit:
+                content += file.read(limit - expected)
+            return content, status
 
 
 @dataclass(frozen=True, slots=True)
