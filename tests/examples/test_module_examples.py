@@ -22,6 +22,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("number", "words"), [(0, "hello"), (1, "greeter-1")])
+@pytest.mark.cases(quick=1)
 async def test_an_example_of_the_docstring_of_teams_runs(tmp_path: Path, number: int, words: str) -> None:
     script = tmp_path / "example.py"
     script.write_text(EXAMPLES[number])

@@ -297,7 +297,7 @@ def test_any_files_become_a_valid_request_on_each_wire(messages: list[UserMessag
     ],
 )
 @pytest.mark.parametrize("files", [(), (PNG,), ALL], ids=["none", "an image", "all"])
-@pytest.mark.cases(quick=4)
+@pytest.mark.cases(quick=1)
 def test_requests_with_files_match_the_types_of_the_provider_sdks(
     files: tuple[Attachment, ...], wire: str, build: Callable[[ModelRequest], dict[str, Any]]
 ) -> None:

@@ -58,7 +58,7 @@ def test_chunking_makes_no_difference(words: list[str], data: st.DataObject) -> 
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize("piece", [" ", "<think> </think>", "<think>\n"])
-@pytest.mark.cases(quick=1)
+@pytest.mark.cases(quick=0)
 def test_parsing_time_is_linear_in_the_text(piece: str) -> None:
     def parse_all(pieces: list[str]) -> None:
         parser = ThinkBlockParser()
