@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from agenticx.knowledge.words import find_tags
 from agenticx.settings import config_text
 from agenticx.tools.patterns import LinearPattern, compile_pattern
 
@@ -28,7 +29,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*")
 _NEEDS_TOOLS = "it needs files, programs or the present"
 _MENTION = re.compile(r"(?<!\S)@(\w+)")
 _AT_START = re.compile(r"^(?:@\w+ )+")
-_NOTE_MARK = re.compile(r"\[\[[^\[\]\n]+\]\]|(?<![\w#&/])#(?!\d+\b)[\w/-]+")
+_NOTE_MARK = re.compile(r"\[\[[^\[\]\n]+\]\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def _detect(text: str, mentions: Collection[str], previous: Mode | None) -> Mode
     names_files = _matches("files", words)
     if _matches("compose", orders) and not names_files:
         return Mode("chat", "it asks for a text", True)
-    of_notes = "vault" in mentions or _NOTE_MARK.search(words) is not None
+    of_notes = "vault" in mentions or _NOTE_MARK.search(words) is not None or find_tags(words) != []
     names_notes = _matches("own_notes", words)
     if _matches("on_the_web", orders) or any(map(_orders_more, sentences)):
         return Mode("agent", "it is an order", True)

@@ -10,7 +10,7 @@ import threading
 import time
 import unicodedata
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -35,7 +35,15 @@ from agenticx.tools.visible import visible
 
 __all__ = ["IndexState", "NoteRecord", "VaultIndex"]
 
-_VERSION = 4
+_VERSION = 5
+_CONDITIONS = (
+    "path_key = ?",
+    "name_key = ?",
+    "id IN (SELECT note_id FROM aliases WHERE name_key = ?)",
+    "path_key LIKE '%/' || ? ESCAPE '\\'",
+)
+"""How a note is found by its name, the best first."""
+_DOTS = ("./", "../")
 _BATCH_NOTES = 500
 _MAX_UNINDEXED = 50
 _BATCH_CHARS = 4 * 1024 * 1024
@@ -201,14 +209,22 @@ class VaultIndex:
         Of several whose names differ in case, suffix or Unicode form alone, those written just so are meant if there
         are any: "todo.md" is not "todo.txt", and "todo" is both.
         """
+        return self._find(name, _CONDITIONS)
+
+    def linked_notes(self, path: str, name: str) -> list[NoteRecord]:
+        """Return the notes to which the link `name` in the note at `path` leads.
+
+        A path is taken from the folder of that note, as in Markdown, and if it begins with dots from there alone; else
+        as `find_notes` does.
+        """
+        from_folder = _from_folder(path, name)
+        notes = [] if from_folder is None else self._find(from_folder, _CONDITIONS[:1])
+        return notes if notes or name.startswith(_DOTS) else self.find_notes(name)
+
+    def _find(self, name: str, conditions: Sequence[str]) -> list[NoteRecord]:
         key = match_key(name).removeprefix("./").strip("/")
         written = name.strip().removeprefix("./").strip("/")
-        for condition in (
-            "path_key = ?",
-            "name_key = ?",
-            "id IN (SELECT note_id FROM aliases WHERE name_key = ?)",
-            "path_key LIKE '%/' || ? ESCAPE '\\'",
-        ):
+        for condition in conditions:
             wanted = _escape_like(key) if "LIKE" in condition else key
             notes = self._notes(condition, (wanted,))
             if self._is_behind and condition in ("path_key = ?", "name_key = ?"):
@@ -222,15 +238,33 @@ class VaultIndex:
         return self._notes("TRUE", ())
 
     def backlinks(self, note: NoteRecord) -> list[str]:
-        """Return the paths of the notes that link to `note` by its path, name or an alias."""
+        """Return the paths of the notes that link to `note`, by a path, its name or an alias, in order."""
+        parts = match_key(note.path).split("/")
+        keys = {"/".join(parts[at:]) for at in range(len(parts))} | set(map(match_key, note.structure["aliases"]))
         rows = self.query(
-            "SELECT DISTINCT notes.path FROM links JOIN notes ON notes.id = links.note_id WHERE links.target_key IN "
-            "(SELECT path_key FROM notes WHERE path = ?1 UNION SELECT name_key FROM notes WHERE path = ?1 UNION "
-            "SELECT aliases.name_key FROM aliases JOIN notes ON notes.id = note_id WHERE path = ?1) "
-            "AND notes.path <> ?1 ORDER BY notes.path",
-            (note.path,),
+            "SELECT path, structure FROM notes WHERE id IN (SELECT note_id FROM links WHERE target_key IN "
+            "(SELECT value FROM json_each(?))) AND path <> ? ORDER BY path",
+            (json.dumps(list(keys)), note.path),
         )
-        return [path for (path,) in rows]
+        by_name: dict[str, bool] = {}
+        return [path for path, structure in rows if self._links_to(note, path, json.loads(structure), keys, by_name)]
+
+    def _links_to(
+        self, note: NoteRecord, path: str, structure: Mapping[str, Any], keys: set[str], by_name: dict[str, bool]
+    ) -> bool:
+        """Return whether a link with one of the keys leads from `path` to `note`; `by_name` has the names seen."""
+        for name in (*structure["links"], *structure["embeds"]):
+            if keys.isdisjoint(_target_keys(path, name)):
+                continue
+            if _from_folder(path, name) is not None:
+                leads_to_it = any(target.path == note.path for target in self.linked_notes(path, name))
+            else:
+                if name not in by_name:
+                    by_name[name] = any(target.path == note.path for target in self.linked_notes(path, name))
+                leads_to_it = by_name[name]
+            if leads_to_it:
+                return True
+        return False
 
     def read(self, path: str) -> NoteContent:
         """Return the content of a note as it is on the disk now; raises `ToolError` if it is gone or no note."""
@@ -295,7 +329,7 @@ class VaultIndex:
             status.st_size,
             status.st_mtime_ns,
             content.problem or ("frontmatter" if note.frontmatter_is_broken else None),
-            json.loads(json.dumps(_structure(note))),
+            json.loads(_encode_json(_structure(note))),
         )
 
     def _notes(self, condition: str, parameters: Sequence[Any]) -> list[NoteRecord]:
@@ -431,6 +465,27 @@ def _has_entries(root: Path) -> bool:
         return next(entries, None) is not None
 
 
+def _target_keys(path: str, name: str) -> set[str]:
+    """Return the keys of what a link in the note at `path` may lead to."""
+    names = (_from_folder(path, name), None if name.startswith(_DOTS) else name)
+    return {match_key(each).strip("/") for each in names if each is not None}
+
+
+def _from_folder(path: str, name: str) -> str | None:
+    """Return the path to which a relative path in the note at `path` leads; None for a name or an absolute path."""
+    if name.startswith("/") or not (name.startswith(_DOTS) or name.lower().endswith(NOTE_SUFFIXES)):
+        return None
+    parts = path.split("/")[:-1]
+    for part in name.split("/"):
+        if part == ".." and not parts:
+            return None
+        if part == "..":
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
 def _written_so(notes: list[NoteRecord], name: str) -> list[NoteRecord]:
     """Return the notes with exactly this path or file name, else those equal to it but for Unicode form, or case too.
 
@@ -529,7 +584,8 @@ class _NewRows:
         rows["texts"].append((note_id, zlib.compress("\n".join(note.lines).encode(), 1)))
         rows["aliases"] += ((match_key(alias), note_id) for alias in note.aliases)
         rows["tags"] += ((tag, note_id) for tag in note.tags)
-        rows["links"] += ((match_key(name).removeprefix("./"), note_id) for name in (*note.links, *note.embeds))
+        targets = (key for name in (*note.links, *note.embeds) for key in _target_keys(path, name))
+        rows["links"] += ((key, note_id) for key in targets)
         names = _names(path, note.title, note.aliases)
         rows["names"].append((note_id, names, " ".join(note.headings), path))
         indexed_names, indexed_path = index_text(names), index_text(path)

@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeGuard, cast
+from urllib.parse import unquote
 
 import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+
+from agenticx.knowledge.words import find_tags
 
 __all__ = [
     "CodeLines",
@@ -40,11 +43,11 @@ _MAX_PARSED_CHARS = 128 * 1024
 objects as garbage stops all threads of the program."""
 _MAX_SEARCHED_CHARS = 16 * 1024
 _MAX_TEXT_CHARS = 500
-_TAG = re.compile(r"(?<![\w#/&])#([\w/-]{1,200})")
 _LINK = re.compile(r"(!?)\[\[([^\[\]\n|#^]{1,400})(?:[#^][^\[\]\n|]{0,400})?(?:\|[^\[\]\n]{0,400})?\]\]")
-_MARKDOWN_LINK = re.compile(
-    r"(!?)\[[^\[\]\n]{0,400}\]\(<?([^()<>\s:]{1,400}\.(?:md|markdown|txt))(?:#[^()\s]{0,400})?>?\)", re.I
-)
+_TARGET = r"\s{0,10}(?:<([^<>\n]{1,800})>|([^\s<>()]{1,400}(?:\([^\s<>()]{1,400}\)[^\s<>()]{1,400})?))"
+_MARKDOWN_LINK = re.compile(r"(!?)\[[^\[\]\n]{0,400}\]\(" + _TARGET + r"(?:\s[^()\n]{0,400})?\)")
+_REFERENCE = re.compile(r" {0,3}\[[^\[\]\n]{1,400}\]:" + _TARGET)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:")
 _BLOCK_ID = re.compile(r"(?:^|\s)\^([A-Za-z0-9-]{1,100})\s*\Z")
 _ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])\s|\|")
 _CODE_SIGNS = ("```", "~~~", "<", "\0")
@@ -459,12 +462,23 @@ class _Inline:
 
     def add(self, text: str) -> None:
         if "#" in text:
-            self.tags.extend(tag.strip("/").lower() for tag in _TAG.findall(text) if not tag.isdigit())
+            self.tags.extend(find_tags(text))
         if "[[" in text:
             for mark, name in _LINK.findall(text):
                 (self.embeds if mark else self.links).append(name.strip())
         if "](" in text:
-            self.links.extend(target for mark, target in _MARKDOWN_LINK.findall(text) if not mark)
+            found = (bracketed or plain for mark, bracketed, plain in _MARKDOWN_LINK.findall(text) if not mark)
+            self.links.extend(target for each in found if (target := _note_target(each)) is not None)
+        reference = _REFERENCE.match(text) if "]:" in text else None
+        if reference is not None and (target := _note_target(reference[1] or reference[2])) is not None:
+            self.links.append(target)
+
+
+def _note_target(target: str) -> str | None:
+    """Return the path of a note to which a Markdown link leads, as it is written; None for any other target."""
+    path = unquote(target.partition("#")[0]).strip()
+    is_note = path.lower().endswith((".md", ".markdown", ".txt")) and not _SCHEME.match(path) and "\n" not in path
+    return path if is_note else None
 
 
 def _read_inline(lines: Iterable[str], code: CodeLines, first: int) -> _Inline:

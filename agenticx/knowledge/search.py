@@ -14,7 +14,7 @@ from itertools import chain, islice
 from agenticx.errors import ToolError
 from agenticx.knowledge.index import VaultIndex
 from agenticx.knowledge.parsing import Passage, PassageSpan, note_lines, passage_sha256
-from agenticx.knowledge.words import index_text, match_key, query_words
+from agenticx.knowledge.words import find_tags, index_text, match_key, query_words, without_tags
 from agenticx.tools.patterns import compile_glob
 
 __all__ = ["FoundPassage", "Nearest", "search_notes"]
@@ -41,7 +41,6 @@ _MEANING_WEIGHT = 0.5
 """Chosen with all-MiniLM-L6-v2 on the questions of the public vaults: of 52, it finds 2 more of the gold lines."""
 _PHRASE = re.compile(r'"([^"\n]{1,400})"')
 _NOTE_MARK = re.compile(r"\[\[([^\[\]\n|#]{1,400})[^\[\]\n]{0,400}\]\]")
-_TAG_MARK = re.compile(r"(?<![\w#&/])#([\w/-]{1,200})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +67,8 @@ class _Query:
             text = f"{text[: _MAX_QUERY_CHARS // 2]} {text[-_MAX_QUERY_CHARS // 2 :]}"
         notes = _first(_NOTE_MARK.findall(text))
         rest = _NOTE_MARK.sub(" ", text)
-        tags = _first(tag.strip("/").lower() for tag in _TAG_MARK.findall(rest) if not tag.isdigit())
-        rest = _TAG_MARK.sub(" ", rest) if tags else rest
+        tags = _first(find_tags(rest))
+        rest = without_tags(rest)
         phrases = _first(phrase for phrase in _PHRASE.findall(rest) if query_words(phrase))
         return cls(tuple(query_words(rest)), phrases, notes, tags)
 

@@ -358,7 +358,7 @@ def _links(index: VaultIndex, path: str) -> tuple[str, str]:
     note = _find_note(index, path)
     lines = [f"Links of {visible_path(note.path)}:"]
     for name in (*note.structure["links"], *note.structure["embeds"]):
-        targets = [visible_path(target.path) for target in index.find_notes(name)]
+        targets = [visible_path(target.path) for target in index.linked_notes(note.path, name)]
         lines.append(f"- {name} -> {', '.join(targets) if targets else '(no such note)'}")
     lines.append("Notes that link to it:")
     lines += [f"- {visible_path(source)}" for source in index.backlinks(note)]

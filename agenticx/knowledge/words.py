@@ -10,7 +10,7 @@ from functools import cache
 
 from agenticx.settings import config_text
 
-__all__ = ["index_text", "match_key", "query_words"]
+__all__ = ["find_tags", "index_text", "match_key", "query_words", "without_tags"]
 
 _CJK = (  # radicals, kana, bopomofo, jamo, Han and Hangul
     r"\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
@@ -19,6 +19,23 @@ _CJK = (  # radicals, kana, bopomofo, jamo, Han and Hangul
 _CJK_RUN = re.compile(f"[{_CJK}]+")
 _WORD = re.compile(rf"[{_CJK}]+|[^\W{_CJK}]+")
 _MAX_WORDS = 32
+_TAG = re.compile(
+    r"(?<![\w#/&=?.%\\])(?<!=[\"'])#"
+    r"([^\s\x00-,.:-@\[-^`{-\xa9\xab-\xb4\xb6-\xb9\xbb-\xbf\u2000-\u206f\u3000-\u3004\u3008-\u3020"
+    r"\uff01-\uff0f\uff1a-\uff20]{1,200})"
+)
+"""A number sign and what follows it up to a blank or a punctuation mark other than "/", "-" and "_"."""
+_UNTAGGED = re.compile(
+    r"\]\([^()\n]{0,1000}\)"  # the target of a link
+    r"|\[\[[^\[\]\n]{0,1000}\]\]"
+    r"|^[ ]{0,3}\[[^\[\]\n]{1,400}\]:\s{0,10}\S{1,1000}"  # and of a reference
+    r"|<[A-Za-z/!][^<>\n]{0,1000}>"
+    r"|://\S{1,1000}"
+    r"|\{\s{0,10}[#:.][^{}\n]{0,200}\}",  # the id of a heading
+    re.MULTILINE,
+)
+_COLOUR = re.compile(r"(?=[a-z]*\d)[0-9a-f]+|([a-f])\1+|(?:([a-f])\2){3,4}|([a-f]{2})\3{2,3}|([a-f])\4\4([a-f])\5\5")
+"""Hexadecimal digits of a colour: without a decimal digit only those that hardly are a word, such as "fff"."""
 
 
 @cache
@@ -48,6 +65,27 @@ def match_key(name: str) -> str:
     key = unicodedata.normalize("NFC", name.strip()).casefold()
     suffix = next((suffix for suffix in (".md", ".markdown", ".txt") if key.endswith(suffix)), "")
     return key.removesuffix(suffix)
+
+
+def find_tags(text: str) -> list[str]:
+    """Return the tags of a text in lower case, without "#": none in targets of links, HTML tags, URLs and colours."""
+    if _TAG.search(text) is None:
+        return []
+    found = (_tag_name(match) for match in _TAG.finditer(_UNTAGGED.sub(" ", unicodedata.normalize("NFC", text))))
+    return [tag for tag in found if tag is not None]
+
+
+def without_tags(text: str) -> str:
+    """Return a query without its tags; what only looks like one, such as a colour, stays."""
+    return _TAG.sub(lambda match: match[0] if _tag_name(match) is None else " ", text)
+
+
+def _tag_name(match: re.Match[str]) -> str | None:
+    """Return the name of a tag, None if it is a number or a colour, or has no letter or digit at all."""
+    name = match[1].strip("/").lower()
+    is_name = not name.isdigit() and any(sign.isalnum() or ord(sign) > 127 for sign in name)
+    is_colour = len(name) in (3, 4, 6, 8) and _COLOUR.fullmatch(name) is not None
+    return name if is_name and not is_colour else None
 
 
 def _words(text: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from agenticx.knowledge.citations import check_citations
 from agenticx.knowledge.memory import UserMemory, checked_text
 from agenticx.knowledge.parsing import CodeLines, Passage, code_lines, note_lines, parse_note, passage_sha256
 from agenticx.knowledge.vault import decode_note, skip_reason
-from agenticx.knowledge.words import index_text, match_key, query_words
+from agenticx.knowledge.words import find_tags, index_text, match_key, query_words, without_tags
 from agenticx.runtime.events import EVENT_CLASSES, EventType
 from tests.linear.case import LinearCase
 from tests.linear.texts import TEXTS
@@ -29,6 +29,8 @@ _PIECES = {
     "links": "[[a|b]] ![[c]] [d](e.md) ",
     "half links": "[[a![[b](",
     "tags": "#a/b #1 ",
+    "colours": "#fff #ff00aa {#a ](#b <a #c ://#d ",
+    "open targets": "[a](<b ](c [d]: <e",
     "frontmatter": "a: [b]\n",
     "markers": "It cost 120 EUR [^1]. ",
     "markers without ends": "120 [^1] ",
@@ -85,6 +87,13 @@ KNOWLEDGE_CASES: list[LinearCase] = [
     LinearCase(of=parse_note, run=_parsed, inputs=_NOTES, where="thread", also=(note_lines, passage_sha256, CodeLines)),
     LinearCase(of=check_citations, run=_cited, inputs=_NOTES, where="thread", also=(code_lines,)),
     LinearCase(of=index_text, run=index_text, inputs=_NOTES, where="thread"),
+    LinearCase(
+        of=find_tags,
+        run=lambda text: (find_tags(text), without_tags(text)),
+        inputs=_NOTES,
+        where="thread",
+        also=(without_tags,),
+    ),
     LinearCase(of=query_words, run=query_words, inputs=_NOTES, where="thread"),
     LinearCase(of=checked_text, run=_remembered, inputs=_NOTES, where="thread", also=(UserMemory,)),
     LinearCase(of=match_key, run=match_key, inputs=_NOTES, where="thread"),

@@ -86,6 +86,54 @@ def test_links_lead_back(index: VaultIndex) -> None:
     assert [note.path for note in index.find_notes("work/heron.md")] == ["Work/Heron.md"]
 
 
+LINKS = {
+    "user/features/templates.md": "# Templates",
+    "user/features/a (1).md": "# One",
+    "user/start/Work plan.md": "# Plan",
+    "other/templates.md": "# Others",
+    "user/start/first.md": (
+        "[a](../features/templates.md#part) [b](<Work plan.md>) [c](Work%20plan.md 'title') ![d](../features/x.md)\n"
+        "[e](../features/a%20(1).md) [f](https://x.org/templates.md)\n[g](../../../templates.md) [[../start/first]]"
+    ),
+    "other/reference.md": "See [it][1].\n\n[1]: <../user/start/Work plan.md> 'Plan'\n",
+    "other/near.md": "[x](./templates.md) [y](user/start/first.md)",
+    "wiki.md": "[[features/templates]] [[Work plan]] [[user/../x.md]]",
+}
+
+
+def test_links_lead_to_notes_from_their_folder_and_back(tmp_path: Path) -> None:
+    for path, text in LINKS.items():
+        file = tmp_path / "vault" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    index = VaultIndex(tmp_path / "vault", tmp_path / "index.db")
+    index.refresh()
+
+    backlinks = {note.path: index.backlinks(note) for note in index.all_notes()}
+    assert {path: sources for path, sources in backlinks.items() if sources} == {
+        "user/features/templates.md": ["user/start/first.md", "wiki.md"],
+        "user/features/a (1).md": ["user/start/first.md"],
+        "user/start/Work plan.md": ["other/reference.md", "user/start/first.md", "wiki.md"],
+        "other/templates.md": ["other/near.md"],
+        "user/start/first.md": ["other/near.md"],
+    }
+    (first,) = index.find_notes("user/start/first.md")
+    linked = {name: [note.path for note in index.linked_notes(first.path, name)] for name in first.structure["links"]}
+    assert linked == {
+        "../features/templates.md": ["user/features/templates.md"],
+        "Work plan.md": ["user/start/Work plan.md"],
+        "../features/a (1).md": ["user/features/a (1).md"],
+        "../../../templates.md": [],
+        "../start/first": ["user/start/first.md"],
+    }
+
+
+def test_a_colour_or_anchor_in_a_query_limits_it_to_no_tag(index: VaultIndex) -> None:
+    for query in ("color #fff of the lease", "lease [x](#lease)", "lease #12"):
+        assert len(search_notes(index, query)) == 3, query
+    assert search_notes(index, "lease #nothing") == []
+
+
 def test_notes_whose_paths_differ_in_suffix_case_or_unicode_form_are_told_apart(tmp_path: Path) -> None:
     names = ["todo.md", "todo.txt", "todo.txt.md", "Cased.md", "cased.md", "caf\u00e9.md", "cafe\u0301.md"]
     for folder in ("", "Sub.md/"):

@@ -143,6 +143,29 @@ def test_marks_are_read_outside_of_code_only() -> None:
     assert (note.links, note.embeds, note.block_ids) == (("Note", "Sub/file.md"), ("Picture",), ("block-1",))
 
 
+@pytest.mark.parametrize(
+    ("text", "tags"),
+    [
+        (
+            "#one, (#two) #three/four. #five-6 #_x 、#日本、",
+            "one two three/four five-6 _x 日本",
+        ),
+        (
+            "#Café #cafe\u0301 #हिन्दी",
+            "café हिन्दी",
+        ),
+        ("[Intro](#intro) [x](a.md#part) [[#part]] [[Note#part]]", ""),
+        ("[ref]: #intro", ""),
+        ('see <a href="#top" style=\'color: #abcdef\'>up</a>, or href="#end"', ""),
+        ("#fff #ff00aa #FF00AA80 #fafafa #aabbcc #123 #1984 #/ #- a#b \\#no", ""),
+        ("#cafe #facade #bad #deadbeef", "cafe facade bad deadbeef"),
+        ("https://x.org/#top https://x.org/a?b=#top ## Part { #part }", ""),
+    ],
+)
+def test_tags_are_those_of_the_text_alone(text: str, tags: str) -> None:
+    assert parse_note("n.md", text).tags == tuple(tags.split())
+
+
 def test_headings_are_those_of_the_parser_whether_or_not_a_note_needs_it(rng: random.Random, count: Count) -> None:
     pieces = ["# a", "## b #", "#c", "####### d", "#\te\t##", "###", "# #", "x", "- y", "-", "---", "===", "1. z", "1)"]
     pieces += [
