@@ -15,6 +15,7 @@ from agenticx.core.modes import Mode, ModeKind, detect_mode
 from agenticx.knowledge.memory import UserMemory
 from agenticx.knowledge.registry import NOTE_TOOLS, VaultRegistry
 from agenticx.logs import get_logger
+from agenticx.messages import UserMessage
 from agenticx.runtime.session import Session
 from agenticx.sessions.hub.records import derive_name
 from agenticx.sessions.hub.turn_services import NoteTurn
@@ -155,6 +156,9 @@ class _ForeignPassages:
     mode_reason = ""
 
     async def begin(self, session: Session, window: int | None) -> None:
+        """Do nothing: there are no notes."""
+
+    async def pin(self, session: Session, message: UserMessage, window: int | None) -> None:
         """Do nothing: there are no notes."""
 
     async def cite(self, session: Session, text: str) -> Sequence[Mapping[str, Any]]:

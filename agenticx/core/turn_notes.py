@@ -101,6 +101,17 @@ class SessionTurnNotes:
                     session.messages.insert(at, message)
                 return
 
+    async def pin(self, session: Session, message: UserMessage, window: int | None) -> None:
+        """Put the notes that a message to the running turn names before it."""
+        if "[[" not in message.content:
+            return
+        budget, vaults = _Budget(session, _characters(window)), await self._list()
+        pinned, remarks = await self._pinned(session, message.content, vaults, budget)
+        pinned = [_with_place(session, one) for one in pinned]
+        notes = ContextEnvelope(notes=pinned, left_out=budget.left_out, remarks=remarks).notes_message()
+        if notes is not None:
+            session.messages.insert(session.messages.index(message), notes)
+
     async def cite(self, session: Session, text: str) -> Sequence[Mapping[str, Any]]:
         """Return the citations of an answer, compared with the notes as they are now."""
         if not self._has_citations or "[^" not in text:
@@ -109,7 +120,7 @@ class SessionTurnNotes:
 
     async def make_envelope(self, session: Session, raw: UserMessage, window: int | None) -> ContextEnvelope:
         """Return the context of the turn with the person's message `raw`."""
-        budget = _Budget(session, int((window or _UNKNOWN_WINDOW) * _TOKEN_CHARS * _WINDOW_SHARE))
+        budget = _Budget(session, _characters(window))
         vaults = await self._list()
         words = raw.content if self._words is None else self._words
         pinned, remarks = await self._pinned(session, words, vaults, budget)
@@ -272,6 +283,11 @@ class SessionTurnNotes:
 async def cite_passages(session: Session, text: str, vaults: Mapping[str, VaultRecord]) -> Sequence[Mapping[str, Any]]:
     """Return the citations of an answer, compared with the notes of `vaults`, by id, as they are now."""
     return await run_in_thread(_citations, text, numbered_passages(session.state), vaults, name="agx citations")
+
+
+def _characters(window: int | None) -> int:
+    """Return the characters that all notes may fill in a context window."""
+    return int((window or _UNKNOWN_WINDOW) * _TOKEN_CHARS * _WINDOW_SHARE)
 
 
 def _shows(session: Session, number: int) -> bool:

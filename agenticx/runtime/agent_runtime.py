@@ -377,7 +377,7 @@ class AgentRuntime(RunMethods):
         if turn.context.notes is not None and turn.round == 0:
             await turn.context.notes.begin(turn.session, turn.agent.model.context_window)
         while turn.round < turn.max_rounds:
-            turn.append_steering()
+            await self._append_steering(turn)
             turn.round += 1
             turn.emit(EventType.ROUND_START, {"round": turn.round, "max_rounds": turn.max_rounds})
             request = await self._request_builder.prepare(turn)
@@ -401,6 +401,13 @@ class AgentRuntime(RunMethods):
             turn.hand_over()
             self._endings.checkpoint(turn)
         await self._end_out_of_rounds(turn)
+
+    async def _append_steering(self, turn: Turn) -> None:
+        """Append what was sent since the last model call, with the notes that it names."""
+        messages = turn.append_steering()
+        if (notes := turn.context.notes) is not None:
+            for message in messages:
+                await notes.pin(turn.session, message, turn.agent.model.context_window)
 
     async def _done_work(self, turn: Turn, work: TurnWork) -> WorkResult:
         """Return the result of `work`; questions of an earlier process that it does not ask again are closed."""

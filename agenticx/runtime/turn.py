@@ -508,17 +508,19 @@ class Turn:
         """Append a text for the model in the user's role."""
         self.append(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
 
-    def append_steering(self) -> None:
-        """Append what was sent since the last model call, so that the next one has it."""
+    def append_steering(self) -> Sequence[UserMessage]:
+        """Append what was sent since the last model call, so that the next one has it; return the user's messages."""
         if self.context.work is None:  # work tells no model; notices wait for the turns below it
             if self.session.notices:
                 self.append(self.session.take_notices(self.id, self.id))
             self._append_notices_of_top()
-        for message in self.steering.take() if self.steering.left else ():
+        messages = self.steering.take() if self.steering.left else ()
+        for message in messages:
             self.loops.record_user_message()
             data = {"message_id": message.message_id, "text": message.content, **attachment_data(message)}
             self.emit(EventType.STEERED, data)
             self.append(message)
+        return messages
 
     def _append_notices_of_top(self) -> None:
         """Append what is for this agent, or for nobody in particular if the top turn calls no model, as a team's."""

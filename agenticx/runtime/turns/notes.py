@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from agenticx.messages import UserMessage
 from agenticx.runtime.session import Session
 
 __all__ = ["TurnNotes"]
@@ -20,6 +21,10 @@ class TurnNotes(Protocol):
 
     async def begin(self, session: Session, window: int | None) -> None:
         """Add to the conversation what the model, whose context window is given, is to have before its first call."""
+        ...
+
+    async def pin(self, session: Session, message: UserMessage, window: int | None) -> None:
+        """Add to the conversation the notes that a message to the running turn names, before that message."""
         ...
 
     async def cite(self, session: Session, text: str) -> Sequence[Mapping[str, Any]]:

@@ -11,7 +11,7 @@ import pytest
 
 from agenticx import ToolContext, open_hub, tool
 from agenticx.knowledge.index import IndexState, VaultIndex
-from agenticx.knowledge.passages import number_url_passage, shown_passage
+from agenticx.knowledge.passages import CITING, number_url_passage, shown_passage
 from agenticx.knowledge.registry import VaultRegistry
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.sessions import TurnRequest
@@ -321,3 +321,21 @@ async def test_the_notes_of_all_turns_fill_at_most_their_share_of_the_window(tmp
         assert f"word{number} lorem" in notes[-1]  # what a person names makes room for itself
         assert sum(len(message.content) for message in sent) < 48_000
     assert "The text of notes was left out here to save room" in talk.sent(8)[1].content
+
+
+async def test_a_message_to_a_running_turn_pins_the_notes_that_it_names(tmp_path: Path) -> None:
+    @tool(risk="read")
+    async def wait() -> str:
+        """Wait."""
+        await talk.hub.submit(
+            talk.session.id, TurnRequest(input="Look at [[Lease]] and [[None]] too", when_busy="steer")
+        )
+        return "waited"
+
+    async with Talk(tmp_path, call("wait"), "Yes.", tools=[wait]) as talk:
+        await talk.turn("Work.", mode="agent")
+
+    *_, notes, steered = talk.sent(1)
+    assert "It ends in May 2027." in notes.content
+    assert notes.content.endswith("[[None]] is the name of no note.\n\n" + CITING)
+    assert (steered.content, notes.sources) == ("Look at [[Lease]] and [[None]] too", ("Lease.md",))
