@@ -164,7 +164,7 @@ def test_the_terminal_is_left_as_it_was(agx: Any, terminal: Callable[..., Any]) 
     during = termios.tcgetattr(screen.descriptor)[3]
     assert during & (termios.ECHO | termios.ICANON | termios.ISIG) == termios.ISIG
     screen.type("\x03")
-    screen.wait_for("error (stopped)")
+    screen.wait_for("the turn was stopped")
     quit_chat(screen)
     after = termios.tcgetattr(screen.descriptor)[3]
     assert after & termios.ECHO

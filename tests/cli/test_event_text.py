@@ -114,7 +114,7 @@ def test_a_reply_that_was_not_streamed_is_shown_at_the_end() -> None:
 def test_a_partial_answer_is_marked() -> None:
     assert show(text("so far"), final("so far", reason="partial")) == (
         "so far\n",
-        "the answer is incomplete: it was cut off\n",
+        "the answer is incomplete: it was cut off, or its model calls or its time were used up\n",
     )
 
 

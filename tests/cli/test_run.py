@@ -132,7 +132,7 @@ EMPTY = '{"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "s
         (
             CUT,
             "half an ans\n",
-            "the answer is incomplete: it was cut off",
+            "the answer is incomplete: it was cut off, or its model calls or its time were used up",
             "agx model call: the reply was cut at the output limit of the model",
         ),
     ],

@@ -296,7 +296,7 @@ def test_ctrl_c_at_a_question_stops_the_turn(agx: Any, terminal: Callable[..., A
     screen.type("\x03")
     screen.wait_for("stopping …")
     screen.wait_for("denied by stop")
-    screen.wait_for("error (stopped)")
+    screen.wait_for("the turn was stopped")
     assert screen.exit_code() == 130
     assert not (agx.folder / "note.txt").exists()
 
@@ -315,7 +315,7 @@ def test_ctrl_c_stops_a_turn_of_a_chat_and_the_conversation_continues(terminal: 
     screen.type("count to 1000\n")
     screen.wait_for("1 2 3 4")
     screen.type("\x03")
-    screen.wait_for("error (stopped)")
+    screen.wait_for("the turn was stopped")
     screen.wait_for("› ")
     screen.type("say still here\n")
     screen.wait_for("\nstill here\n")
@@ -350,7 +350,7 @@ def test_a_chat_closes_its_store_on_a_termination_signal(
     screen.process.send_signal(number)
     assert screen.exit_code() == 130
     assert "Traceback" not in screen.screen
-    assert ("error (stopped)" in screen.screen) is bool(message)
+    assert ("the turn was stopped" in screen.screen) is bool(message)
     assert (Path(agx.environment["AGX_HOME"]) / "sessions.db.owner").read_bytes() == b""  # as the store was closed
 
 

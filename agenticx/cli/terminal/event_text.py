@@ -184,6 +184,8 @@ def retry_note(data: Mapping[str, Any], number: int) -> Note:
 
 
 def _error(data: Mapping[str, Any]) -> Note:
+    if data["code"] == "stopped" and data["fatal"]:
+        return Note("the turn was stopped", "warning")
     word, tone = ("error", "bad") if data["fatal"] else ("warning", "warning")
     code, text = visible_line(data["code"], _NAME_CHARS), visible_line(data["text"], _SENTENCE_CHARS)
     return Note(f"{word} ({code}): {text}", tone)
@@ -235,7 +237,7 @@ def _final(data: Mapping[str, Any]) -> Note | None:
     if data["reason"] == "answer":
         return None if data["text"].strip() else Note("the model's answer is empty", "warning")
     if data["reason"] == "partial":
-        return Note("the answer is incomplete: it was cut off", "warning")
+        return Note("the answer is incomplete: it was cut off, or its model calls or its time were used up", "warning")
     return Note(f"the turn ended with reason {visible_line(data['reason'], _NAME_CHARS)!r}", "warning")
 
 
