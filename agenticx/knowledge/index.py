@@ -35,7 +35,7 @@ from agenticx.tools.visible import visible
 
 __all__ = ["IndexState", "NoteRecord", "VaultIndex"]
 
-_VERSION = 5
+_VERSION = 6
 _CONDITIONS = (
     "path_key = ?",
     "name_key = ?",
@@ -222,6 +222,8 @@ class VaultIndex:
         return notes if notes or name.startswith(_DOTS) else self.find_notes(name)
 
     def _find(self, name: str, conditions: Sequence[str]) -> list[NoteRecord]:
+        if "\0" in name:  # LIKE compares what is before it
+            return []
         key = match_key(name).removeprefix("./").strip("/")
         written = name.strip().removeprefix("./").strip("/")
         for condition in conditions:

@@ -199,8 +199,8 @@ def _read_frontmatter(lines: list[str]) -> _Frontmatter:
     return _Frontmatter(
         lines=end + 1,
         title=title[:_MAX_TEXT_CHARS] if isinstance(title, str) and title.strip() else None,
-        tags=tuple(tag.removeprefix("#").lower() for tag in _texts(values.get("tags", values.get("tag")), split=True)),
-        aliases=tuple(_texts(values.get("aliases", values.get("alias")))),
+        tags=tuple(tag.removeprefix("#").lower() for tag in _texts(values.get("tags", values.get("tag")), r"[,\s]+")),
+        aliases=tuple(_texts(values.get("aliases", values.get("alias")), r"\s*,\s*")),
     )
 
 
@@ -213,10 +213,10 @@ def _is_mapping(value: Any) -> TypeGuard[dict[Any, Any]]:
     return isinstance(value, dict)
 
 
-def _texts(value: Any, *, split: bool = False) -> list[str]:
-    """Return the texts of a frontmatter's value: a list, or one text, which `split` divides at commas and blanks."""
+def _texts(value: Any, separator: str) -> list[str]:
+    """Return the texts of a frontmatter's value: a list, or the parts of one text."""
     if isinstance(value, str):
-        return [part for part in re.split(r"[,\s]+", value) if part] if split else [value]
+        return [part for part in re.split(separator, value.strip()) if part]
     if isinstance(value, list):
         items = cast("list[object]", value)
         return [str(item)[:_MAX_TEXT_CHARS] for item in items if isinstance(item, str | int | float)]

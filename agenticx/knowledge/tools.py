@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
 from agenticx.errors import InvalidArguments, ToolError
+from agenticx.foreign_text import one_line
 from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
 from agenticx.knowledge.parsing import Passage, note_lines, parse_note, passage_sha256
 from agenticx.knowledge.passages import CITING, number_passage, outdated_line, outdated_numbers, shown_passage
 from agenticx.knowledge.registry import VaultRecord, VaultUnreadable
-from agenticx.knowledge.vault import decode_note, read_note
+from agenticx.knowledge.vault import MAX_NOTE_BYTES, NOTE_SUFFIXES, decode_note, read_note, skip_reason
 from agenticx.knowledge.vaults import NoteSearch, Vault, Vaults
 from agenticx.knowledge.words import query_words
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, Tool, ToolContext, ToolOutput, ToolState
 from agenticx.tools.builtin.edits import file_write
+from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible_path
 
@@ -32,7 +36,6 @@ T = TypeVar("T")
 _MAX_NOTE_CHARS = 24_000
 _MAX_LISTED = 200
 _SIMILAR_SHARE = 0.6
-_SUFFIXES = (".md", ".markdown", ".txt")
 
 FindVaults = Callable[[], "VaultAccess"]
 """A function that returns the vaults of the turn in which it is called; raises `ToolError` if there are none."""
@@ -78,12 +81,16 @@ class VaultAccess:
     async def find(self, name: str | None) -> tuple[Vault, bool]:
         """Return the vault of that name, or the only one, and whether there are others; raises `ToolError`."""
         vaults = await self.list()
-        return _chosen(vaults, name, lambda vault: vault.record), len(vaults) > 1
+        return self._chosen(vaults, name, lambda vault: vault.record), len(vaults) > 1
 
     def find_record(self, name: str | None) -> VaultRecord:
         """Return the record of that vault; blocks."""
         records = [record for record in self._vaults.registry.list() if self._is_allowed(record)]
-        return _chosen(records, name, lambda record: record)
+        return self._chosen(records, name, lambda record: record)
+
+    def look_up(self, record: VaultRecord, function: Callable[[VaultIndex], T]) -> T:
+        """Return `function(index)` for the index of a vault as it is; blocks. Raises `VaultUnreadable`."""
+        return self._vaults.look_up(record, function)
 
     def earlier_query(self, turn_id: str, query: str) -> str | None:
         """Return a query of the same turn with mostly the same words, and remember this one."""
@@ -94,27 +101,28 @@ class VaultAccess:
         self._queries.append(query)
         return earlier
 
+    def _chosen(self, choices: Sequence[T], name: str | None, record_of: Callable[[T], VaultRecord]) -> T:
+        """Return the choice of that name or id, or the only one; raise `ToolError` that lists the names."""
+        names = ", ".join(repr(record_of(choice).name) for choice in choices)
+        if not choices and self._allowed is not None:
+            raise ToolError("this session may use no vault of notes; the user chooses the vaults of a session")
+        if not choices:
+            raise ToolError("there is no vault of notes; the user can add one with `agx vault add PATH`")
+        if name is None:
+            if len(choices) > 1:
+                raise InvalidArguments(f"there are several vaults; name one in 'vault': {names}")
+            return choices[0]
+        for choice in choices:
+            if name in (record_of(choice).id, record_of(choice).name):
+                return choice
+        raise InvalidArguments(f"unknown vault {name!r}; known vaults: {names}")
+
     def _is_allowed(self, record: VaultRecord) -> bool:
         return self._allowed is None or record.id in self._allowed
 
 
 def _overlap(words: frozenset[str], others: frozenset[str]) -> bool:
     return bool(words) and len(words & others) / len(words | others) >= _SIMILAR_SHARE
-
-
-def _chosen(choices: Sequence[T], name: str | None, record_of: Callable[[T], VaultRecord]) -> T:
-    """Return the choice of that name or id, or the only one; raise `ToolError` that lists the names."""
-    names = ", ".join(repr(record_of(choice).name) for choice in choices)
-    if not choices:
-        raise ToolError("there is no vault of notes; the user can add one with `agx vault add PATH`")
-    if name is None:
-        if len(choices) > 1:
-            raise InvalidArguments(f"there are several vaults; name one in 'vault': {names}")
-        return choices[0]
-    for choice in choices:
-        if name in (record_of(choice).id, record_of(choice).name):
-            return choice
-    raise InvalidArguments(f"unknown vault {name!r}; known vaults: {names}")
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -385,12 +393,24 @@ def _note_line(note: NoteRecord) -> str:
 
 
 def _writing_tools(find: FindVaults) -> Sequence[Tool]:
-    def in_vault(context: ToolContext, vault: str | None) -> ToolContext:
-        return replace(context, workspace=find().find_record(vault).path)
+    def plan_write(arguments: Mapping[str, Any], context: ToolContext) -> _Write:
+        record = find().find_record(arguments.get("vault"))
+        path = _path_to_write(record, arguments["path"])
+        _check_content(path, arguments["content"])
+        return _Write({"path": path, "content": arguments["content"]}, replace(context, workspace=record.path))
+
+    def plan_append(arguments: Mapping[str, Any], context: ToolContext) -> _Write:
+        access = find()
+        record = access.find_record(arguments.get("vault"))
+        path = _existing_path(access, record, arguments["path"])
+        content = _appended(record.path, path, arguments["text"], arguments.get("heading"))
+        _check_content(path, content)
+        return _Write({"path": path, "content": content}, replace(context, workspace=record.path))
 
     def assess_write(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-        inside = in_vault(context, arguments.get("vault"))
-        return file_write.assess({"path": _note_path(arguments["path"]), "content": arguments["content"]}, inside)
+        plan = plan_write(arguments, context)
+        with _words_of_notes():
+            return file_write.assess(plan.arguments, plan.context)
 
     @tool(risk="write", assess=assess_write)
     async def note_write(path: str, content: str, context: ToolContext, vault: str | None = None) -> str:
@@ -401,14 +421,19 @@ def _writing_tools(find: FindVaults) -> Sequence[Tool]:
             content: The complete text of the note.
             vault: The name of the vault; needed only if there are several.
         """
-        inside = await run_in_thread(in_vault, context, vault, name="agx vault")
-        return str(await file_write.run({"path": _note_path(path), "content": content}, inside))
+        arguments = {"path": path, "content": content, "vault": vault}
+        plan = await run_in_thread(plan_write, arguments, context, name="agx vault")
+        with _words_of_notes():
+            return str(await file_write.run(plan.arguments, plan.context))
 
     def assess_append(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-        inside = in_vault(context, arguments.get("vault"))
-        return file_write.assess(
-            _appended(arguments["path"], arguments["text"], arguments.get("heading"), inside), inside
-        )
+        plan = plan_append(arguments, context)
+        with _words_of_notes():
+            assessment = file_write.assess(plan.arguments, plan.context)
+        heading, lines = arguments.get("heading"), _added_lines(arguments["text"])
+        section = "" if heading is None else f" to its section {one_line(heading)!r}"
+        reasons = (f"It adds {pluralize(len(lines), 'line')}{section}.", *assessment.reasons[1:])
+        return replace(assessment, question=f"Append to {assessment.path}?", reasons=reasons)
 
     @tool(risk="write", assess=assess_append)
     async def note_append(
@@ -417,41 +442,85 @@ def _writing_tools(find: FindVaults) -> Sequence[Tool]:
         """Add text to the end of a note, or of one of its sections.
 
         Args:
-            path: The path of the note in its vault; the note must exist.
+            path: The path of the note in its vault, or its name as in [[name]]; the note must exist.
             text: The text to add, as lines of its own.
             heading: Add it to the end of the section with this heading.
             vault: The name of the vault; needed only if there are several.
         """
-        inside = await run_in_thread(in_vault, context, vault, name="agx vault")
-        changed = await run_in_thread(_appended, path, text, heading, inside, name="agx vault")
-        return str(await file_write.run(changed, inside))
+        arguments = {"path": path, "text": text, "heading": heading, "vault": vault}
+        plan = await run_in_thread(plan_append, arguments, context, name="agx vault")
+        with _words_of_notes():
+            done = str(await file_write.run(plan.arguments, plan.context))
+        return f"Appended to{done.removeprefix('Overwrote')}"
 
     return note_write, note_append
 
 
-def _note_path(path: str) -> str:
-    """Return the path of a note to write; raise `ToolError` for one that is no note, or in a folder with a dot."""
-    parts = PurePosixPath(path).parts
-    if any(part.startswith(".") and part != "." for part in parts):
-        raise ToolError(
-            f"{path!r} is in a folder or has a name that begins with a dot, where no notes are; give another"
-        )
-    suffix = PurePosixPath(path).suffix.lower()
-    if not suffix:
-        return f"{path}.md"
-    if suffix not in _SUFFIXES:
-        raise ToolError(f"{path!r} is no note; its name must end in .md, .markdown or .txt")
-    return path
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A call of file_write that writes a note: its arguments, and its context with the vault as workspace."""
+
+    arguments: Mapping[str, Any]
+    context: ToolContext
 
 
-def _appended(path: str, text: str, heading: str | None, context: ToolContext) -> dict[str, Any]:
-    """Return the arguments of file_write by which `text` is added to a note; raise `ToolError` if there is no note."""
-    path = _note_path(path)
-    old = decode_note(read_note(context.workspace, path)).text
-    lines = note_lines(old)
+@contextmanager
+def _words_of_notes() -> Generator[None]:
+    """Let errors of file_write speak of the vault, as the model knows nothing of its folder."""
+    try:
+        yield
+    except ToolError as exc:
+        words = str(exc).replace("the workspace", "the vault").replace("list_files", "note_list")
+        raise ToolError(words) from exc
+
+
+def _path_to_write(vault: VaultRecord, path: str) -> str:
+    """Return the path of a note in its vault; raise `ToolError` for one where the index would see no note."""
+    shown, inside = visible_path(path), path
+    if path.startswith("/"):
+        if not path.startswith(f"{vault.path}/"):
+            raise ToolError(f"{shown!r} is outside the vault {vault.name!r}; give a path in it, such as 'Work/Plan.md'")
+        inside = path.removeprefix(f"{vault.path}/")
+    inside = inside.removeprefix("./")
+    if not PurePosixPath(inside).suffix and not inside.endswith("/"):
+        inside += ".md"
+    if (reason := skip_reason(vault.path, inside)) is not None:
+        raise ToolError(f"no note can be at {shown!r}: {reason}; give another path, such as 'Work/Plan.md'")
+    return inside
+
+
+def _existing_path(access: VaultAccess, vault: VaultRecord, path: str) -> str:
+    """Return the path of a note that exists, given by path or name; raise `ToolError` if there is none, or several."""
+    given = path.removeprefix(f"{vault.path}/").removeprefix("./")
+    has_suffix = given.lower().endswith(NOTE_SUFFIXES)
+    paths = [given] if has_suffix else [f"{given}{suffix}" for suffix in NOTE_SUFFIXES]
+    existing = [each for each in paths if skip_reason(vault.path, each) is None and os.path.isfile(vault.path / each)]
+    if len(existing) == 1:
+        return existing[0]
+    try:
+        return access.look_up(vault, lambda index: _find_note(index, given).path)
+    except VaultUnreadable as exc:
+        raise ToolError(str(exc)) from exc
+
+
+def _check_content(path: str, content: str) -> None:
+    """Raise `ToolError` for a text that the index would not take for a note."""
+    encoded = content.encode("utf-8", "replace")
+    if len(encoded) > MAX_NOTE_BYTES:
+        raise ToolError(f"{path!r} would be larger than {MAX_NOTE_BYTES // 2**20} MiB, the most that a note may have")
+    if decode_note(encoded).problem == "binary":
+        raise ToolError(f"{path!r} would be no note: its text begins with many control characters; leave them out")
+
+
+def _appended(root: Path, path: str, text: str, heading: str | None) -> str:
+    """Return a note's text with `text` added; raise `ToolError` if there is no such note or section."""
+    lines = note_lines(decode_note(read_note(root, path)).text)
     end = len(lines) if heading is None else _section(path, lines, heading)[1]
     while end and not lines[end - 1].strip():
         end -= 1
-    added = text.rstrip("\n").split("\n")
     rest = lines[end:] if any(line.strip() for line in lines[end:]) else [""]
-    return {"path": path, "content": "\n".join([*lines[:end], *added, *rest])}
+    return "\n".join([*lines[:end], *_added_lines(text), *rest])
+
+
+def _added_lines(text: str) -> list[str]:
+    return text.rstrip("\n").split("\n")

@@ -150,7 +150,12 @@ def skip_reason(root: Path, path: str) -> str | None:
 
 def read_note(root: Path, path: str) -> bytes:
     """Return the bytes of a note; raises `ToolError` if it is gone, too large or no regular file inside the vault."""
-    content, status = read_file(WorkspacePath(root, tuple(path.split("/"))), MAX_NOTE_BYTES + 1)
+    try:
+        content, status = read_file(WorkspacePath(root, tuple(path.split("/"))), MAX_NOTE_BYTES + 1)
+    except ToolError as exc:
+        if os.path.lexists(root / path):
+            raise
+        raise ToolError(f"there is no note {visible(path)!r} any more; note_list shows those that there are") from exc
     if status.st_size > MAX_NOTE_BYTES or len(content) > MAX_NOTE_BYTES:
         raise ToolError(f"the note {visible(path)!r} is larger than {MAX_NOTE_BYTES // 2**20} MiB")
     return content

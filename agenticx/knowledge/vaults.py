@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
@@ -93,6 +94,11 @@ class Vault:
         if self.problem is not None:
             return "missing"
         return "indexing" if self._refresh is not None and not self._refresh.done() else "ready"
+
+    @property
+    def opened_index(self) -> VaultIndex | None:
+        """The index, if it has been opened."""
+        return self._index
 
     async def index(self) -> VaultIndex:
         """Return the opened index; raises `VaultUnreadable`."""
@@ -288,6 +294,21 @@ class Vaults:
         record, is_new = await run_in_thread(self.registry.add, path, name, name="agx vaults")
         await run_in_thread(self._prepared, [record], name="agx vaults")
         return self._vault(record), is_new
+
+    def look_up(self, record: VaultRecord, function: Callable[[VaultIndex], T]) -> T:
+        """Return `function(index)` for the index of a vault as it is, not brought up to date; blocks.
+
+        Raises `VaultUnreadable`.
+        """
+        vault = self._open.get(record.id)
+        index = None if vault is None else vault.opened_index
+        try:
+            if index is not None:
+                return function(index)
+            with closing(VaultIndex(record.path, self.registry.index_file(record))) as opened:
+                return function(opened)
+        except (sqlite3.Error, OSError) as exc:
+            raise VaultUnreadable(f"the index of the vault {record.name!r} cannot be read: {exc}") from exc
 
     async def allow_embeddings(self, vault: Vault, *, allowed: bool) -> None:
         """Remember whether text of a vault may be sent to the server of the embedding model; raises `InvalidVault`.

@@ -49,7 +49,14 @@ def opened(folder: Path, *script: Any, store: str = "memory://") -> AbstractAsyn
     (folder / "work").mkdir(exist_ok=True)
     tools = [*builtin_tools(), web_fetch, file_delete]
     settings = load_settings({"home": home}, environ={})
-    return open_hub(store, model=ScriptedModel(script), tools=tools, workspace=folder / "work", settings=settings)
+    model = ScriptedModel(script, context_window=200_000)
+    return open_hub(
+        store,
+        model=model,
+        tools=tools,
+        workspace=folder / "work",
+        settings=settings,
+    )
 
 
 async def turn(hub: Hub, session_id: str, text: str, answer: ConfirmAnswer = NO) -> list[Any]:
@@ -178,6 +185,80 @@ def test_a_note_is_read_from_a_place_on(tmp_path: Path, place: Any, text: str | 
             read_passage(index, "n", **place)
 
 
+async def test_no_note_is_written_where_the_index_would_see_none(tmp_path: Path) -> None:
+    refused = {
+        "a\nb.md": "control characters",
+        "a\0b.md": "control characters",
+        "a\x85b.md": "control characters",
+        "node_modules/a.md": "'node_modules' is left out",
+        "private/a.md": ".agxignore names 'private'",
+        "Sub/draft-1.md": ".agxignore names 'Sub/draft-1.md'",
+        "Sub/secret/x": ".agxignore names 'Sub/secret'",
+        "link/a.md": "'link' is a symbolic link",
+        "link.md": "'link.md' is a symbolic link",
+        "a/../b.md": "no path that goes down",
+        ".hidden": "begins with a dot",
+        "x/.git/a.md": "begins with a dot",
+        "a.json": "must end in .md",
+        "Sub/": "no path that goes down",
+        "": "begins with a dot",
+        "/etc/a.md": "is outside the vault 'Notes'",
+    }
+    calls: list[Any] = [call("note_write", {"path": path, "content": "x"}) for path in refused]
+    calls += [
+        call("note_write", {"path": "binary.md", "content": "\0\1\2"}),
+        call("note_write", {"path": f"{tmp_path}/Notes/Sub/abs.md", "content": "x"}),
+        call("note_list"),
+    ]
+    async with opened(tmp_path, *[part for one in calls for part in (one, "Done.")]) as hub:
+        notes = tmp_path / "Notes"
+        (notes / "Sub").mkdir()
+        (notes / ".agxignore").write_text("private/\ndraft-*\n")
+        (notes / "Sub/.agxignore").write_text("secret\n")
+        (notes / "link").symlink_to("Sub")
+        (notes / "link.md").symlink_to("Sub/x.md")
+        session = await hub.create()
+        found = [results(await turn(hub, session.id, "Write", YES))[0] for _ in calls]
+
+    for (path, reason), result in zip(refused.items(), found, strict=False):
+        assert (result["outcome"], reason in result["result"]) == ("error", True), (path, result)
+        assert "workspace" not in result["result"]
+    assert "control characters" in found[-3]["result"]
+    assert found[-1]["result"] == "Sub/abs.md: abs"
+
+
+async def test_a_note_is_appended_to_by_its_name_with_a_question_that_says_so(tmp_path: Path) -> None:
+    given = [
+        {"path": "lease", "text": "two\nlines\n"},
+        {"path": "The Flat", "text": "x"},
+        {"path": "todo", "text": "x"},
+        {"path": "todo.txt", "text": "x"},
+        {"path": "Lease\0", "text": "x"},
+        {"path": "Lease", "text": "a\0b", "heading": "One\0"},
+        {"path": "none", "text": "x"},
+    ]
+    async with opened(tmp_path, call("note_list"), *[call("note_append", each) for each in given], "Done.") as hub:
+        notes = tmp_path / "Notes"
+        (notes / "Sub").mkdir()
+        (notes / "Sub/Lease.md").write_text("---\naliases: The Flat, Home\n---\n# Lease\n")
+        for name in ("todo.md", "todo.txt"):
+            (notes / name).write_text("To do\n")
+        session = await hub.create()
+        events = await turn(hub, session.id, "Append", YES)
+
+    _, *found = results(events)
+    asked = [event.data["context"] for event in events if event.type == "confirm_required"]
+    questions = [event.data["question"] for event in events if event.type == "confirm_required"]
+    assert questions == ["Append to Sub/Lease.md?", "Append to Sub/Lease.md?", "Append to todo.txt?"]
+    assert asked[0]["reasons"][0] == "It adds 2 lines."
+    assert found[0]["result"].startswith("Appended to Sub/Lease.md (")
+    assert (notes / "Sub/Lease.md").read_text().endswith("# Lease\ntwo\nlines\nx\n")
+    assert [one["outcome"] for one in found] == ["ok", "ok", "error", "ok", "error", "error", "error"]
+    assert "give the path of one: 'todo.md', 'todo.txt'" in found[2]["result"]
+    assert "has no heading" in found[5]["result"]
+    assert "there is no note 'none'; note_search and note_list" in found[6]["result"]
+
+
 async def test_a_rewind_takes_writes_of_notes_back_and_its_undo_makes_them_again(tmp_path: Path) -> None:
     script = [
         [call("note_append", {"path": "Lease", "text": "Call them."})],
@@ -215,7 +296,10 @@ async def test_a_session_uses_only_its_vaults_and_none_has_tools_without_any(tmp
         none = await hub.create(vaults=[])
         (result,) = results(await turn(hub, none.id, "Search"))
 
-    assert (result["outcome"], result["result"].partition(";")[0]) == ("error", "there is no vault of notes")
+    assert (result["outcome"], result["result"].partition(";")[0]) == (
+        "error",
+        "this session may use no vault of notes",
+    )
 
 
 async def test_an_obedient_model_is_asked_about_what_a_hostile_note_told_it(tmp_path: Path) -> None:
