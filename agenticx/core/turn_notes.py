@@ -17,6 +17,7 @@ from agenticx.knowledge.index import VaultIndex
 from agenticx.knowledge.parsing import Passage
 from agenticx.knowledge.passages import given_number, number_passage, numbered_passages, outdated_line, outdated_numbers
 from agenticx.knowledge.registry import VaultRecord, VaultUnreadable
+from agenticx.knowledge.search import FoundPassage
 from agenticx.knowledge.tools import VaultAccess, note_text, read_passage
 from agenticx.knowledge.vault import VaultMissing
 from agenticx.knowledge.vaults import Vault
@@ -35,6 +36,7 @@ _RESERVED_CHARS = 16_000
 _TOKEN_CHARS = 3
 _UNKNOWN_WINDOW = 32_000
 _MAX_PINNED = 20
+_MAX_FOUND = 8
 _NOTE_MARK = re.compile(r"\[\[([^\[\]\n|#]{1,400})[^\[\]\n]{0,400}\]\]")
 _CHATTING = "The user is chatting: answer from what you know, and use tools only if that is not enough."
 _NOTHING_FOUND = "A first search in the notes found nothing; search with other words, or say that they do not have it."
@@ -234,8 +236,8 @@ class SessionTurnNotes:
     async def _found(
         self, session: Session, text: str, vaults: Sequence[Vault], budget: _Budget, remarks: list[str]
     ) -> list[GivenPassage]:
-        """Return what a first search finds; what it lacks is added to `remarks`."""
-        given: list[GivenPassage] = []
+        """Return the best of what a first search finds in all vaults; what it lacks is added to `remarks`."""
+        found_in: list[tuple[FoundPassage, Vault]] = []
         for vault in vaults:
             if vault.record.name in self._unreadable:
                 continue
@@ -254,9 +256,13 @@ class SessionTurnNotes:
                 remarks.append(f"Of the vault {vault.record.name!r}, {searched}; the others are being indexed.")
             notes = (found.problem, found.embedding_note)
             remarks += [f"The notes of {vault.record.name!r}: {note}." for note in notes if note is not None]
-            for result in found.results:
-                given += self._given(session, vault, result.passage, len(vaults) > 1, budget)
-        return given
+            found_in += ((result, vault) for result in found.results)
+        found_in.sort(key=lambda row: (-row[0].score, -len(row[0].matched)))
+        given = (
+            self._given(session, vault, result.passage, len(vaults) > 1, budget)
+            for result, vault in found_in[:_MAX_FOUND]
+        )
+        return [one for passages in given for one in passages]
 
     def _given(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,23 @@ async def test_a_vault_without_a_usable_index_is_said_and_the_others_are_searche
     assert broken["outcome"] == "error"
     assert "remove what is there: it is made anew" in broken["result"]
     assert "The lease of the flat." in works["result"]
+
+
+async def test_passages_of_several_vaults_are_given_by_their_rank(tmp_path: Path) -> None:
+    async with Talk(tmp_path, "One.") as talk:
+        for vault in ("Apples", "Zoo"):
+            (tmp_path / vault).mkdir()
+            VaultRegistry(talk.home).add(tmp_path / vault)
+        for number in range(9):
+            (tmp_path / "Apples" / f"{number}.md").write_text(f"An apple {number} that costs 2 EUR and weighs much.")
+            (tmp_path / "Zoo" / f"{number}.md").write_text(f"A penguin {number}.")
+        (tmp_path / "Zoo/Penguin.md").write_text("# Penguin\n\nThe penguin eats fish and costs 900 EUR.\n")
+        await talk.turn("What do my notes say about what a penguin costs in EUR?")
+
+    places = re.findall(r"\[passage (\d+): (\w+): (\w+)\.md", talk.sent(0)[-2].content)
+    assert [int(number) for number, _, _ in places] == list(range(1, 9))
+    assert ("Zoo", "Penguin") in [place[1:] for place in places[:3]]
+    assert {vault for _, vault, _ in places} == {"Apples", "Notes", "Zoo"}
 
 
 async def test_all_notes_of_a_name_are_pinned_and_each_is_read_by_its_path(tmp_path: Path) -> None:
