@@ -12,6 +12,7 @@
 reply with the passage and the note as it is now.
 
     words           terms of the index, stop words
+    dates           dates in texts, in digits and with names of months
     vault           which files are notes, and their text
     parsing         frontmatter, headings, passages, tags and links of a note
     index           the SQLite file of a vault, brought up to date before each search

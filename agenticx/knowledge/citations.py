@@ -6,34 +6,42 @@ NFKC and case folding, without the signs of Markdown and with white space collap
 
 1. The claim of a marker is the sentence in which it stands, or that ends just before it. The items of a list, the cells
    of a table and headings are sentences of their own.
-2. A number is compared as a number: "40,000", "40.000" and "40000" are one; "1.2" may be a part of "1.2 to 1.8". A date
-   such as 2024-03-11 is compared as a whole, and its parts support "March 2024". The number of a list item is no fact.
-3. Markers in code and in definitions (`[^1]: …`) are no citations, and neither are numbers that no passage has.
+2. A number is compared as a number: "40,000", "40.000" and "40000" are one; "1.2" may be a part of "1.2 to 1.8". The
+   numbers of list items and of markers are no facts, neither in the sentence nor in the passage.
+3. A date is compared as a whole, in digits or with the name of a month: "2024-03-11" has "11 March", "March 2024" and
+   "March 11, 2024", and no other day or month. The year may stand elsewhere in the passage, as under a heading "2024".
+4. Markers in code and in definitions (`[^1]: …`) are no citations, and neither are numbers that no passage has.
+5. A marker is the note's own, and no citation, if it lies between quotation marks or on a quoted line (`> …`), and the
+   quotation stands with that marker in a passage. Any other marker there is the reply's, as one behind the quotation
+   always is: for many a reply cites before the closing mark, or at the end of a quoted line.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
-from agenticx.knowledge.parsing import Passage, code_lines, note_lines
+from agenticx.knowledge.dates import Date, dates_meant, find_dates
+from agenticx.knowledge.parsing import NoteText, Passage, code_lines, note_lines
 
 __all__ = ["CheckedCitation", "CitationStatus", "check_citations"]
 
 CitationStatus = Literal["verified", "located", "unsupported", "changed"]
 """`verified`: the passage has every checkable fact of the sentence, and there is one. `located`: there is none.
-`unsupported`: the passage lacks one. `changed`: the passage is no longer in its note."""
+`unsupported`: the passage lacks one. `changed`: the passage is no longer in its note, or the note cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedCitation:
     """A marker of a reply with what became of it.
 
-    `quote` is the line of the passage that has most of the facts, verbatim, else its first line; `line_start` and
-    `line_end` are the passage's lines in the note as it is now, or those of retrieval if it has `changed`.
+    `quote` is the line of the passage that has most of the facts, verbatim, else its first line. `line_start` and
+    `line_end` are the passage's lines and `quote_line` that of the quote: in the note as it is now, or as they were at
+    retrieval if it has `changed`.
     """
 
     marker: int
@@ -44,6 +52,7 @@ class CheckedCitation:
     line_start: int
     line_end: int
     sha256: str
+    quote_line: int
 
 
 def check_citations(
@@ -54,62 +63,66 @@ def check_citations(
     `passages` are those that the model was given, by number; `read` returns the text of a note as it is now, or None if
     it is gone, and is called once for each path.
     """
-    notes: dict[str, list[str] | None] = {}
+    notes: dict[str, NoteText | None] = {}
+    compared: dict[int, _ComparedPassage] = {}
     checked: list[CheckedCitation] = []
-    for claim, markers in _claims(reply):
+    for claim, markers in _claims(reply, _NoteMarkers(passages.values())):
         facts = _facts(claim)
         for marker in markers:
             if (passage := passages.get(marker)) is None:
                 continue
-            if passage.path not in notes:
-                text = read(passage.path)
-                notes[passage.path] = None if text is None else note_lines(text)
-            checked.append(_check(marker, facts, passage, notes[passage.path]))
+            if marker not in compared:
+                if passage.path not in notes:
+                    text = read(passage.path)
+                    notes[passage.path] = None if text is None else NoteText(text)
+                compared[marker] = _ComparedPassage(passage, notes[passage.path])
+            checked.append(compared[marker].check(marker, facts))
     return checked
 
 
-def _check(marker: int, facts: Sequence[_Fact], passage: Passage, note: Sequence[str] | None) -> CheckedCitation:
-    first_line = None if note is None else _find_passage(passage, note)
-    content = _Content(passage.text)
-    status: CitationStatus
-    if first_line is None:
-        status = "changed"
-    elif not facts:
-        status = "located"
-    else:
-        status = "verified" if all(content.has(fact) for fact in facts) else "unsupported"
-    moved = 0 if first_line is None else first_line - passage.line_start
-    return CheckedCitation(
-        marker,
-        status,
-        _best_line(passage.text, facts),
-        passage.path,
-        passage.heading,
-        passage.line_start + moved,
-        passage.line_end + moved,
-        passage.sha256,
-    )
+class _ComparedPassage:
+    """A passage with its content, and its place in the note as it is now; read once for all sentences that cite it."""
 
+    def __init__(self, passage: Passage, note: NoteText | None) -> None:
+        self._passage = passage
+        self._first_line = None if note is None else note.find(passage)
+        self._content = _Content(passage.text)
+        self._lines = passage.text.split("\n")
 
-def _find_passage(passage: Passage, note: Sequence[str]) -> int | None:
-    """Return the line at which the passage begins in the note as it is now: at its old place, else at its first one."""
-    lines = passage.text.split("\n")
-    count = len(lines)
-    if count == 1:  # it may be a part of a very long line
-        places = (number for number, line in enumerate(note, start=1) if lines[0] in line)
-        here = passage.line_start <= len(note) and lines[0] in note[passage.line_start - 1]
-        return passage.line_start if here else next(places, None)
-    places = [number for number, line in enumerate(note, start=1) if line == lines[0]]
-    places.sort(key=lambda number: number != passage.line_start)
-    return next((number for number in places if list(note[number - 1 : number - 1 + count]) == lines), None)
+    def check(self, marker: int, facts: Sequence[_Fact]) -> CheckedCitation:
+        """Return the citation of a sentence with these facts."""
+        passage, status = self._passage, self._status(facts)
+        start = passage.line_start if self._first_line is None else self._first_line
+        best = self._best_line(facts)
+        return CheckedCitation(
+            marker=marker,
+            status=status,
+            quote=self._lines[best],
+            path=passage.path,
+            heading=passage.heading,
+            line_start=start,
+            line_end=start + passage.line_end - passage.line_start,
+            sha256=passage.sha256,
+            quote_line=start + best,
+        )
 
+    def _status(self, facts: Sequence[_Fact]) -> CitationStatus:
+        if self._first_line is None:
+            return "changed"
+        if not facts:
+            return "located"
+        return "verified" if all(map(self._content.has, facts)) else "unsupported"
 
-def _best_line(text: str, facts: Sequence[_Fact]) -> str:
-    lines = text.split("\n")
-    if not facts:
-        return lines[0]
-    counts = [sum(map(_Content(line).has, facts)) for line in lines]
-    return lines[counts.index(max(counts))]
+    def _best_line(self, facts: Sequence[_Fact]) -> int:
+        """Return the index of the line with most of the facts, the first of several."""
+        if not facts:
+            return 0
+        counts = [sum(map(content.has, facts)) for content in self._line_contents]
+        return counts.index(max(counts))
+
+    @cached_property
+    def _line_contents(self) -> list[_Content]:
+        return list(map(_Content, self._lines))
 
 
 # --- claims: sentences with markers -----------------------------------------------------------------------------------
@@ -121,7 +134,10 @@ _ITEM_SIGN = re.compile(r"\A(?:\s*(?:[-*+•]|\d{1,9}[.)]|#{1,6}|>)\s+)+")
 _DEFINITION = re.compile(r"\s{0,3}\[\^[^\]\s]{1,100}\]:")
 _CODE_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]{1,1000})\1(?!`)")
 _QUOTE_PAIRS = ('""', "“”", "„“", "„”", "«»", "»«", "‹›", "「」", "『』", "‘’", "《》")
-_QUOTED = re.compile("|".join(f"{a}([^{a}{b}\n]{{1,2000}}){b}" for a, b in _QUOTE_PAIRS))
+_QUOTED = re.compile(
+    "|".join(f"{a}([^{a}{b}\n]{{1,2000}}){b}" for a, b in _QUOTE_PAIRS)
+    + r"|(?<![\w'’])'(?=[^\W\d])([^'\n.!?]{1,200}[.!?]?)(?<=\S)'(?![\w'])"  # no apostrophe
+)
 _VERBATIM = re.compile(f"{_CODE_SPAN.pattern}|{_QUOTED.pattern}")
 """Code, or a quotation, which may have code in it."""
 _SENTENCE_END = re.compile(r"(?:[.!?…]+[)\]\"'”’»]*(?=\s|\[\^)|[。！？]+[」』）”]*)")
@@ -130,19 +146,52 @@ _ABBREVIATION = re.compile(
     r"i\.e|z\. ?B|d\. ?h|u\. ?a))\.\Z",
     re.IGNORECASE,
 )
+_FOLLOWING = re.compile(r"\s*(\S?)")
 _HIDDEN = "\0"
+_AROUND = ' .,;:!?"'
+_MAX_QUOTATIONS = 200
+"""Looked for in passages, per reply; markers in any more are taken for the reply's own."""
+_MAX_OWN_MARKERS = 5
+"""Behind one another at the end of a quoted line."""
 
 
-def _claims(reply: str) -> Iterator[tuple[str, list[int]]]:
-    """Yield the sentences that have markers, in order, with the distinct numbers of their markers."""
+def _claims(reply: str, notes: _NoteMarkers) -> Iterator[tuple[str, list[int]]]:
+    """Yield the sentences that have markers of the reply, in order, with the distinct numbers of these."""
     for block in _blocks(reply):
         if "[^" not in block:
             continue
+        is_quoted = block.lstrip().startswith(">")
         for sentence in _sentences(block):
-            hidden = _CODE_SPAN.sub("", sentence)
-            markers = list(dict.fromkeys(int(number) for number in _MARKER.findall(hidden)))
-            if markers:
-                yield _MARKER.sub("", sentence), markers
+            own = notes.mask(_CODE_SPAN.sub(_mask_markers, sentence), is_quoted=is_quoted)
+            if markers := list(dict.fromkeys(int(number) for number in _MARKER.findall(own))):
+                yield sentence, markers
+
+
+class _NoteMarkers:
+    """The markers that stand in the text of passages themselves, by which copies of them in a reply are known."""
+
+    def __init__(self, passages: Iterable[Passage]) -> None:
+        self._text = "\n".join(_plain(_normalized(passage.text)) for passage in passages if "[^" in passage.text)
+        self._left = _MAX_QUOTATIONS
+
+    def mask(self, sentence: str, *, is_quoted: bool) -> str:
+        """Return a sentence with what quotations in it have of a passage, up to its last marker there, masked."""
+        if not self._text or not _MARKER.search(sentence):
+            return sentence
+        if is_quoted:
+            sentence = self._masked(sentence)
+        return _QUOTED.sub(lambda match: self._masked(match[0]), sentence)
+
+    def _masked(self, quotation: str) -> str:
+        ends = [match.end() for match in _MARKER.finditer(quotation)][-_MAX_OWN_MARKERS:]
+        for end in reversed(ends):  # the last ones may be the reply's own
+            self._left -= 1
+            if self._left < 0:
+                break
+            parts = (_plain(_normalized(part)).strip(_AROUND) for part in _ELLIPSIS.split(quotation[:end]))
+            if all(_occurs(part, self._text) for part in parts if "^" in part):
+                return _HIDDEN * end + quotation[end:]
+        return quotation
 
 
 def _blocks(reply: str) -> Iterator[str]:
@@ -168,18 +217,16 @@ def _blocks(reply: str) -> Iterator[str]:
 
 def _sentences(block: str) -> Iterator[str]:
     """Yield the sentences of a block; markers behind the end of a sentence belong to it."""
-    block = _ITEM_SIGN.sub("", block)
-    # The ends of sentences within quotations and code are not ends; equal lengths keep all positions.
-    masked = _QUOTED.sub(_mask, _CODE_SPAN.sub(_mask, block))
-    start = 0
+    # The ends of sentences within quotations, code and dates are not ends; equal lengths keep all positions.
+    masked = _mask_dates(_QUOTED.sub(_mask, _CODE_SPAN.sub(_mask, block)))
+    start = sign.end() if (sign := _ITEM_SIGN.match(masked)) else 0
     for end in _SENTENCE_END.finditer(masked):
         if end.start() < start or _ABBREVIATION.search(masked[max(start, end.end() - 12) : end.end()]):
             continue
         stop = end.end()
         while marker := _MARKER_BEHIND.match(masked, stop):
             stop = marker.end()
-        following = masked[stop:].lstrip()[:1]
-        if following.islower():
+        if (following := _FOLLOWING.match(masked, stop)) and following[1].islower():
             continue
         yield block[start:stop]
         start = stop
@@ -190,15 +237,26 @@ def _mask(match: re.Match[str]) -> str:
     return _HIDDEN * len(match[0])
 
 
+def _mask_markers(match: re.Match[str]) -> str:
+    return match[0].replace("[^", _HIDDEN * 2)
+
+
+def _mask_dates(text: str) -> str:
+    signs = list(text)
+    for date in find_dates(text):
+        signs[date.start : date.end] = _HIDDEN * (date.end - date.start)
+    return "".join(signs)
+
+
 # --- facts ------------------------------------------------------------------------------------------------------------
 
-_DATE = re.compile(
-    r"(?<![\d.-])(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})(?![\d-])"
-    r"|(?<![\d./])(?P<first>\d{1,2})(?P<sign>[./])(?P<second>\d{1,2})(?P=sign)(?P<last>\d{4})(?![\d/])"
-)
 _DIGITS = re.compile(r"\d+(?:[.,:/'’]\d+)*")
 _SPACED_GROUPS = re.compile(r"(?<![\d.,:/])\d{1,3}(?: \d{3})+(?!\d)")
 _MAX_DIGITS = 40
+_RAISED = re.compile(r"(?<=\d)(?=[¼-¾²³¹⅐-⅞⁰⁴-⁹₀-₉])")
+_OTHER_DIGIT = re.compile(r"(?![0-9])\d")
+_FOOTNOTE = re.compile(rf"{_CODE_SPAN.pattern}|\s?(?<!\\)\[\^[\w-]{{1,100}}\]")
+_ITEM_NUMBER = re.compile(r"[ \t>*+•-]{0,20}(\d{1,9})[.)](?=\s|\Z)")
 _ELLIPSIS = re.compile(r"\s*\[?(?:…|\.\.\.)\]?\s*")
 _MARKDOWN_SIGNS = re.compile(r"[*_`~#>|\[\]\\]+")
 _PLAIN_SIGNS = str.maketrans(
@@ -207,29 +265,45 @@ _PLAIN_SIGNS = str.maketrans(
 
 
 @dataclass(frozen=True, slots=True)
-class _Fact:
-    """A checkable part of a sentence: of several `choices` the passage must have one, with all its values."""
+class _Number:
+    """A number, of whose readings the passage must have one, with all its values."""
 
-    kind: Literal["number", "date", "text"]
-    choices: tuple[tuple[str, ...], ...]
+    readings: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _DateFact:
+    """A date, of whose readings the passage must have one."""
+
+    readings: tuple[Date, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Quoted text or code that the passage must have."""
+
+    text: str
+
+
+_Fact = _Number | _DateFact | _Text
 
 
 def _facts(claim: str) -> list[_Fact]:
     """Return the checkable facts of a sentence."""
-    rest = unicodedata.normalize("NFKC", claim)
+    rest = _normalized(_without_footnotes(claim))
     facts: list[_Fact] = []
     for match in _VERBATIM.finditer(rest):
         text = next(group for group in reversed(match.groups()) if group is not None)
         parts = (_plain(part).strip(" .,;:!?") for part in _ELLIPSIS.split(text))
-        facts += [_Fact("text", ((part,),)) for part in parts if part]
+        facts += [_Text(part) for part in parts if part]
     rest = _VERBATIM.sub(_HIDDEN, rest)
-    facts += [_Fact("date", tuple((date,) for date in dates)) for dates in _dates(rest)]
-    rest = _DATE.sub(_HIDDEN, rest)
+    facts += [_DateFact(date.readings) for date in find_dates(rest)]
+    rest = _mask_dates(rest)
     for match in _SPACED_GROUPS.finditer(rest):
         parts = match[0].split()
-        facts.append(_Fact("number", (("".join(parts).lstrip("0") or "0",), tuple(map(_integer, parts)))))
+        facts.append(_Number((("".join(parts).lstrip("0") or "0",), tuple(map(_integer, parts)))))
     rest = _SPACED_GROUPS.sub(_HIDDEN, rest)
-    facts += [_Fact("number", tuple((value,) for value in values)) for values in _numbers(rest)]
+    facts += [_Number(tuple((value,) for value in values)) for values in _numbers(rest)]
     return facts
 
 
@@ -237,33 +311,34 @@ class _Content:
     """The checkable content of a text."""
 
     def __init__(self, text: str) -> None:
-        text = unicodedata.normalize("NFKC", text)
-        self._text = _plain(text)
-        self._dates = {date for dates in _dates(text) for date in dates}
-        self._numbers = {_integer(part) for date in _DATE.finditer(text) for part in re.findall(r"\d+", date[0])}
+        whole = _normalized(text)
+        text = _without_footnotes(whole)
+        self._texts = {_plain(text), _plain(whole)}  # code may have what looks like a marker
+        self._dates = dates_meant(text)
+        self._parts = {part for date in self._dates for part in (date._replace(year=None), date._replace(day=None))}
+        yearless = [date for date in self._dates if date.year is None]
+        self._yearless = {part for date in yearless for part in (date, date._replace(day=None))}
+        in_digits = [text[date.start : date.end] for date in find_dates(text)]
+        text = _without_item_numbers(_mask_dates(text))
+        self._numbers = {_integer(part) for date in in_digits for part in re.findall(r"\d+", date)}
         self._numbers.update(_integer(match[0].replace(" ", "")) for match in _SPACED_GROUPS.finditer(text))
-        self._numbers.update(value for values in _numbers(_DATE.sub(_HIDDEN, text)) for value in values)
+        self._numbers.update(value for values in _numbers(text) for value in values)
 
     def has(self, fact: _Fact) -> bool:
         """Return True if the text has the fact."""
-        match fact.kind:
-            case "number":
-                return any(self._numbers.issuperset(choice) for choice in fact.choices)
-            case "date":
-                return any(self._dates.issuperset(choice) for choice in fact.choices)
-            case "text":
-                return all(_occurs(part, self._text) for part in fact.choices[0])
+        match fact:
+            case _Number(readings):
+                return any(self._numbers.issuperset(reading) for reading in readings)
+            case _DateFact(readings):
+                return any(map(self._has_date, readings))
+            case _Text(text):
+                return any(_occurs(text, each) for each in self._texts)
 
-
-def _dates(text: str) -> Iterator[tuple[str, ...]]:
-    """Yield the dates of a text as year-month-day: two readings where day and month may be either."""
-    for match in _DATE.finditer(text):
-        if match["year"]:
-            yield (f"{match['year']}-{int(match['month'])}-{int(match['day'])}",)
-        else:
-            first, second = int(match["first"]), int(match["second"])
-            readings = [(second, first)] if match["sign"] == "." else [(second, first), (first, second)]
-            yield tuple(f"{match['last']}-{month}-{day}" for month, day in readings)
+    def _has_date(self, date: Date) -> bool:
+        if date in self._dates or date in self._parts:
+            return True
+        # What the passage says without a year: a day, or for "March 2024" a month; the year may stand elsewhere.
+        return date.year is not None and str(date.year) in self._numbers and date._replace(year=None) in self._yearless
 
 
 def _numbers(text: str) -> Iterator[tuple[str, ...]]:
@@ -295,12 +370,41 @@ def _values(token: str) -> tuple[str, ...]:
     return (".".join(map(_integer, groups)),)  # a version
 
 
+def _without_item_numbers(text: str) -> str:
+    """Return a text without the numbers of ordered lists: the first of a list is 1, or follows no other line."""
+    lines: list[str] = []
+    is_in_list, before = False, ""
+    for line in text.split("\n"):
+        number = _ITEM_NUMBER.match(line)
+        if number and (is_in_list or number[1] == "1" or not before.strip()):
+            is_in_list = True
+            lines.append(line[number.end() :])
+        else:
+            is_in_list = is_in_list and bool(line.strip())
+            lines.append(line)
+        before = line
+    return "\n".join(lines)
+
+
 def _integer(digits: str) -> str:
     return digits.lstrip("0") or "0"
 
 
 def _decimal(whole: str, fraction: str) -> str:
     return f"{_integer(whole)}.{fraction}".rstrip("0").rstrip(".")
+
+
+def _normalized(text: str) -> str:
+    """Return a text in NFKC with the digits 0 to 9; "2½" becomes "2 1/2", and "40¹" does not become 401."""
+    if text.isascii():
+        return text
+    text = unicodedata.normalize("NFKC", _RAISED.sub(" ", text)).replace("\u2044", "/")
+    return _OTHER_DIGIT.sub(lambda match: str(unicodedata.decimal(match[0])), text)
+
+
+def _without_footnotes(text: str) -> str:
+    """Return a text without the markers of footnotes outside of code."""
+    return _FOOTNOTE.sub(lambda match: match[0] if match[1] else "", text)
 
 
 def _plain(text: str) -> str:

@@ -6,8 +6,9 @@ import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeGuard, cast
 from urllib.parse import unquote
@@ -19,7 +20,9 @@ from markdown_it.token import Token
 from agenticx.knowledge.words import find_tags
 
 __all__ = [
+    "MAX_READ_CHARS",
     "CodeLines",
+    "NoteText",
     "ParsedNote",
     "Passage",
     "PassageSpan",
@@ -28,6 +31,9 @@ __all__ = [
     "parse_note",
     "passage_sha256",
 ]
+
+MAX_READ_CHARS = 24_000
+"""The most of a note, or of a section, that is read as one passage."""
 
 _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, which wheels have
 _MAX_FRONTMATTER_CHARS = 64 * 1024
@@ -43,6 +49,8 @@ _MAX_PARSED_CHARS = 128 * 1024
 objects as garbage stops all threads of the program."""
 _MAX_SEARCHED_CHARS = 16 * 1024
 _MAX_TEXT_CHARS = 500
+_MAX_PLACES = 100
+"""Looked at for a passage of which only the beginning and the hash are known."""
 _LINK = re.compile(r"(!?)\[\[([^\[\]\n|#^]{1,400})(?:[#^][^\[\]\n|]{0,400})?(?:\|[^\[\]\n]{0,400})?\]\]")
 _TARGET = r"\s{0,10}(?:<([^<>\n]{1,800})>|([^\s<>()]{1,400}(?:\([^\s<>()]{1,400}\)[^\s<>()]{1,400})?))"
 _MARKDOWN_LINK = re.compile(r"(!?)\[[^\[\]\n]{0,400}\]\(" + _TARGET + r"(?:\s[^()\n]{0,400})?\)")
@@ -132,6 +140,63 @@ def note_lines(text: str) -> list[str]:
 def passage_sha256(text: str) -> str:
     """Return the SHA-256 of a passage's text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class NoteText:
+    """The text of a note as it is now, in which passages are found.
+
+    A passage is whole lines, or a part of one very long line: a part as notes are cut into passages, or, if it is as
+    long as most parts are, one between blanks.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.lines = note_lines(text)
+        self._text = "\n".join(["", *self.lines, ""])
+
+    def find(self, passage: Passage) -> int | None:
+        """Return the line at which the passage begins: its old one if it is still there, else the first one."""
+        lines = passage.text.split("\n")
+        start = passage.line_start - 1
+        if self.lines[start : start + len(lines)] == lines:
+            return passage.line_start
+        if len(lines) == 1 and any(_is_part(passage.text, line) for line in self.lines[start : start + 1]):
+            return passage.line_start
+        if (at := self._text.find(f"\n{passage.text}\n")) >= 0:
+            return self._text.count("\n", 0, at) + 1
+        if len(lines) > 1:
+            return None
+        return next((number for number, line in enumerate(self.lines, start=1) if _is_part(passage.text, line)), None)
+
+    def restore(self, passage: Passage) -> Passage | None:
+        """Return a passage, of whose text only the beginning is known, with its text and lines; found by its hash."""
+        count = passage.line_end - passage.line_start + 1
+        beginning = passage.text.split("\n", 1)[0]
+        old = passage.line_start - 1
+        others = (index for index, line in enumerate(self.lines) if beginning in line and index != old)
+        for index in (old, *islice(others, _MAX_PLACES)):
+            texts = ["\n".join(self.lines[index : index + count])]
+            if count == 1:
+                texts += _parts(texts[0])
+            for text in texts:
+                if passage_sha256(text) == passage.sha256:
+                    return replace(passage, text=text, line_start=index + 1, line_end=index + count)
+        return None
+
+
+def _is_part(text: str, line: str) -> bool:
+    if len(line) <= _MAX_LINE_CHARS or len(text) >= len(line) or text not in line:
+        return False
+    if len(text) > _SPLIT_CHARS and (f" {text}" if text.endswith(" ") else f" {text} ") in f" {line} ":
+        return True
+    return text in _parts(line)
+
+
+def _parts(line: str) -> list[str]:
+    """Return the parts of a very long line that may be passages; none of another line."""
+    if len(line) <= _MAX_LINE_CHARS:
+        return []
+    parts = [line[start:end] for start, end in _cuts(line, _SPLIT_CHARS, _MAX_LINE_CHARS)]
+    return [*parts, line[:MAX_READ_CHARS]]
 
 
 def parse_note(path: str, text: str) -> ParsedNote:

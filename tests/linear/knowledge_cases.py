@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,17 @@ from agenticx.core.modes import detect_mode
 from agenticx.core.reasoning import Reasoning, add_event, reasoning_of
 from agenticx.errors import InvalidArguments
 from agenticx.knowledge.citations import check_citations
+from agenticx.knowledge.dates import dates_meant, find_dates
 from agenticx.knowledge.memory import UserMemory, checked_text
-from agenticx.knowledge.parsing import CodeLines, Passage, code_lines, note_lines, parse_note, passage_sha256
+from agenticx.knowledge.parsing import (
+    CodeLines,
+    NoteText,
+    Passage,
+    code_lines,
+    note_lines,
+    parse_note,
+    passage_sha256,
+)
 from agenticx.knowledge.vault import decode_note, skip_reason
 from agenticx.knowledge.words import find_tags, index_text, match_key, query_words, without_tags
 from agenticx.runtime.events import EVENT_CLASSES, EventType
@@ -37,6 +47,14 @@ _PIECES = {
     "quoted numbers": '"1.2" “3,4” `5` 2024-03-11 7:30 ',
     "open quotations": "“a „b «c ",
     "digits": "1,234.5",
+    "dates in words": "Am 11. März 2024, on May 5 ",
+    "days": "11 to ",
+    "months": "March ",
+    "items": "1. foo\n",
+    "small digits": "1²½",
+    "quoted markers": "“a [^1] b” ",
+    "quoted lines of markers": "> a [^1][^1][^1]\n",
+    "apostrophes": "'a b' ",
     "pairs": "日本語",
 }
 _NOTES = {
@@ -55,6 +73,13 @@ def _cited(text: str) -> object:
     return check_citations(text[:4_000], {1: passage}, lambda _: text), check_citations(
         text, {1: _PASSAGE}, lambda _: text
     )
+
+
+def _placed(text: str) -> object:
+    middle = text[len(text) // 3 : len(text) // 2]
+    passage = Passage("a.md", "A", 1, middle.count("\n") + 1, middle, passage_sha256(middle))
+    note = NoteText(text)
+    return note.find(passage), note.restore(replace(passage, text=middle[:100], sha256=""))
 
 
 def _reasoned(text: str) -> object:
@@ -85,6 +110,9 @@ KNOWLEDGE_CASES: list[LinearCase] = [
     ),
     LinearCase(of=skip_reason, run=_skipped, inputs=_NOTES, where="thread"),
     LinearCase(of=parse_note, run=_parsed, inputs=_NOTES, where="thread", also=(note_lines, passage_sha256, CodeLines)),
+    LinearCase(of=find_dates, run=find_dates, inputs=_NOTES, where="thread"),
+    LinearCase(of=dates_meant, run=dates_meant, inputs=_NOTES, where="thread"),
+    LinearCase(of=NoteText, run=_placed, inputs=_NOTES, where="thread"),
     LinearCase(of=check_citations, run=_cited, inputs=_NOTES, where="thread", also=(code_lines,)),
     LinearCase(of=index_text, run=index_text, inputs=_NOTES, where="thread"),
     LinearCase(

@@ -97,6 +97,7 @@ MODULES = [
     "knowledge.vault",
     "knowledge.parsing",
     "knowledge.citations",
+    "knowledge.dates",
     "core.modes",
     "core.reasoning",
     "sessions.store.search",
