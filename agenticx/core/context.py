@@ -114,7 +114,7 @@ def standing_context(system: str, messages: Sequence[Message], state: ToolState)
             continue
         for number in map(int, _PASSAGE.findall(message.content)):
             if number in numbered:
-                given[number] = GivenPassage(number, numbered[number][1])
+                given[number] = GivenPassage(number, numbered[number].passage)
     pinned = {number for number in given if state.passages[number - 1].get("pinned")}
     return ContextEnvelope(
         system=system,

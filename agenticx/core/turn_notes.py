@@ -6,7 +6,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from agenticx.core.context import NOTES_HEAD, ContextEnvelope, GivenPassage
@@ -14,8 +14,15 @@ from agenticx.core.modes import Mode, ModeKind
 from agenticx.errors import ToolError
 from agenticx.knowledge.citations import check_citations
 from agenticx.knowledge.index import VaultIndex
-from agenticx.knowledge.parsing import Passage
-from agenticx.knowledge.passages import given_number, number_passage, numbered_passages, outdated_line, outdated_numbers
+from agenticx.knowledge.parsing import NoteText, Passage
+from agenticx.knowledge.passages import (
+    NumberedPassage,
+    given_number,
+    number_passage,
+    numbered_passages,
+    outdated_line,
+    outdated_numbers,
+)
 from agenticx.knowledge.registry import VaultRecord, VaultUnreadable
 from agenticx.knowledge.search import FoundPassage
 from agenticx.knowledge.tools import VaultAccess, note_text, read_passage
@@ -37,6 +44,7 @@ _TOKEN_CHARS = 3
 _UNKNOWN_WINDOW = 32_000
 _MAX_PINNED = 20
 _MAX_FOUND = 8
+_CITED = re.compile(r"\[\^(\d{1,9})\]")
 _NOTE_MARK = re.compile(r"\[\[([^\[\]\n|#]{1,400})[^\[\]\n]{0,400}\]\]")
 _CHATTING = "The user is chatting: answer from what you know, and use tools only if that is not enough."
 _NOTHING_FOUND = "A first search in the notes found nothing; search with other words, or say that they do not have it."
@@ -209,7 +217,7 @@ class SessionTurnNotes:
         state, remarks = session.state, list[str]()
         pinned: dict[tuple[str, str], list[int]] = {}
         for number, row in enumerate(state.passages, start=1):
-            if row.get("pinned") and row["text"]:
+            if row.get("pinned"):
                 pinned.setdefault((row["vault"], row["path"]), []).append(number)
         given = {one.number for one in (*given_notes, *smart)}
         rows = (state.passages[number - 1] for number in given)
@@ -280,7 +288,7 @@ class SessionTurnNotes:
         is_shown = number is not None and _shows(session, number)
         if not is_shown and not budget.take(passage, is_pinned=is_pinned):
             return []
-        number = number_passage(state, vault.record.id, passage)
+        number = number_passage(state, vault.record.id, passage, vault_name=vault.record.name)
         if is_pinned:
             state.passages[number - 1]["pinned"] = True
         return [GivenPassage(number, passage, vault.record.name if is_one_of_several else None)]
@@ -361,38 +369,52 @@ def _whole(path: str, index: VaultIndex) -> tuple[Passage, str | None]:
 
 
 def _citations(
-    text: str, numbered: Mapping[int, tuple[str | None, Passage]], vaults: Mapping[str, VaultRecord]
+    text: str, numbered: Mapping[int, NumberedPassage], vaults: Mapping[str, VaultRecord]
 ) -> list[dict[str, Any]]:
     """Return the payloads of citations; blocks.
 
     A passage with a URL is compared with its text as it was read.
     """
-    keys = {number: f"{vault_id or number}:{passage.path}" for number, (vault_id, passage) in numbered.items()}
-    places = {keys[number]: place for number, place in numbered.items()}
-    passages = {number: replace(passage, path=keys[number]) for number, (_, passage) in numbered.items()}
 
-    def read(key: str) -> str | None:
-        vault_id, passage = places[key]
-        if vault_id is None:
-            return passage.text
-        return note_text(vaults[vault_id], passage.path) if vault_id in vaults else None
+    @cache
+    def read(vault: str, path: str) -> str | None:
+        return note_text(vaults[vault], path) if vault in vaults else None
+
+    cited = set(map(int, _CITED.findall(text)))
+    passages: dict[int, Passage] = {}
+    given: dict[str, NumberedPassage] = {}  # by the paths in `passages`, which are one for each note
+    for number, one in numbered.items():
+        passage, key = one.passage, f"{one.vault or number}:{one.passage.path}"
+        if number in cited and not one.whole:
+            note = None if one.vault is None else read(one.vault, passage.path)
+            restored = None if note is None else NoteText(note).restore(passage)
+            passage, key = (passage, f"{number}") if restored is None else (restored, key)
+        given[key] = one
+        passages[number] = replace(passage, path=key)
+
+    def read_given(key: str) -> str | None:
+        one = given[key]
+        if key.isdigit():  # a passage without its text cannot be compared
+            return None
+        return one.passage.text if one.vault is None else read(one.vault, one.passage.path)
 
     payloads: list[dict[str, Any]] = []
-    for cited in check_citations(text, passages, read):
-        vault_id, passage = places[cited.path]
-        if vault_id is None:
-            place = {"url": passage.path}
+    for checked in check_citations(text, passages, read_given):
+        one = given[checked.path]
+        if one.vault is None:
+            place = {"url": one.passage.path}
         else:
-            name = vaults[vault_id].name if vault_id in vaults else vault_id
-            place = {"vault": name, "path": passage.path}
+            name = vaults[one.vault].name if one.vault in vaults else one.vault_name or one.vault
+            place = {"vault": name, "path": one.passage.path}
         payload: dict[str, Any] = {
-            "marker": cited.marker,
-            "status": cited.status,
+            "marker": checked.marker,
+            "status": checked.status,
             **place,
-            "line_start": cited.line_start,
-            "line_end": cited.line_end,
-            "quote": cited.quote,
-            "sha256": cited.sha256,
+            "line_start": checked.line_start,
+            "line_end": checked.line_end,
+            "quote": checked.quote,
+            "quote_line": checked.quote_line,
+            "sha256": checked.sha256,
         }
-        payloads.append(payload if cited.heading is None else payload | {"heading": cited.heading})
+        payloads.append(payload if checked.heading is None else payload | {"heading": checked.heading})
     return payloads

@@ -71,7 +71,8 @@ class Passage:
     """A passage of a note: lines `line_start` to `line_end`, counted from 1 as an editor counts them, both included.
 
     `heading` is the heading under which it begins, or None before the first one. `text` has "\\n" for all line ends;
-    `sha256` is that of `text` in UTF-8.
+    `sha256` is that of `text` in UTF-8. `column` is the character of the first line at which it begins, from 1, unless
+    it is a part as notes are cut into passages.
     """
 
     path: str
@@ -80,6 +81,7 @@ class Passage:
     line_end: int
     text: str
     sha256: str
+    column: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +147,8 @@ def passage_sha256(text: str) -> str:
 class NoteText:
     """The text of a note as it is now, in which passages are found.
 
-    A passage is whole lines, or a part of one very long line: a part as notes are cut into passages, or, if it is as
-    long as most parts are, one between blanks.
+    A passage is whole lines, or it begins at its column, or it is a part of one very long line: a part as notes are cut
+    into passages, or, if it is as long as most parts are, one between blanks.
     """
 
     def __init__(self, text: str) -> None:
@@ -155,48 +157,53 @@ class NoteText:
 
     def find(self, passage: Passage) -> int | None:
         """Return the line at which the passage begins: its old one if it is still there, else the first one."""
-        lines = passage.text.split("\n")
-        start = passage.line_start - 1
-        if self.lines[start : start + len(lines)] == lines:
+        count = passage.text.count("\n") + 1
+
+        def is_at(index: int) -> bool:
+            is_part = count == 1 and _is_between_blanks(passage.text, "".join(self.lines[index : index + 1]))
+            return is_part or passage.text in self._texts_at(index, count, passage.column)
+
+        if is_at(passage.line_start - 1):
             return passage.line_start
-        if len(lines) == 1 and any(_is_part(passage.text, line) for line in self.lines[start : start + 1]):
-            return passage.line_start
-        if (at := self._text.find(f"\n{passage.text}\n")) >= 0:
+        if passage.column == 1 and (at := self._text.find(f"\n{passage.text}\n")) >= 0:
             return self._text.count("\n", 0, at) + 1
-        if len(lines) > 1:
-            return None
-        return next((number for number, line in enumerate(self.lines, start=1) if _is_part(passage.text, line)), None)
+        return next((index + 1 for index in self._places(passage) if is_at(index)), None)
 
     def restore(self, passage: Passage) -> Passage | None:
         """Return a passage, of whose text only the beginning is known, with its text and lines; found by its hash."""
         count = passage.line_end - passage.line_start + 1
-        beginning = passage.text.split("\n", 1)[0]
-        old = passage.line_start - 1
-        others = (index for index, line in enumerate(self.lines) if beginning in line and index != old)
-        for index in (old, *islice(others, _MAX_PLACES)):
-            texts = ["\n".join(self.lines[index : index + count])]
-            if count == 1:
-                texts += _parts(texts[0])
-            for text in texts:
+        for index in (passage.line_start - 1, *self._places(passage)):
+            for text in self._texts_at(index, count, passage.column):
                 if passage_sha256(text) == passage.sha256:
                     return replace(passage, text=text, line_start=index + 1, line_end=index + count)
         return None
 
+    def _places(self, passage: Passage) -> Iterator[int]:
+        """Return the indexes of lines that have the passage's first line, the first ones of many."""
+        first = passage.text.split("\n", 1)[0]
+        return islice((index for index, line in enumerate(self.lines) if first in line), _MAX_PLACES)
 
-def _is_part(text: str, line: str) -> bool:
-    if len(line) <= _MAX_LINE_CHARS or len(text) >= len(line) or text not in line:
+    def _texts_at(self, index: int, count: int, column: int) -> Sequence[str]:
+        """Return the texts that a passage of so many lines may be that begins in this line."""
+        lines = self.lines[index : index + count]
+        if len(lines) < count:
+            return ()
+        text = "\n".join(lines)[column - 1 :]
+        return (text,) if count > 1 else (text, text[:MAX_READ_CHARS], *_line_parts(lines[0]))
+
+
+def _is_between_blanks(text: str, line: str) -> bool:
+    """Return True if a text as long as most parts of a very long line is one that lies between blanks."""
+    if not _SPLIT_CHARS < len(text) < len(line) or len(line) <= _MAX_LINE_CHARS:
         return False
-    if len(text) > _SPLIT_CHARS and (f" {text}" if text.endswith(" ") else f" {text} ") in f" {line} ":
-        return True
-    return text in _parts(line)
+    return (f" {text}" if text.endswith(" ") else f" {text} ") in f" {line} "
 
 
-def _parts(line: str) -> list[str]:
+def _line_parts(line: str) -> list[str]:
     """Return the parts of a very long line that may be passages; none of another line."""
     if len(line) <= _MAX_LINE_CHARS:
         return []
-    parts = [line[start:end] for start, end in _cuts(line, _SPLIT_CHARS, _MAX_LINE_CHARS)]
-    return [*parts, line[:MAX_READ_CHARS]]
+    return [line[start:end] for start, end in _cuts(line, _SPLIT_CHARS, _MAX_LINE_CHARS)]
 
 
 def parse_note(path: str, text: str) -> ParsedNote:

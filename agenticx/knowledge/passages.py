@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agenticx.foreign_text import MATERIAL, frame_text, one_line
-from agenticx.knowledge.parsing import Passage, note_lines, passage_sha256
+from agenticx.knowledge.parsing import NoteText, Passage, note_lines, passage_sha256
 from agenticx.tools.base import ToolState
 
 __all__ = [
     "CITING",
+    "NumberedPassage",
     "given_number",
     "number_passage",
     "number_url_passage",
@@ -23,14 +25,33 @@ __all__ = [
 CITING = "Write [^1], with the number of a passage, behind each sentence that you take from it."
 
 _KEPT_TEXTS = 300
+_BEGINNING_CHARS = 240
+_EMPTY_SHA256 = passage_sha256("")
 
 
-def number_passage(state: ToolState, vault: str, passage: Passage) -> int:
+@dataclass(frozen=True, slots=True)
+class NumberedPassage:
+    """A passage that a model was given, with the id and the name of its vault; None if its path is a URL.
+
+    Of a passage that is not `whole`, the text is only the beginning; it may be found in its note by its hash.
+    """
+
+    passage: Passage
+    vault: str | None
+    vault_name: str | None
+    whole: bool
+
+
+def number_passage(state: ToolState, vault: str, passage: Passage, *, vault_name: str | None = None) -> int:
     """Return the number of a passage in the session, a new one if the model was not given it before.
 
-    `vault` is the id of its vault. A number is never used for another passage; the texts of the latest 300 are kept.
+    `vault` is the id of its vault. A number is never used for another passage. The texts of 300 passages are kept, of
+    others only the beginning.
     """
-    return _number(state, {"vault": vault, "path": passage.path}, passage)
+    number = _number(state, {"vault": vault, "path": passage.path}, passage)
+    if vault_name is not None:
+        state.passages[number - 1]["vault_name"] = vault_name
+    return number
 
 
 def given_number(state: ToolState, vault: str, passage: Passage) -> int | None:
@@ -52,22 +73,45 @@ def number_url_passage(state: ToolState, url: str, text: str, *, heading: str | 
 
 
 def _number(state: ToolState, place: Mapping[str, Any], passage: Passage) -> int:
-    row = {**place, "heading": passage.heading, "sha256": passage.sha256}
+    key = {**place, "heading": passage.heading, "sha256": passage.sha256}
+    content: dict[str, Any] = {"line_start": passage.line_start, "line_end": passage.line_end, "text": passage.text}
+    if passage.column > 1:
+        content["column"] = passage.column
     for number in range(len(state.passages), 0, -1):
-        known = state.passages[number - 1]
-        if all(known.get(key) == value for key, value in row.items()):
-            known.pop("outdated", None)  # the note has it again
-            known |= {"line_start": passage.line_start, "line_end": passage.line_end, "text": passage.text}
-            return number
-    state.passages.append(row | {"line_start": passage.line_start, "line_end": passage.line_end, "text": passage.text})
-    if len(state.passages) > _KEPT_TEXTS:
-        state.passages[-_KEPT_TEXTS - 1]["text"] = ""
-    return len(state.passages)
+        row = state.passages[number - 1]
+        if all(row.get(name) == value for name, value in key.items()):
+            row.pop("outdated", None)  # the note has it again
+            row.pop("beginning", None)
+            row.pop("column", None)
+            row |= content
+            break
+    else:
+        row = key | content
+        state.passages.append(row)
+        number = len(state.passages)
+    _drop_texts(state.passages, row)
+    return number
 
 
-def numbered_passages(state: ToolState) -> dict[int, tuple[str | None, Passage]]:
-    """Return the passages of a session by number, each with the id of its vault; None if its path is a URL."""
-    return {number: (row.get("vault"), _passage(row)) for number, row in enumerate(state.passages, start=1)}
+def _drop_texts(rows: Sequence[dict[str, Any]], latest: Mapping[str, Any]) -> None:
+    """Keep of the first passages only the beginning, until 300 have their text; the `latest` keeps it."""
+    whole = [row for row in rows if row["text"]]
+    for row in whole[: max(0, len(whole) - _KEPT_TEXTS)]:
+        if row is not latest:
+            row |= {"beginning": row["text"][:_BEGINNING_CHARS], "text": ""}
+
+
+def numbered_passages(state: ToolState) -> dict[int, NumberedPassage]:
+    """Return the passages of a session by number."""
+    return {
+        number: NumberedPassage(
+            passage=_passage(row),
+            vault=row.get("vault"),
+            vault_name=row.get("vault_name"),
+            whole=row["text"] != "" or row["sha256"] == _EMPTY_SHA256,
+        )
+        for number, row in enumerate(state.passages, start=1)
+    }
 
 
 def outdated_numbers(state: ToolState, vault: str, path: str, text: str | None) -> list[int]:
@@ -75,11 +119,11 @@ def outdated_numbers(state: ToolState, vault: str, path: str, text: str | None) 
 
     `text` is None for a note that is gone.
     """
-    plain = "" if text is None else "\n".join(note_lines(text))
+    note = None if text is None else NoteText(text)
     numbers: list[int] = []
     for number, row in enumerate(state.passages, start=1):
         is_known = row.get("vault") == vault and row.get("path") == path and row["text"] and not row.get("outdated")
-        if is_known and row["text"] not in plain:
+        if is_known and (note is None or note.find(_passage(row)) is None):
             row["outdated"] = True
             numbers.append(number)
     return numbers
@@ -105,5 +149,11 @@ def shown_passage(number: int, passage: Passage, vault_name: str | None = None) 
 
 def _passage(row: Mapping[str, Any]) -> Passage:
     return Passage(
-        row.get("url") or row["path"], row["heading"], row["line_start"], row["line_end"], row["text"], row["sha256"]
+        path=row.get("url") or row["path"],
+        heading=row["heading"],
+        line_start=row["line_start"],
+        line_end=row["line_end"],
+        text=row["text"] or row.get("beginning", ""),
+        sha256=row["sha256"],
+        column=row.get("column", 1),
     )

@@ -16,7 +16,7 @@ from pydantic import Field
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.foreign_text import one_line
 from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
-from agenticx.knowledge.parsing import Passage, note_lines, parse_note, passage_sha256
+from agenticx.knowledge.parsing import MAX_READ_CHARS, Passage, note_lines, parse_note, passage_sha256
 from agenticx.knowledge.passages import CITING, number_passage, outdated_line, outdated_numbers, shown_passage
 from agenticx.knowledge.registry import VaultRecord, VaultUnreadable
 from agenticx.knowledge.vault import MAX_NOTE_BYTES, NOTE_SUFFIXES, decode_note, read_note, skip_reason
@@ -33,7 +33,6 @@ __all__ = ["CURRENT_VAULTS", "VaultAccess", "note_text", "note_tools", "read_pas
 
 T = TypeVar("T")
 
-_MAX_NOTE_CHARS = 24_000
 _MAX_LISTED = 200
 _SIMILAR_SHARE = 0.6
 
@@ -161,7 +160,9 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
                 f"You have searched for nearly the same before ({earlier!r}); use other words, or what you have."
             )
         for result in found.results:
-            number = number_passage(context.state, found_vault.record.id, result.passage)
+            number = number_passage(
+                context.state, found_vault.record.id, result.passage, vault_name=found_vault.record.name
+            )
             parts.append(shown_passage(number, result.passage, name))
         parts.append(CITING if found.results else _nothing_found(found))
         paths = _unique(result.passage.path for result in found.results)
@@ -191,7 +192,7 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
         passage, rest = await _call(
             found_vault, lambda index: read_passage(index, path, heading, line, column), context
         )
-        number = number_passage(context.state, found_vault.record.id, passage)
+        number = number_passage(context.state, found_vault.record.id, passage, vault_name=found_vault.record.name)
         text = shown_passage(number, passage, found_vault.record.name if is_one_of_several else None)
         more = "" if rest is None else f"\nIt {rest}."
         old = "".join(f"\n{line}" for line in await _outdated_lines(found_vault, context.state, [passage.path]))
@@ -337,17 +338,17 @@ def read_passage(
         last = f"ends with line {end}" if start > end else f"has {len(lines[start - 1])} characters in line {start}"
         raise ToolError(f"{where} {last}")
     first = lines[start - 1][column - 1 :]
-    if len(first) > _MAX_NOTE_CHARS:
-        text, following = first[:_MAX_NOTE_CHARS], column + _MAX_NOTE_CHARS
+    if len(first) > MAX_READ_CHARS:
+        text, following = first[:MAX_READ_CHARS], column + MAX_READ_CHARS
         rest = f"goes on in line {start} at column {following}; read it with line={start} and column={following}"
-        return Passage(note.path, heading, start, start, text, passage_sha256(text)), rest
+        return Passage(note.path, heading, start, start, text, passage_sha256(text), column), rest
     last, chars = start, len(first)
-    while last < end and chars + len(lines[last]) + 1 <= _MAX_NOTE_CHARS:
+    while last < end and chars + len(lines[last]) + 1 <= MAX_READ_CHARS:
         chars += len(lines[last]) + 1
         last += 1
     text = "\n".join([first, *lines[start:last]])
     rest = f"goes on at line {last + 1}, to line {end}; read it with line={last + 1}" if last < end else None
-    return Passage(note.path, heading, start, last, text, passage_sha256(text)), rest
+    return Passage(note.path, heading, start, last, text, passage_sha256(text), column), rest
 
 
 def _section(path: str, lines: Sequence[str], heading: str) -> tuple[int, int]:

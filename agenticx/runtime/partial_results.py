@@ -38,7 +38,7 @@ def composed_answer(messages: Sequence[Message], passages: Sequence[Mapping[str,
     parts = [
         f"- {_place(row)}\n  - {sentence} [^{number}]"
         for number, row in rows[:_MAX_ITEMS]
-        if (sentence := _first_sentence(row["text"]))
+        if (sentence := _first_sentence(row["text"] or row.get("beginning", "")))
     ]
     results = [message for message in messages if isinstance(message, ToolMessage) and message.outcome == "ok"]
     parts += [

@@ -112,6 +112,7 @@ class CitationItem(TypedDict):
     line_start: int
     line_end: int
     quote: str
+    quote_line: NotRequired[int]
     sha256: NotRequired[str]
 
 

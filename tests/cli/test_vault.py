@@ -134,7 +134,7 @@ def test_an_answer_from_notes_is_followed_by_its_citations(agx: Any, notes: Path
     agx("vault", "add", str(notes))
     answered = agx("ask", "When does the lease end?")
     assert answered.returncode == 0
-    assert answered.stdout.endswith(" verified  Flat.md:1  The lease ends in May 2027.\n")
+    assert answered.stdout.endswith(" verified  Flat.md:3  The lease ends in May 2027.\n")
     without = agx("ask", "Hello!")
     assert without.returncode == 0
     assert without.stderr.endswith("no sentence of the answer is cited from a note\n")

@@ -32,7 +32,7 @@ which is compared with its note; the list after the answer has the result, the n
   verified     every number, date, quotation and code of the sentence stands in the passage
   located      the passage is there; the sentence has nothing that can be compared
   unsupported  the passage lacks one of them
-  changed      the passage is no longer in the note
+  changed      the passage is no longer in the note, or the note cannot be read
 
 This compares words and figures. Whether the sentence says what the passage means is for you to read.
 

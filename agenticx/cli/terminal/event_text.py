@@ -217,10 +217,11 @@ def _question_answered(data: Mapping[str, Any]) -> Note:
 
 
 def citation_line(data: Mapping[str, Any]) -> str:
-    """Return a citation on one line: its marker, status, place and quote."""
+    """Return a citation on one line: its marker, status, place and quote with its line."""
     place = visible_line(str(data.get("path") or data.get("url")), _NAME_CHARS)
     quote = visible_line(data["quote"].strip(), _SENTENCE_CHARS)
-    return f"[^{data['marker']}] {data['status']}  {place}:{data['line_start']}  {quote}"
+    line = data.get("quote_line", data["line_start"])
+    return f"[^{data['marker']}] {data['status']}  {place}:{line}  {quote}"
 
 
 _CITATION_TONES: Mapping[str, Tone] = {"verified": "good", "unsupported": "warning", "changed": "warning"}

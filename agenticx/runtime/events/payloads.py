@@ -259,6 +259,7 @@ class CitationData(TypedDict):
     line_start: int
     line_end: int
     quote: str
+    quote_line: NotRequired[int]
     sha256: NotRequired[str]
 
 

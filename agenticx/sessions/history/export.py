@@ -49,7 +49,8 @@ def _footnotes(citations: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield a footnote for each marker of an answer; several sentences may cite one passage, each with its status."""
     places: dict[int, dict[str, None]] = {}
     for citation in citations:
-        where = f"{_escape_line(str(citation.get('path') or citation.get('url')))}:{citation['line_start']}"
+        line = citation.get("quote_line", citation["line_start"])
+        where = f"{_escape_line(str(citation.get('path') or citation.get('url')))}:{line}"
         places.setdefault(citation["marker"], {})[f"{where} — {citation['status']}"] = None
     return (f"[^{marker}]: {'; '.join(found)}" for marker, found in places.items())
 

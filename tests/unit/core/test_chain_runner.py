@@ -95,6 +95,7 @@ async def test_a_passage_from_elsewhere_is_cited_with_its_url(tmp_path: Path) ->
         "line_start": 1,
         "line_end": 3,
         "quote": "The average is 1,100 EUR.",
+        "quote_line": 3,
     }
     assert second["status"] == "unsupported"
 

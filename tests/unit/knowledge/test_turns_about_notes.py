@@ -12,7 +12,7 @@ import pytest
 
 from agenticx import ToolContext, open_hub, tool
 from agenticx.knowledge.index import IndexState, VaultIndex
-from agenticx.knowledge.passages import CITING, number_url_passage, shown_passage
+from agenticx.knowledge.passages import CITING, number_url_passage, numbered_passages, shown_passage
 from agenticx.knowledge.registry import VaultRegistry
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.sessions import TurnRequest
@@ -21,6 +21,7 @@ from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.settings import load_settings
 from agenticx.testing import outline
+from agenticx.tools.base import ToolState
 
 pytestmark = pytest.mark.anyio
 
@@ -90,6 +91,7 @@ async def test_a_question_about_notes_gets_passages_first_and_its_citations_befo
         "line_start": 1,
         "line_end": 3,
         "quote": "It ends in May 2027.",
+        "quote_line": 3,
     }
     _, notes, raw = talk.sent(0)
     assert raw.content == "What do my notes say about the lease?"
@@ -284,8 +286,8 @@ async def test_a_transcript_an_export_and_a_fork_have_the_citations_of_an_answer
             assert ["citations" in message for message in messages] == [False, True, False, False]
             assert [{**row, "message_id": messages[1]["message_id"]} for row in messages[1]["citations"]] == cited
             assert (
-                f"\n\n{answer}\n\n[^1]: Lease.md:1 — verified; Lease.md:1 — unsupported\n"
-                "[^2]: Heron.md:1 — verified\n\n## You\n"
+                f"\n\n{answer}\n\n[^1]: Lease.md:3 — verified; Lease.md:1 — unsupported\n"
+                "[^2]: Heron.md:3 — verified\n\n## You\n"
             ) in as_markdown(record, messages)
 
 
@@ -357,3 +359,76 @@ async def test_a_message_to_a_running_turn_pins_the_notes_that_it_names(tmp_path
     assert "It ends in May 2027." in notes.content
     assert notes.content.endswith("[[None]] is the name of no note.\n\n" + CITING)
     assert (steered.content, notes.sources) == ("Look at [[Lease]] and [[None]] too", ("Lease.md",))
+
+
+NOTE_TEXT = "# Numbers\n\nThe first is 17.\n"
+
+
+@tool(risk="read")
+async def pages_read(context: ToolContext) -> str:
+    """Read 400 pages."""
+    for number in range(400):
+        number_url_passage(context.state, f"https://example.org/{number}", f"{'long ' * 60}17 {number}")
+    return f"{sum(row['text'] != '' for row in context.state.passages)} are kept"
+
+
+async def test_a_passage_whose_text_is_no_longer_kept_is_compared_with_its_note(tmp_path: Path) -> None:
+    script = [call("note_read", {"path": "Numbers"})], [call("pages_read")], "Read.", "17 [^1].", "17 [^1]. 17 [^2]."
+    async with Talk(tmp_path, *script, tools=[pages_read]) as talk:
+        note = talk.notes / "Numbers.md"
+        note.write_text(NOTE_TEXT)
+        await talk.turn("Read it", mode="agent")
+        assert talk.sent(2)[-1].content == "300 are kept"
+        note.write_text(f"new\n\n{NOTE_TEXT}")
+        (moved,) = [event.data for event in await talk.turn("Again", mode="agent") if event.type == "citation"]
+        note.write_text(NOTE_TEXT.replace("17", "170"))
+        changed, of_page = [event.data for event in await talk.turn("Again", mode="agent") if event.type == "citation"]
+
+    assert (moved["status"], moved["quote"], moved["quote_line"]) == ("verified", "The first is 17.", 5)
+    assert (changed["status"], changed["quote"], changed["line_start"]) == ("changed", "The first is 17.", 1)
+    assert (of_page["status"], of_page["quote"] != "") == ("changed", True)
+
+
+async def test_texts_of_passages_that_are_read_again_are_not_kept_without_limit() -> None:
+    state = ToolState()
+    for _ in range(2):
+        for number in range(350):
+            number_url_passage(state, f"https://example.org/{number}", f"Page {number}")
+
+    assert len(state.passages) == 350
+    assert sum(row["text"] != "" for row in state.passages) == 300
+    assert numbered_passages(state)[1].passage.text == "Page 0"
+
+
+async def test_a_citation_of_a_vault_that_was_removed_has_its_name(tmp_path: Path) -> None:
+    async with Talk(tmp_path, "It ends in May 2027 [^1].", "It ends in May 2027 [^1].") as talk:
+        await talk.turn("What do my notes say about the lease?")
+        registry = VaultRegistry(talk.home)
+        registry.remove(registry.find("Notes"))
+        (citation,) = [event.data for event in await talk.turn("Again") if event.type == "citation"]
+
+    assert (citation["status"], citation["vault"], citation["path"]) == ("changed", "Notes", "Lease.md")
+
+
+async def test_a_passage_is_outdated_if_its_line_has_become_another(tmp_path: Path) -> None:
+    script = [[call("note_read", {"path": "Rent"})], "Done.", [call("note_read", {"path": "Rent"})], "Done."]
+    async with Talk(tmp_path, *script) as talk:
+        (talk.notes / "Rent.md").write_text("The rent is 12")
+        await talk.turn("Read it", mode="agent")
+        (talk.notes / "Rent.md").write_text("The rent is 1200 euros")
+        await talk.turn("Read it again", mode="agent")
+
+    assert "Outdated: passage 1; Rent.md has changed." in talk.sent(3)[-1].content
+
+
+async def test_a_passage_that_begins_within_a_line_is_compared_from_there(tmp_path: Path) -> None:
+    read = call("note_read", {"path": "Rent", "line": 2, "column": 5})
+    async with Talk(tmp_path, [read], "The rent is 12 [^1].", "The rent is 12 [^1].", "The rent is 12 [^1].") as talk:
+        note = talk.notes / "Rent.md"
+        found: list[tuple[str, int]] = []
+        for text in ("# Rent\nxyz rent is 12\nno more", "# Rent\n\nxyz rent is 12\nno more", "# Rent\nxy rent is 12\n"):
+            note.write_text(text)
+            events = await talk.turn("Read it", mode="agent")
+            found += [(event.data["status"], event.data["line_start"]) for event in events if event.type == "citation"]
+
+    assert found == [("verified", 2), ("verified", 3), ("changed", 2)]

@@ -133,7 +133,7 @@ PAYLOADS = {
     "artifact": {"path": "a", "content": "x", "final": True},
     "citation": {
         "message_id": "m", "marker": 1, "status": "located", "vault": "v", "path": "a", "line_start": 1, "line_end": 2,
-        "quote": "q",
+        "quote": "q", "quote_line": 2,
     },
     "handoff": {"from_agent": "a", "to_agent": "b"},
     "subagent_started": {"task": "t", "parent_agent_id": "meta", "depth": 1},
