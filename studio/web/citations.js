@@ -8,7 +8,7 @@ const STATUSES = {
   verified: "Verified: the passage has every number, date, quotation and code of the sentence.",
   located: "Located: the passage is there; the sentence has nothing that can be compared.",
   unsupported: "Unsupported: the passage lacks a number, date, quotation or code of the sentence.",
-  changed: "Changed: the note no longer has the passage that the model read.",
+  changed: "Changed: the note no longer has the passage that the model read, or cannot be read.",
 };
 const MARKER = /\[\^(\d{1,9})\](?!:)/g;
 const FENCE = /^ {0,3}(`{3,}|~{3,})/;
@@ -23,6 +23,8 @@ const SENTENCE_END = new RegExp(
   `(?:(?:${ABBREVIATED}\\.|[!?…]){1,9}${BEHIND}|[。！？]{1,9}[」』）”]{0,9})${MARKERS}|\\||${BLOCK}`,
   "gu",
 );
+const QUOTE_PAIRS = ['""', "“”", "„“", "„”", "«»", "»«", "‹›", "「」", "『』", "‘’", "《》"];
+const QUOTED = new RegExp(QUOTE_PAIRS.map(([begin, end]) => `${begin}[^${begin}${end}\\n]{1,2000}${end}`).join("|"), "g");
 const MAX_LINES = 400; // shown of a passage
 
 /**
@@ -53,18 +55,40 @@ function placeCitations(text, citations) {
   }
   const masked = maskCode(text);
   const ends = [...masked.matchAll(SENTENCE_END)].map((match) => match.index + match[0].length);
-  const places = [];
-  let sentence = 0;
+  const markers = [];
+  let inSentence = 0;
   for (const match of masked.matchAll(MARKER)) {
     const [start, end] = [match.index, match.index + match[0].length];
-    const queue = queues.get(Number(match[1]));
-    while (ends[sentence] <= start) sentence += 1;
-    if (!queue || text[start - 1] === "\\") continue;
+    while (ends[inSentence] <= start) inSentence += 1;
+    if (text[start - 1] !== "\\") markers.push({ start, end, number: Number(match[1]), sentence: inSentence });
+  }
+  const places = [];
+  for (const { start, end, number, sentence } of withoutNoteMarkers(masked, markers, queues)) {
+    const queue = queues.get(number);
     if (queue.sentence !== null && queue.sentence !== sentence && queue.next + 1 < queue.citations.length) queue.next += 1;
     queue.sentence = sentence;
     places.push({ start, end, citation: queue.citations[queue.next] });
   }
   return places;
+}
+
+/**
+ * Return the markers that may be of the answer. If sentences with a number are more than its citations, those within
+ * quotations are of the note.
+ */
+function withoutNoteMarkers(text, markers, queues) {
+  const quotations = [...text.matchAll(QUOTED)].map((match) => [match.index, match.index + match[0].length]);
+  let next = 0;
+  const isQuoted = ({ start }) => {
+    while (quotations[next]?.[1] <= start) next += 1;
+    return quotations[next]?.[0] < start || /^\s*>/.test(text.slice(text.lastIndexOf("\n", start) + 1, start));
+  };
+  const sentences = new Map();
+  for (const { number, sentence } of markers) sentences.set(number, (sentences.get(number) ?? new Set()).add(sentence));
+  return markers.filter((marker) => {
+    const count = queues.get(marker.number)?.citations.length ?? 0;
+    return count > 0 && (sentences.get(marker.number).size <= count || !isQuoted(marker));
+  });
 }
 
 /** Return the text with code and definitions as blanks, in the same length: markers there are no citations. */
@@ -133,14 +157,15 @@ function insertBelow(button, box) {
 
 /** Add the lines of the note as it is now, the quoted one marked. */
 async function showPassage(box, citation, readNote) {
-  const { vault, path, line_start, line_end, quote, status } = citation;
+  const { vault, path, line_start, line_end, quote, quote_line, status } = citation;
   try {
     const lines = (await readNote(vault, path)).text.split(/\r\n|\n|\r/).slice(line_start - 1, line_end);
     const passage = make("ol", "passage");
     passage.start = line_start;
     passage.setAttribute("aria-label", `Lines ${line_start} to ${line_end} of ${escapeHidden(path)}`);
-    for (const line of lines.slice(0, MAX_LINES)) {
-      passage.appendChild(make("li")).append(make(line === quote ? "mark" : "span", "", escapeHidden(line)));
+    for (const [index, line] of lines.slice(0, MAX_LINES).entries()) {
+      const isQuoted = line === quote && (quote_line ?? line_start + index) === line_start + index;
+      passage.appendChild(make("li")).append(make(isQuoted ? "mark" : "span", "", escapeHidden(line)));
     }
     if (status === "changed") box.append(make("p", "note", "These lines of the note as it is now:"));
     box.append(passage);

@@ -19,7 +19,8 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
 
-LEASE = "# Lease\n\nIt ends in May 2027.\n\nThe rent is 900 EUR, and <b>not</b> more.\u200b\n"
+LEASE = "# Lease\n\nIt ends in May 2027. See [^1].\n\nThe rent is 900 EUR, and <b>not</b> more.\u200b\n"
+QUOTED = "The note says “See [^1]”.\n"
 ANSWER = """It ends in May 2027. [^1] It is a nice flat, e.g. [^1] for Dr. Who [^1].
 The rent is 950 EUR [^1].
 Neither `[^1]` nor [^9] is a citation.
@@ -41,7 +42,7 @@ async def test_citations_are_marked_by_status_and_show_their_lines(
     notes = tmp_path / "My & notes"
     notes.mkdir()
     (notes / "Lease.md").write_text(LEASE)
-    model = ScriptedModel([ANSWER])
+    model = ScriptedModel([QUOTED + ANSWER])
     async with make_studio(model) as studio:
         await enter(tab, studio)
         vaults = "document.getElementById('vaults')"
@@ -64,7 +65,7 @@ async def test_citations_are_marked_by_status_and_show_their_lines(
         statuses = ["verified", "located", "located", "unsupported"]
         assert labels == [f"Citation 1, {status}: {place}" for status in statuses]
         answer = "document.querySelector('.assistant').textContent"
-        assert await tab.evaluate(answer) == ANSWER.replace("[^1]", "[1]", 4)
+        assert await tab.evaluate(answer) == QUOTED + ANSWER.replace("[^1]", "[1]", 4)
         assert "mode notes: it asks about" in await tab.evaluate("document.querySelector('.mode').textContent")
 
         await tab.evaluate(f"{MARKERS}[3].click()")
