@@ -45,6 +45,7 @@ _UNKNOWN_WINDOW = 32_000
 _MAX_PINNED = 20
 _MAX_FOUND = 8
 _CITED = re.compile(r"\[\^(\d{1,9})\]")
+_SHOWN_PASSAGE = re.compile(r"^\[passage (\d{1,9}): ", re.MULTILINE)
 _NOTE_MARK = re.compile(r"\[\[([^\[\]\n|#]{1,400})[^\[\]\n]{0,400}\]\]")
 _CHATTING = "The user is chatting: answer from what you know, and use tools only if that is not enough."
 _NOTHING_FOUND = "A first search in the notes found nothing; search with other words, or say that they do not have it."
@@ -212,7 +213,7 @@ class SessionTurnNotes:
     ) -> list[str]:
         """Return remarks on passages whose notes have changed; a pinned note is added to `given_notes` again.
 
-        What was pinned is looked at in each turn, any other note if it is given again in this one.
+        The notes that are looked at are those that were pinned, and those of passages that the conversation shows.
         """
         state, remarks = session.state, list[str]()
         pinned: dict[tuple[str, str], list[int]] = {}
@@ -220,10 +221,10 @@ class SessionTurnNotes:
             if row.get("pinned"):
                 pinned.setdefault((row["vault"], row["path"]), []).append(number)
         given = {one.number for one in (*given_notes, *smart)}
-        rows = (state.passages[number - 1] for number in given)
-        again = {(row["vault"], row["path"]) for row in rows}
+        rows = [state.passages[number - 1] for number in given | _shown_numbers(session)]
+        shown = {(row["vault"], row["path"]) for row in rows if "vault" in row}
         by_id = {vault.record.id: vault for vault in vaults}
-        for vault_id, path in sorted(pinned.keys() | again):
+        for vault_id, path in sorted(pinned.keys() | shown):
             if (vault := by_id.get(vault_id)) is None or vault.record.name in self._unreadable:
                 continue
             text = await run_in_thread(note_text, vault.record, path, name="agx vault")
@@ -302,6 +303,13 @@ async def cite_passages(session: Session, text: str, vaults: Mapping[str, VaultR
 def _characters(window: int | None) -> int:
     """Return the characters that all notes may fill in a context window."""
     return int((window or _UNKNOWN_WINDOW) * _TOKEN_CHARS * _WINDOW_SHARE)
+
+
+def _shown_numbers(session: Session) -> set[int]:
+    """Return the numbers of the passages whose text the conversation has."""
+    texts = (message.content for message in session.messages if message.role != "assistant" and message.sources)
+    numbers = {int(number) for text in texts for number in _SHOWN_PASSAGE.findall(text)}
+    return {number for number in numbers if 0 < number <= len(session.state.passages)}
 
 
 def _shows(session: Session, number: int) -> bool:

@@ -229,12 +229,17 @@ async def test_a_changed_pinned_note_is_given_again_and_the_old_one_named_outdat
 async def test_a_result_names_the_passages_that_its_note_no_longer_has(
     tmp_path: Path, name: str, arguments: dict[str, Any]
 ) -> None:
-    async with Ask(tmp_path, call(name, arguments), "One.", call("note_read", {"path": "Lease"}), "Two.") as ask:
-        await ask("When does it end?", mode="agent")
+    @tool(risk="read")
+    def extend() -> str:
+        """Extend the lease."""
         (ask.notes / "Lease.md").write_text(LEASE.replace("2027", "2029"))
-        await ask("And now?", mode="agent")
+        return "done"
 
-    results = [message.content for message in ask.session.messages if message.role == "tool"]
-    assert "Outdated" not in results[0]
-    assert results[1].endswith(f"{CITING}\nOutdated: passage 1; Lease.md has changed.")
-    assert "It ends in May 2029." in results[1]
+    script = [call(name, arguments), call("extend"), call("note_read", {"path": "Lease"}), "Two."]
+    async with Ask(tmp_path, *script, tools=[extend]) as ask:
+        await ask("When does it end?", mode="agent")
+
+    first, _, second = [message.content for message in ask.session.messages if message.role == "tool"]
+    assert "Outdated" not in first
+    assert second.endswith(f"{CITING}\nOutdated: passage 1; Lease.md has changed.")
+    assert "It ends in May 2029." in second

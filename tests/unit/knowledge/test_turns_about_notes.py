@@ -432,3 +432,17 @@ async def test_a_passage_that_begins_within_a_line_is_compared_from_there(tmp_pa
             found += [(event.data["status"], event.data["line_start"]) for event in events if event.type == "citation"]
 
     assert found == [("verified", 2), ("verified", 3), ("changed", 2)]
+
+
+async def test_a_later_turn_names_the_passages_whose_notes_have_changed_or_are_gone(tmp_path: Path) -> None:
+    async with Talk(tmp_path, "One.", "Two.", "Three.") as talk:
+        await talk.turn("What do my notes say about the lease and the budget?")
+        (talk.notes / "Lease.md").write_text("# Lease\n\nIt ends in 2030.\n")
+        (talk.notes / "Heron.md").unlink()
+        await talk.turn("Hello!", mode="chat")
+        await talk.turn("Work on it.", mode="agent")
+
+    told = talk.sent(1)[-2].content
+    assert "Heron.md is gone." in told
+    assert "Lease.md has changed." in told
+    assert talk.sent(2)[-2].role == "assistant"  # it is said once
