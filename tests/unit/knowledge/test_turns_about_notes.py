@@ -411,14 +411,13 @@ async def test_a_citation_of_a_vault_that_was_removed_has_its_name(tmp_path: Pat
 
 
 async def test_a_passage_is_outdated_if_its_line_has_become_another(tmp_path: Path) -> None:
-    script = [[call("note_read", {"path": "Rent"})], "Done.", [call("note_read", {"path": "Rent"})], "Done."]
-    async with Talk(tmp_path, *script) as talk:
+    async with Talk(tmp_path, [call("note_read", {"path": "Rent"})], "Done.", "Done.") as talk:
         (talk.notes / "Rent.md").write_text("The rent is 12")
         await talk.turn("Read it", mode="agent")
         (talk.notes / "Rent.md").write_text("The rent is 1200 euros")
         await talk.turn("Read it again", mode="agent")
 
-    assert "Outdated: passage 1; Rent.md has changed." in talk.sent(3)[-1].content
+    assert "Outdated: passage 1; Rent.md has changed." in talk.sent(2)[-2].content
 
 
 async def test_a_passage_that_begins_within_a_line_is_compared_from_there(tmp_path: Path) -> None:
