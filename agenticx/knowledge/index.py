@@ -35,7 +35,7 @@ from agenticx.tools.visible import visible
 
 __all__ = ["IndexState", "NoteRecord", "VaultIndex"]
 
-_VERSION = 6
+_VERSION = 7
 _CONDITIONS = (
     "path_key = ?",
     "name_key = ?",

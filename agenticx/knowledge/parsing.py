@@ -17,7 +17,7 @@ import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from agenticx.knowledge.words import find_tags
+from agenticx.knowledge.words import find_tags, tag_key
 
 __all__ = [
     "MAX_READ_CHARS",
@@ -271,7 +271,7 @@ def _read_frontmatter(lines: list[str]) -> _Frontmatter:
     return _Frontmatter(
         lines=end + 1,
         title=title[:_MAX_TEXT_CHARS] if isinstance(title, str) and title.strip() else None,
-        tags=tuple(tag.removeprefix("#").lower() for tag in _texts(values.get("tags", values.get("tag")), r"[,\s]+")),
+        tags=tuple(filter(None, map(tag_key, _texts(values.get("tags", values.get("tag")), r"[,\s]+")))),
         aliases=tuple(_texts(values.get("aliases", values.get("alias")), r"\s*,\s*")),
     )
 

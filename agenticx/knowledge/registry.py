@@ -7,7 +7,7 @@ import json
 import os
 import pwd
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,13 +77,18 @@ class VaultRegistry:
             return False
 
     def list(self) -> list[VaultRecord]:
-        """Return all vaults, ordered by name; what cannot be read is left out."""
+        """Return all vaults, ordered by name; what cannot be read is left out, see `damaged`."""
         try:
             ids = [entry.name for entry in os.scandir(self._folder)]
         except FileNotFoundError:
             return []
         records = (self._read(vault_id) for vault_id in ids)
         return sorted((record for record in records if record is not None), key=lambda record: (record.name, record.id))
+
+    def damaged(self) -> Sequence[Path]:
+        """Return the files of vaults that cannot be read, in order."""
+        files = sorted(self._folder.glob("*/vault.json"))
+        return [file for file in files if self._read(file.parent.name) is None and file.exists()]
 
     def find(self, name: str) -> VaultRecord:
         """Return the vault of that id or name; raises `UnknownVault`."""
@@ -92,7 +97,8 @@ class VaultRegistry:
             if name in (record.id, record.name):
                 return record
         known = ", ".join(repr(record.name) for record in records) or "none; add one with `agx vault add PATH`"
-        raise UnknownVault(f"unknown vault {visible(name)!r}; known vaults: {known}")
+        damaged = "".join(f"; {visible(str(file))} is damaged" for file in self.damaged())
+        raise UnknownVault(f"unknown vault {visible(name)!r}; known vaults: {known}{damaged}")
 
     def add(self, path: Path, name: str | None = None) -> tuple[VaultRecord, bool]:
         """Add the vault at `path` and return it with True, or, if the folder is one already, that one with False.

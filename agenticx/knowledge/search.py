@@ -14,10 +14,10 @@ from itertools import chain, islice
 from agenticx.errors import ToolError
 from agenticx.knowledge.index import VaultIndex
 from agenticx.knowledge.parsing import Passage, PassageSpan, note_lines, passage_sha256
-from agenticx.knowledge.words import find_tags, index_text, match_key, query_words, without_tags
+from agenticx.knowledge.words import find_tags, index_text, match_key, query_words, tag_key, without_tags
 from agenticx.tools.patterns import compile_glob
 
-__all__ = ["FoundPassage", "Nearest", "search_notes"]
+__all__ = ["FoundPassage", "Nearest", "path_filter", "search_notes"]
 
 Nearest = Callable[[Collection[bytes] | None], Sequence[bytes]]
 """A function that returns the passages nearest in meaning to a query, the nearest first, by the SHA-256 of their text.
@@ -216,7 +216,7 @@ def _allowed_notes(
         paths = [note.path for name in query.notes for note in index.find_notes(name)]
         conditions.append("path IN (SELECT value FROM json_each(?))")
         parameters.append(json.dumps(paths))
-    for tag in (*query.tags, *(tag.strip("#/ ").lower() for tag in tags)):
+    for tag in (*query.tags, *map(tag_key, tags)):
         conditions.append("id IN (SELECT note_id FROM tags WHERE tag = ? OR substr(tag, 1, ?) = ?)")
         parameters += [tag, len(tag) + 1, f"{tag}/"]
     if since is not None:
@@ -224,22 +224,22 @@ def _allowed_notes(
         parameters.append(int(since.timestamp() * 1e9))
     if not conditions and path is None:
         return None
-    is_wanted = _path_filter(index, path or "")
+    is_wanted = path_filter(index, path or "")
     where = " AND ".join(conditions) or "TRUE"
     rows = index.query(f"SELECT id, path FROM notes WHERE {where}", parameters)
     return [note_id for note_id, note_path in rows if is_wanted(note_path)]
 
 
-def _path_filter(index: VaultIndex, wanted: str) -> Callable[[str], bool]:
+def path_filter(index: VaultIndex, wanted: str) -> Callable[[str], bool]:
     """Return the test of paths for a note, a folder or a glob; raises `ToolError` for a glob that cannot be used."""
     wanted = wanted.removeprefix("./").strip("/")
     if wanted in ("", "."):
         return lambda path: True
+    if index.query("SELECT 1 FROM notes WHERE path = ?", (wanted,)):  # not those that differ in suffix or case too
+        return lambda path: path == wanted
     if any(sign in wanted for sign in "*?["):
         pattern = compile_glob(wanted if "/" in wanted else f"**/{wanted}")
         return lambda path: pattern.found_in(path)
-    if index.query("SELECT 1 FROM notes WHERE path = ?", (wanted,)):  # not those that differ in suffix or case too
-        return lambda path: path == wanted
     key, folder = match_key(wanted), f"{_folded(wanted)}/"
     return lambda path: match_key(path) == key or _folded(path).startswith(folder)
 
@@ -275,7 +275,7 @@ def _results(
         of_note[path] += 1
         found += 1
         passage = Passage(path, heading, start, end, text, sha256.hex())
-        yield FoundPassage(passage, round(scores[passage_id], 6), _matched(words, passage))
+        yield FoundPassage(passage, round(scores[passage_id], 6), _matched(index, words, passage_id, passage))
 
 
 def _read_lines(index: VaultIndex, path: str) -> list[str]:
@@ -285,6 +285,8 @@ def _read_lines(index: VaultIndex, path: str) -> list[str]:
         return []
 
 
-def _matched(words: Sequence[str], passage: Passage) -> tuple[str, ...]:
+def _matched(index: VaultIndex, words: Sequence[str], passage_id: int, passage: Passage) -> tuple[str, ...]:
+    """Return the words of the query that a passage has, also in another form, such as "lease" for "leases"."""
     text = index_text(f"{passage.path} {passage.text}").lower()
-    return tuple(word for word in words if word in text)
+    found = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?"
+    return tuple(word for word in words if word in text or index.query(found, (_quote(word), passage_id)))

@@ -19,9 +19,10 @@ from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
 from agenticx.knowledge.parsing import MAX_READ_CHARS, Passage, note_lines, parse_note, passage_sha256
 from agenticx.knowledge.passages import CITING, number_passage, outdated_line, outdated_numbers, shown_passage
 from agenticx.knowledge.registry import VaultRecord, VaultUnreadable
+from agenticx.knowledge.search import path_filter
 from agenticx.knowledge.vault import MAX_NOTE_BYTES, NOTE_SUFFIXES, decode_note, read_note, skip_reason
 from agenticx.knowledge.vaults import NoteSearch, Vault, Vaults
-from agenticx.knowledge.words import query_words
+from agenticx.knowledge.words import query_words, tag_key
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, Tool, ToolContext, ToolOutput, ToolState
 from agenticx.tools.builtin.edits import file_write
@@ -221,14 +222,14 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
         """List notes: one per line, with the title and the tags.
 
         Args:
-            path: Only notes in this folder.
+            path: Only this note or folder, or a glob such as "Work/**".
             tags: Only notes that have all of these tags.
             sort: By path, or those changed last first.
             vault: The name of the vault; needed only if there are several.
         """
         found_vault, _ = await find().find(vault)
         notes, state = await _call(
-            found_vault, lambda index: (_filtered(index.all_notes(), path, tags or ()), index.state()), context
+            found_vault, lambda index: (_filtered(index, path or "", tags or ()), index.state()), context
         )
         if sort == "changed":
             notes.sort(key=lambda note: -note.mtime_ns)
@@ -286,6 +287,8 @@ async def _call(vault: Vault, function: Callable[[VaultIndex], T], context: Tool
 
 
 def _nothing_found(found: NoteSearch) -> str:
+    if found.query_note is not None:
+        return f"Nothing was searched: {found.query_note}."
     if found.problem is not None:
         return f"The notes cannot be searched now, so say that: {found.problem}."
     if found.state.indexed < found.state.total:
@@ -374,13 +377,12 @@ def _links(index: VaultIndex, path: str) -> tuple[str, str]:
     return "\n".join(lines), note.path
 
 
-def _filtered(notes: Sequence[NoteRecord], path: str | None, tags: Sequence[str]) -> list[NoteRecord]:
-    folder = (path or "").removeprefix("./").strip("/")
-    wanted = [tag.strip("#/ ").lower() for tag in tags]
+def _filtered(index: VaultIndex, path: str, tags: Sequence[str]) -> list[NoteRecord]:
+    is_wanted, wanted = path_filter(index, path), list(map(tag_key, tags))
     return [
         note
-        for note in notes
-        if (not folder or note.path == folder or note.path.startswith(f"{folder}/"))
+        for note in index.all_notes()
+        if is_wanted(note.path)
         and all(any(own == tag or own.startswith(f"{tag}/") for own in note.structure["tags"]) for tag in wanted)
     ]
 

@@ -35,6 +35,8 @@ T = TypeVar("T")
 _SEARCH_SECONDS = 1.0
 """The time for which a search waits for the index; then it answers from what is there."""
 
+_NO_WORDS = "the query has no word; give words, a phrase in double quotes, [[Note]] or #tag"
+
 _log = get_logger(__name__)
 
 
@@ -44,13 +46,15 @@ class NoteSearch:
 
     `problem` is a sentence if the vault's folder cannot be read: without it no passage can be found in its notes, whose
     texts are read anew by each search;
-    `embedding_note` is one if search by meaning is on, but was not or only partly possible.
+    `embedding_note` is one if search by meaning is on, but was not or only partly possible, and `query_note` if the
+    query has nothing to search for.
     """
 
     results: list[FoundPassage]
     state: IndexState
     problem: str | None = None
     embedding_note: str | None = None
+    query_note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +175,8 @@ class Vault:
             "nearest": nearest,
         }
         results, state = await self._read(lambda index: (search_notes(index, query, **options), index.state()), index)
-        return NoteSearch(results, state, self.problem, note)
+        query_note = None if results or query_words(query) else _NO_WORDS
+        return NoteSearch(results, state, self.problem, note, query_note)
 
     async def summary(self) -> VaultSummary:
         """Return the numbers of notes and problems as the index has them now."""

@@ -10,7 +10,7 @@ from functools import cache
 
 from agenticx.settings import config_text
 
-__all__ = ["find_tags", "index_text", "match_key", "query_words", "without_tags"]
+__all__ = ["find_tags", "index_text", "match_key", "query_words", "tag_key", "without_tags"]
 
 _CJK = (  # radicals, kana, bopomofo, jamo, Han and Hangul
     r"\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
@@ -73,6 +73,11 @@ def find_tags(text: str) -> list[str]:
         return []
     found = (_tag_name(match) for match in _TAG.finditer(_UNTAGGED.sub(" ", unicodedata.normalize("NFC", text))))
     return [tag for tag in found if tag is not None]
+
+
+def tag_key(tag: str) -> str:
+    """Return the form of a tag under which it is found: NFC, in lower case, without "#" and outer "/"."""
+    return unicodedata.normalize("NFC", tag.strip().removeprefix("#").strip("/")).lower()
 
 
 def without_tags(text: str) -> str:

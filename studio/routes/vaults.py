@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from agenticx.errors import ToolError
 from agenticx.knowledge import EmbeddingConsent, NoteProblem, NoteRecord, Vault, VaultIndex, VaultUnreadable
+from agenticx.threads import run_in_thread
 from agenticx.tools.visible import visible
 from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
@@ -97,7 +98,10 @@ class VaultResponse(TypedDict):
 
 
 class VaultListResponse(TypedDict):
+    """All vaults; `problem` names files of vaults that are damaged."""
+
     vaults: list[VaultResponse]
+    problem: NotRequired[str]
 
 
 class NoteProblemItem(TypedDict):
@@ -144,7 +148,7 @@ class FoundPassageItem(TypedDict):
 
 
 class NoteSearchResponse(TypedDict):
-    """The best passages; `indexed` of `total` notes were searched.
+    """The best passages; `indexed` of `total` notes were searched. `note` says if the query has nothing to search for.
 
     `problem` says why the folder cannot be read now, `embedding_note` what the search by meaning lacks, if it is on.
     """
@@ -154,6 +158,7 @@ class NoteSearchResponse(TypedDict):
     total: int
     problem: NotRequired[str]
     embedding_note: NotRequired[str]
+    note: NotRequired[str]
 
 
 class NoteResponse(TypedDict):
@@ -172,7 +177,11 @@ async def index(request: Request) -> Response:
     vaults = await services(request).vaults.list()
     for vault in vaults:
         await vault.refresh(seconds=_LIST_SECONDS)
-    return JSONResponse(VaultListResponse(vaults=[await _item(vault) for vault in vaults]))
+    response = VaultListResponse(vaults=[await _item(vault) for vault in vaults])
+    if damaged := await run_in_thread(services(request).vaults.registry.damaged, name="agx vaults"):
+        files = ", ".join(visible(str(file)) for file in damaged)
+        response["problem"] = f"damaged: {files}; remove its folder, and add the folder of the notes again"
+    return JSONResponse(response)
 
 
 async def add(request: Request) -> Response:
@@ -248,6 +257,8 @@ async def search(request: Request) -> Response:
         response["problem"] = found.problem
     if found.embedding_note is not None:
         response["embedding_note"] = found.embedding_note
+    if found.query_note is not None:
+        response["note"] = found.query_note
     return JSONResponse(response)
 
 

@@ -44,6 +44,7 @@ def test_a_vault_is_added_searched_and_forgotten(agx: Any, notes: Path) -> None:
     )
     row = json.loads(agx("vault", "search", vault["id"], "lease", "--json").stdout)
     assert (row["path"], row["line_start"], row["line_end"], row["matched"]) == ("Lease.md", 1, 4, ["lease"])
+    assert agx("vault", "search", "Notes", "?!").stderr.startswith("agx vault: the query has no word; give words")
     missing = agx("vault", "search", "Notes", "penguin")
     assert (missing.returncode, missing.stdout) == (1, "")
     assert agx("vault", "problems", "Notes").stdout == (
@@ -84,6 +85,11 @@ def test_a_missing_folder_and_an_unusable_index_are_said(agx: Any, notes: Path, 
         ("Notes", "missing", True),
         ("Other", "missing", True),
     ]
+    registry_file = index.with_name("vault.json")
+    record = registry_file.read_bytes()
+    registry_file.write_text("[]")
+    assert f"{registry_file} is damaged; remove its folder" in agx("vault", "list").stderr
+    registry_file.write_bytes(record)
     searched = agx("vault", "search", "Other", "lease")
     assert (searched.returncode, "Traceback" in searched.stderr) == (1, False)
 

@@ -23,7 +23,7 @@ from agenticx.knowledge.parsing import (
     passage_sha256,
 )
 from agenticx.knowledge.vault import decode_note, skip_reason
-from agenticx.knowledge.words import find_tags, index_text, match_key, query_words, without_tags
+from agenticx.knowledge.words import find_tags, index_text, match_key, query_words, tag_key, without_tags
 from agenticx.runtime.events import EVENT_CLASSES, EventType
 from tests.linear.case import LinearCase
 from tests.linear.texts import TEXTS
@@ -124,6 +124,7 @@ KNOWLEDGE_CASES: list[LinearCase] = [
     ),
     LinearCase(of=query_words, run=query_words, inputs=_NOTES, where="thread"),
     LinearCase(of=checked_text, run=_remembered, inputs=_NOTES, where="thread", also=(UserMemory,)),
+    LinearCase(of=tag_key, run=tag_key, inputs=_NOTES, where="thread"),
     LinearCase(of=match_key, run=match_key, inputs=_NOTES, where="thread"),
     LinearCase(of=add_event, run=_reasoned, inputs=_NOTES, where="thread", also=(reasoning_of, Reasoning)),
     LinearCase(

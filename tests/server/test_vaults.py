@@ -49,7 +49,10 @@ async def test_a_vault_is_added_searched_read_and_forgotten(make_studio: StudioM
             ("Work & more/Heron.md", 4, 6, "Heron")
         ]
         assert (await get(studio, f"{at}/search", q="lease", tag="house"))[1]["results"][0]["path"] == "Lease.md"
-        assert (await get(studio, f"{at}/search", q="?!"))[1]["results"] == []
+        _, nothing = await get(studio, f"{at}/search", q="?!")
+        assert (nothing["results"], nothing["note"].partition(";")[0]) == ([], "the query has no word")
+        assert "note" not in (await get(studio, f"{at}/search", q="penguin"))[1]
+        assert "note" not in (await get(studio, f"{at}/search", q="", tag="house"))[1]
         assert await get(studio, at) == (200, {**vault, "notes": 2, "problems": 1, "state": "ready"})
         assert (await get(studio, f"{at}/problems"))[1] == {"problems": [{"path": "link.md", "problem": "symlink"}]}
 
@@ -124,6 +127,15 @@ async def test_a_vault_without_a_usable_index_is_listed_and_the_others_work(
         assert (await get(studio, f"/{broken.id}"))[0] == 200
         assert (await studio.client.post(f"/api/vaults/{broken.id}/rescan")).status_code == 202
         assert len((await get(studio, f"/{works['id']}/search", q="lease"))[1]["results"]) == 1
+
+        damaged = tmp_path / "home/vaults" / works["id"] / "vault.json"
+        record = damaged.read_bytes()
+        damaged.write_text("{")
+        _, listed = await get(studio, "")
+        assert [row["name"] for row in listed["vaults"]] == ["Notes"]
+        assert listed["problem"].startswith(f"damaged: {damaged}; remove its folder")
+        assert str(damaged) in (await get(studio, f"/{works['id']}"))[1]["detail"]
+        damaged.write_bytes(record)
 
         VaultRegistry(tmp_path / "home").index_file(broken).rmdir()
         assert (await get(studio, f"/{broken.id}/notes/Lease.md"))[0] == 200

@@ -194,13 +194,15 @@ async def _rescan(arguments: Namespace, vault: Vault) -> int:
 
 
 async def _list(vaults: Vaults, *, as_json: bool) -> int:
-    found = await vaults.list()
+    found, damaged = await vaults.list(), await run_in_thread(vaults.registry.damaged, name="agx vault")
+    for file in damaged:
+        _tell(f"{visible_path(str(file))} is damaged; remove its folder, and add the folder of the notes again")
     for vault in found:
         await vault.refresh(seconds=0.5)
         await _print_vault(vault, as_json=as_json)
         if vault.problem is not None and not as_json:
             _tell(vault.problem)
-    if not found:
+    if not found and not damaged:
         _tell("there is no vault; `agx vault add PATH` adds a folder of notes")
     return DONE
 
@@ -239,7 +241,9 @@ def _tell_state(found: NoteSearch) -> None:
         _tell(found.embedding_note)
     if found.state.indexed < found.state.total:
         _tell(f"{found.state.indexed:,} of {found.state.total:,} notes are indexed so far")
-    if not found.results and found.state.indexed < found.state.total:
+    if found.query_note is not None:
+        _tell(found.query_note)
+    elif not found.results and found.state.indexed < found.state.total:
         _tell("nothing found in these; search again when more are indexed")
     elif not found.results:
         _tell("nothing found; search for other words, or fewer of them")

@@ -185,6 +185,28 @@ def test_a_note_is_read_from_a_place_on(tmp_path: Path, place: Any, text: str | 
             read_passage(index, "n", **place)
 
 
+async def test_a_list_of_notes_takes_folders_notes_and_globs_in_any_case(tmp_path: Path) -> None:
+    paths = ["work", "WORK/HERON", "**/*n.md", "Work/", "lease.md", "work/none", None]
+    calls = [call("note_list", {} if path is None else {"path": path}) for path in paths]
+    async with opened(tmp_path, *calls, call("note_search", {"query": "?!"}), "Done.") as hub:
+        for name in ("Work/Heron.md", "Work/Crane.txt", "Lease.md"):
+            (tmp_path / "Notes" / name).parent.mkdir(exist_ok=True)
+            (tmp_path / "Notes" / name).write_text("x")
+        *found, nothing = results(await turn(hub, (await hub.create()).id, "List"))
+
+    heron, crane, lease = "Work/Heron.md: Heron", "Work/Crane.txt: Crane", "Lease.md: Lease"
+    assert [one["result"].split("\n") for one in found] == [
+        [crane, heron],
+        [heron],
+        [heron],
+        [crane, heron],
+        [lease],
+        ["(no notes)"],
+        [lease, crane, heron],
+    ]
+    assert nothing["result"].startswith("Nothing was searched: the query has no word;")
+
+
 async def test_no_note_is_written_where_the_index_would_see_none(tmp_path: Path) -> None:
     refused = {
         "a\nb.md": "control characters",

@@ -80,6 +80,16 @@ def test_a_result_is_read_from_the_note_as_it_is_now(index: VaultIndex) -> None:
     assert fresh[0].matched == ("budget", "eur", "lease")
 
 
+def test_words_in_another_form_and_tags_in_another_spelling_match(index: VaultIndex) -> None:
+    (index.root / "Cafe.md").write_text("---\ntags: [Cafe\u0301/, '#one']\n---\nHe was leasing houses.\n")
+    index.refresh()
+
+    (result,) = search_notes(index, "leases of a house, lisbon", path="cafe")
+    assert result.matched == ("leases", "house")
+    for tag in ("Caf\u00e9", "#cafe\u0301", "ONE/"):
+        assert [result.passage.path for result in search_notes(index, "leasing", tags=[tag])] == ["Cafe.md"], tag
+
+
 def test_links_lead_back(index: VaultIndex) -> None:
     (heron,) = index.find_notes("Heron")
     assert index.backlinks(heron) == ["House/Lease.md"]

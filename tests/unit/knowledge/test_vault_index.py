@@ -166,6 +166,19 @@ def test_tags_are_those_of_the_text_alone(text: str, tags: str) -> None:
     assert parse_note("n.md", text).tags == tuple(tags.split())
 
 
+@pytest.mark.parametrize(
+    ("line", "aliases"),
+    [
+        ("aliases: One, Other name ,", ("One", "Other name")),
+        ("aliases: [One, 'A, B', 3]", ("One", "A, B", "3")),
+        ("alias: One", ("One",)),
+        ("aliases: ' , '", ()),
+    ],
+)
+def test_aliases_are_a_list_or_names_with_commas(line: str, aliases: tuple[str, ...]) -> None:
+    assert parse_note("n.md", f"---\n{line}\n---\n").aliases == aliases
+
+
 def test_headings_are_those_of_the_parser_whether_or_not_a_note_needs_it(rng: random.Random, count: Count) -> None:
     pieces = ["# a", "## b #", "#c", "####### d", "#\te\t##", "###", "# #", "x", "- y", "-", "---", "===", "1. z", "1)"]
     pieces += [
