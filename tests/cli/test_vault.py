@@ -170,3 +170,21 @@ def test_search_by_meaning_is_set_up_at_the_command_line(agx: Any, notes: Path) 
     assert (shown["consent"], shown["embedded"], shown["passages"]) == ("not_needed", 1, 1)
     del agx.environment["AGX_EMBEDDING_MODEL"]
     assert "name one in AGX_EMBEDDING_MODEL" in agx("vault", "embeddings", "Notes").stderr
+
+
+def test_citations_of_several_vaults_name_them_and_an_unknown_number_is_said(
+    agx: Any, notes: Path, provider: Any
+) -> None:
+    other = notes.parent / "Other"
+    other.mkdir()
+    (other / "Lease.md").write_text("# Lease\n\nThe lease costs 900 EUR.\n")
+    agx("vault", "add", str(notes))
+    agx("vault", "add", str(other))
+    answer = "It ends in May 2027 [^1]. It costs 900 EUR [^2]. `[^8]` is code, [^99] is nothing."
+    delta = {"choices": [{"index": 0, "delta": {"content": answer}, "finish_reason": "stop"}]}
+    provider.events(json.dumps(delta), "[DONE]")
+    agx.environment |= {"OPENAI_API_KEY": "sk-canary-long-enough-4711", "OPENAI_BASE_URL": provider.base_url}
+    asked = agx("ask", "What do my notes say about the lease?", "-m", "openai-chat:x")
+    lines = asked.stdout.splitlines()[-2:]
+    assert {line.partition("  ")[2].partition(":")[0] for line in lines} == {"Notes", "Other"}
+    assert asked.stderr.endswith("without a passage of a note: [^99]\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
@@ -24,6 +25,10 @@ from agenticx.settings import load_settings
 from agenticx.tools.visible import visible_path
 
 __all__ = ["configure", "run"]
+
+_MARKER = re.compile(r"\[\^(\d{1,9})\](?!:)")
+_CODE = re.compile(r"```.*?(?:```|$)|`[^`\n]*`", re.DOTALL)
+_MAX_SHOWN = 20
 
 _EPILOG = """\
 The answer is made from your notes: a first search, then the model reads on by itself. Each [^n] in it names a passage,
@@ -107,23 +112,34 @@ class _WithCitations(OutputWrapper):
     def __init__(self, output: Output) -> None:
         super().__init__(output)
         self._citations: list[Mapping[str, Any]] = []
+        self._turn_id: str | None = None
 
     def show(self, event: Envelope) -> None:
+        if event.type == EventType.TURN_STARTED and event.data.get("parent_turn_id") is None:
+            self._turn_id = event.turn_id
+        is_own = event.turn_id == self._turn_id  # not a sub-agent's
         if event.type == EventType.CITATION:
-            self._citations.append(event.data)
+            if is_own:
+                self._citations.append(event.data)
             return
         super().show(event)
-        if event.terminal:
-            self._list_citations(answered=event.type == EventType.FINAL)
+        if event.terminal and is_own:
+            self._list_citations(event.data["text"] if event.type == EventType.FINAL else "")
 
-    def _list_citations(self, *, answered: bool) -> None:
+    def _list_citations(self, answer: str) -> None:
         citations, self._citations = self._citations, []
+        names_vault = len({citation.get("vault") for citation in citations}) > 1
         if not citations:
-            if answered:
+            if answer:
                 self._output.show_note(Note("no sentence of the answer is cited from a note", "warning"))
         elif sys.stdout.isatty():
-            self._output.show_note(Note("citations, compared with the notes:"))
+            self._output.show_note(Note("citations in the order of the answer, compared with the notes:"))
             for citation in citations:
-                self._output.show_note(citation_note(citation))
+                self._output.show_note(citation_note(citation, names_vault=names_vault))
         else:
-            print("", *map(citation_line, citations), sep="\n", flush=True)
+            lines = [citation_line(citation, names_vault=names_vault) for citation in citations]
+            print("", *lines, sep="\n", flush=True)
+        known = {citation["marker"] for citation in citations}
+        if unknown := sorted({int(number) for number in _MARKER.findall(_CODE.sub("", answer))} - known):
+            names = ", ".join(f"[^{number}]" for number in unknown[:_MAX_SHOWN])
+            self._output.show_note(Note(f"without a passage of a note: {names}", "warning"))

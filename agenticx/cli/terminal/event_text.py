@@ -216,9 +216,11 @@ def _question_answered(data: Mapping[str, Any]) -> Note:
     return Note(f"  no answer{_decided_by(data)}", "warning")
 
 
-def citation_line(data: Mapping[str, Any]) -> str:
-    """Return a citation on one line: its marker, status, place and quote with its line."""
+def citation_line(data: Mapping[str, Any], *, names_vault: bool = False) -> str:
+    """Return a citation on one line: its marker, status, place and quote with its line; its vault if there are more."""
     place = visible_line(str(data.get("path") or data.get("url")), _NAME_CHARS)
+    if names_vault and "vault" in data:
+        place = f"{visible_line(data['vault'], _NAME_CHARS)}: {place}"
     quote = visible_line(data["quote"].strip(), _SENTENCE_CHARS)
     line = data.get("quote_line", data["line_start"])
     return f"[^{data['marker']}] {data['status']}  {place}:{line}  {quote}"
@@ -227,9 +229,9 @@ def citation_line(data: Mapping[str, Any]) -> str:
 _CITATION_TONES: Mapping[str, Tone] = {"verified": "good", "unsupported": "warning", "changed": "warning"}
 
 
-def citation_note(data: Mapping[str, Any]) -> Note:
+def citation_note(data: Mapping[str, Any], *, names_vault: bool = False) -> Note:
     """Return a citation as a note, coloured by its status."""
-    return Note(citation_line(data), _CITATION_TONES.get(data["status"], "quiet"))
+    return Note(citation_line(data, names_vault=names_vault), _CITATION_TONES.get(data["status"], "quiet"))
 
 
 def _final(data: Mapping[str, Any]) -> Note | None:
