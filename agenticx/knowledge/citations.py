@@ -188,10 +188,14 @@ class _NoteMarkers:
             self._left -= 1
             if self._left < 0:
                 break
-            parts = (_plain(_normalized(part)).strip(_AROUND) for part in _ELLIPSIS.split(quotation[:end]))
-            if all(_occurs(part, self._text) for part in parts if "^" in part):
+            if all(map(self._has, filter(_MARKER.search, _ELLIPSIS.split(quotation[:end])))):
                 return _HIDDEN * end + quotation[end:]
         return quotation
+
+    def _has(self, part: str) -> bool:
+        """Return True if a part of a quotation, which has words beside its markers, stands in a passage."""
+        text = _plain(_normalized(part)).strip(_AROUND)
+        return _plain(_MARKER.sub("", part)).strip(_AROUND) != "" and _occurs(text, self._text)
 
 
 def _blocks(reply: str) -> Iterator[str]:
@@ -318,9 +322,9 @@ class _Content:
         self._parts = {part for date in self._dates for part in (date._replace(year=None), date._replace(day=None))}
         yearless = [date for date in self._dates if date.year is None]
         self._yearless = {part for date in yearless for part in (date, date._replace(day=None))}
-        in_digits = [text[date.start : date.end] for date in find_dates(text)]
+        dates = [text[date.start : date.end] for date in find_dates(text)]
         text = _without_item_numbers(_mask_dates(text))
-        self._numbers = {_integer(part) for date in in_digits for part in re.findall(r"\d+", date)}
+        self._numbers = {_integer(part) for date in dates for part in re.findall(r"\d+", date)}
         self._numbers.update(_integer(match[0].replace(" ", "")) for match in _SPACED_GROUPS.finditer(text))
         self._numbers.update(value for values in _numbers(text) for value in values)
 

@@ -122,11 +122,16 @@ def outdated_numbers(state: ToolState, vault: str, path: str, text: str | None) 
     note = None if text is None else NoteText(text)
     numbers: list[int] = []
     for number, row in enumerate(state.passages, start=1):
-        is_known = row.get("vault") == vault and row.get("path") == path and row["text"] and not row.get("outdated")
-        if is_known and (note is None or note.find(_passage(row)) is None):
+        is_known = row.get("vault") == vault and row.get("path") == path and not row.get("outdated")
+        if is_known and (note is None or not _stands_in(row, note)):
             row["outdated"] = True
             numbers.append(number)
     return numbers
+
+
+def _stands_in(row: Mapping[str, Any], note: NoteText) -> bool:
+    passage = _passage(row)
+    return (note.restore(passage) if "beginning" in row else note.find(passage)) is not None
 
 
 def outdated_line(numbers: Sequence[int], path: str, *, is_gone: bool = False) -> str:

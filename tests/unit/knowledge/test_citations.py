@@ -230,6 +230,8 @@ def test_what_counts_as_a_fact(claim: str, text: str, status: str) -> None:
         ("It says “trust me [^1]”.", "trust me", [1]),
         ("> It cost 120 EUR. [^1]", "It cost 120 EUR. [^9]", [1]),
         ("See [^1] me.", "See [^1] me.", [1]),
+        ("> It cost 120 EUR … [^1]", "It cost 120 EUR, see [^1].", [1]),
+        ("> It cost 120 EUR.\n> [^1]", "See [^1].", [1]),
     ],
 )
 def test_a_marker_of_quoted_note_text_is_no_citation(reply: str, text: str, markers: list[int]) -> None:

@@ -374,6 +374,7 @@ async def pages_read(context: ToolContext) -> str:
 
 async def test_a_passage_whose_text_is_no_longer_kept_is_compared_with_its_note(tmp_path: Path) -> None:
     script = [call("note_read", {"path": "Numbers"})], [call("pages_read")], "Read.", "17 [^1].", "17 [^1]. 17 [^2]."
+    script = *script, [call("note_read", {"path": "Numbers"})], "Read."
     async with Talk(tmp_path, *script, tools=[pages_read]) as talk:
         note = talk.notes / "Numbers.md"
         note.write_text(NOTE_TEXT)
@@ -383,7 +384,9 @@ async def test_a_passage_whose_text_is_no_longer_kept_is_compared_with_its_note(
         (moved,) = [event.data for event in await talk.turn("Again", mode="agent") if event.type == "citation"]
         note.write_text(NOTE_TEXT.replace("17", "170"))
         changed, of_page = [event.data for event in await talk.turn("Again", mode="agent") if event.type == "citation"]
+        await talk.turn("Read it again", mode="agent")
 
+    assert "Outdated: passage 1" in talk.sent(6)[-1].content
     assert (moved["status"], moved["quote"], moved["quote_line"]) == ("verified", "The first is 17.", 5)
     assert (changed["status"], changed["quote"], changed["line_start"]) == ("changed", "The first is 17.", 1)
     assert (of_page["status"], of_page["quote"] != "") == ("changed", True)
