@@ -386,7 +386,7 @@ async def test_a_passage_whose_text_is_no_longer_kept_is_compared_with_its_note(
         changed, of_page = [event.data for event in await talk.turn("Again", mode="agent") if event.type == "citation"]
         await talk.turn("Read it again", mode="agent")
 
-    assert "Outdated: passage 1" in talk.sent(6)[-1].content
+    assert "Outdated: passage 1; Numbers.md has changed." in "\n".join(message.content for message in talk.sent(6))
     assert (moved["status"], moved["quote"], moved["quote_line"]) == ("verified", "The first is 17.", 5)
     assert (changed["status"], changed["quote"], changed["line_start"]) == ("changed", "The first is 17.", 1)
     assert (of_page["status"], of_page["quote"] != "") == ("changed", True)
