@@ -180,7 +180,7 @@ def test_citations_of_several_vaults_name_them_and_an_unknown_number_is_said(
     (other / "Lease.md").write_text("# Lease\n\nThe lease costs 900 EUR.\n")
     agx("vault", "add", str(notes))
     agx("vault", "add", str(other))
-    answer = "It ends in May 2027 [^1]. It costs 900 EUR [^2]. `[^8]` is code, [^99] is nothing."
+    answer = "It ends in May 2027 [^1]. It costs 900 EUR [^2]. `[^8]` is code, “a [^7]” quoted, [^99] is nothing."
     delta = {"choices": [{"index": 0, "delta": {"content": answer}, "finish_reason": "stop"}]}
     provider.events(json.dumps(delta), "[DONE]")
     agx.environment |= {"OPENAI_API_KEY": "sk-canary-long-enough-4711", "OPENAI_BASE_URL": provider.base_url}

@@ -27,7 +27,11 @@ from agenticx.tools.visible import visible_path
 __all__ = ["configure", "run"]
 
 _MARKER = re.compile(r"\[\^(\d{1,9})\](?!:)")
-_CODE = re.compile(r"```.*?(?:```|$)|`[^`\n]*`", re.DOTALL)
+_CODE_OR_QUOTATION = re.compile(
+    r"```.*?(?:```|\Z)|`[^`\n]*`|^[ \t]{0,12}>[^\n]*|\"[^\"\n]{1,2000}\"|[“„][^“”„\n]{1,2000}[”“]",
+    re.DOTALL | re.MULTILINE,
+)
+"""Markers in it may be those of a note."""
 _MAX_SHOWN = 20
 
 _EPILOG = """\
@@ -140,6 +144,6 @@ class _WithCitations(OutputWrapper):
             lines = [citation_line(citation, names_vault=names_vault) for citation in citations]
             print("", *lines, sep="\n", flush=True)
         known = {citation["marker"] for citation in citations}
-        if unknown := sorted({int(number) for number in _MARKER.findall(_CODE.sub("", answer))} - known):
+        if unknown := sorted({int(number) for number in _MARKER.findall(_CODE_OR_QUOTATION.sub("", answer))} - known):
             names = ", ".join(f"[^{number}]" for number in unknown[:_MAX_SHOWN])
             self._output.show_note(Note(f"without a passage of a note: {names}", "warning"))
