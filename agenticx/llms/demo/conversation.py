@@ -103,16 +103,26 @@ class DemoConversation:
         return [without_frames(_FRAME.sub(r"[\1]\n\g<0>", text)) for text in told]
 
     def noted_line(self) -> str:
-        """Return the line of the given passages that has most of the message's words, with its marker; "" for none."""
-        wanted, best, found = {*_WORD.findall(self.text.lower())}, 0, ""
+        """Return the line of the given passages that has most of the message's words, with its marker; "" for none.
+
+        If none has two of them, it is the first line of the first passage that the message got.
+        """
+        wanted, best, found = {*_WORD.findall(self.text.lower())}, 1, ""
         for message in self.request.messages:
             if not (isinstance(message, UserMessage) and message.injected and message.sources):
                 continue
+            first = ""
             for passage in _PASSAGE.finditer(message.content[:_NOTES_CHARS]):
                 for line in passage[2].splitlines():
+                    if line.startswith(("#", "---")) or not _WORD.search(line):
+                        continue
+                    quoted = f"\u201c{line.strip()[:_QUOTED_CHARS]}\u201d [^{passage[1]}]"
+                    first = first or quoted
                     hits = len(wanted & {*_WORD.findall(line.lower())})
-                    if hits > best and not line.startswith("#"):
-                        best, found = hits, f"\u201c{line.strip()[:_QUOTED_CHARS]}\u201d [^{passage[1]}]"
+                    if hits > best:
+                        best, found = hits, quoted
+            if best == 1:
+                found = first or found
         return found
 
     @property
