@@ -105,9 +105,9 @@ class DemoConversation:
     def noted_line(self) -> str:
         """Return the line of the given passages that has most of the message's words, with its marker; "" for none.
 
-        If none has two of them, it is the first line of the first passage that the message got.
+        If none has any, it is the first line of the first passage that the message got.
         """
-        wanted, best, found = {*_WORD.findall(self.text.lower())}, 1, ""
+        wanted, best, found = {*_WORD.findall(self.text.lower())}, 0, ""
         for message in self.request.messages:
             if not (isinstance(message, UserMessage) and message.injected and message.sources):
                 continue
@@ -121,7 +121,7 @@ class DemoConversation:
                     hits = len(wanted & {*_WORD.findall(line.lower())})
                     if hits > best:
                         best, found = hits, quoted
-            if best == 1:
+            if best == 0:
                 found = first or found
         return found
 
