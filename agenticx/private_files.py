@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["acquire_lock", "replace_file"]
+__all__ = ["acquire_lock", "locked_folder", "make_folders", "replace_file"]
 
 _PAUSE_SECONDS = 0.02
 
@@ -35,12 +35,48 @@ def replace_file(path: Path, content: bytes, temporary: Path) -> None:
     _sync_folder(path.parent)
 
 
+def make_folders(folder: Path, home: Path) -> None:
+    """Make a folder and those between it and AGX_HOME, that included, readable by the user alone; raises `OSError`."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    between = (each for each in reversed(folder.parents) if each.is_relative_to(home) and each != home)
+    for each in (*between, folder):  # `parents` of mkdir gives those above the usual mode
+        each.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def locked_folder(folder: Path, seconds: float) -> Generator[None]:
+    """Hold the lock of a folder, below which whoever holds it may rename or remove it.
+
+    Raises `FileNotFoundError` if the folder is gone, `TimeoutError` if another holds the lock for that many seconds,
+    and `OSError` if the file of the lock cannot be made.
+    """
+    path = folder / ".lock"
+    while True:
+        if (descriptor := _lock(path, seconds)) is None:
+            raise TimeoutError(f"another process has been using it for {seconds:g} seconds")
+        try:
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                break
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # the folder was replaced while this one waited
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def acquire_lock(path: Path, seconds: float) -> int | None:
     """Lock the file at `path`, made if needed, and return its descriptor, whose closing unlocks it; raises `OSError`.
 
     Returns None if another process holds the lock for that many seconds.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return _lock(path, seconds)
+
+
+def _lock(path: Path, seconds: float) -> int | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     is_locked = False
     try:

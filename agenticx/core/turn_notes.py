@@ -23,7 +23,7 @@ from agenticx.knowledge.passages import (
     outdated_line,
     outdated_numbers,
 )
-from agenticx.knowledge.registry import VaultRecord, VaultUnreadable
+from agenticx.knowledge.registry import UnknownVault, VaultRecord, VaultUnreadable
 from agenticx.knowledge.search import FoundPassage
 from agenticx.knowledge.tools import VaultAccess, note_text, read_passage
 from agenticx.knowledge.vault import VaultMissing
@@ -54,7 +54,7 @@ _NO_ROOM = "What a first search in the notes found has no room here; note_search
 _WITHOUT_NOTES = "If the passages do not answer the question, search further, or say that the notes do not have it."
 
 _CANNOT_READ = "The notes of {name!r} cannot be searched now ({reason}); answer without them, and say so."
-_INDEX_ERRORS = (sqlite3.Error, VaultMissing, VaultUnreadable, OSError)
+_INDEX_ERRORS = (UnknownVault, VaultMissing, VaultUnreadable, sqlite3.Error, OSError)
 """What a vault's index or folder raises that cannot be read."""
 
 T = TypeVar("T")

@@ -18,6 +18,7 @@ reply with the passage and the note as it is now.
     index           the SQLite file of a vault, brought up to date before each search
     search          the ranking
     registry        the vaults below AGX_HOME
+    cache_file      SQLite files of a vault that may be damaged, removed or read-only
     embeddings      search by meaning: vectors made in the background, with the person's consent
     vectors         the file of these vectors, and the nearest ones
     vaults          vaults in use on an event loop

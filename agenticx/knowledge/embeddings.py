@@ -13,7 +13,7 @@ from typing import Protocol
 from agenticx.clocks import Clock
 from agenticx.errors import ModelError
 from agenticx.knowledge.index import VaultIndex
-from agenticx.knowledge.registry import EmbeddingConsent
+from agenticx.knowledge.registry import EmbeddingConsent, UnknownVault, VaultUnreadable
 from agenticx.knowledge.search import Nearest
 from agenticx.knowledge.vectors import PassageVectors
 from agenticx.logs import get_logger
@@ -117,14 +117,18 @@ class VaultEmbeddings:
 
     async def status(self, index: VaultIndex) -> EmbeddingStatus:
         """Return the state as it is now."""
-        model, vectors = self._model, await self._opened()
+        model, problem = self._model, self._problem
 
-        def count() -> tuple[int, int]:
+        def count(vectors: PassageVectors) -> tuple[int, int]:
             hashes = [sha256 for (sha256,) in index.query("SELECT DISTINCT sha256 FROM passages")]
             return len(hashes) - len(vectors.lacking(hashes)), len(hashes)
 
-        embedded, passages = await run_in_thread(count, name="agx embeddings")
-        return EmbeddingStatus(model.name, model.host, self.consent, embedded, passages, self._problem)
+        embedded = passages = 0
+        try:
+            embedded, passages = await run_in_thread(count, await self._opened(), name="agx embeddings")
+        except VaultUnreadable as exc:
+            problem = str(exc)
+        return EmbeddingStatus(model.name, model.host, self.consent, embedded, passages, problem)
 
     @property
     def _is_allowed(self) -> bool:
@@ -147,7 +151,11 @@ class VaultEmbeddings:
             note = f"{self._problem}; {self._embedded:,} of {self._passages:,} passages are searched by meaning"
         elif self._embedded < self._passages:
             note = f"{self._embedded:,} of {self._passages:,} passages are searched by meaning so far"
-        return EmbeddingSearch(partial(self._nearest, await self._opened(), vector), note)
+        try:
+            vectors = await self._opened()
+        except VaultUnreadable as exc:
+            return EmbeddingSearch(note=f"{exc}; the notes are searched by words alone")
+        return EmbeddingSearch(partial(self._nearest, vectors, vector), note)
 
     async def refresh(self, index: VaultIndex, *, seconds: float | None = None) -> bool:
         """Have a vector made for each passage that has none; return whether that has ended after at most `seconds`.
@@ -156,7 +164,7 @@ class VaultEmbeddings:
         """
         if not self._is_allowed:
             return True
-        version = await run_in_thread(index.query, "PRAGMA data_version", name="agx embeddings")
+        version = await run_in_thread(index.version, name="agx embeddings")
         is_over = self._run is None or self._run.done()
         if is_over and (version != self._run_version or self._problem is not None):
             self._run_version = version
@@ -211,6 +219,16 @@ class VaultEmbeddings:
             ) from exc
 
     async def _embed_lacking(self, index: VaultIndex) -> None:
+        try:
+            await self._store_lacking(index)
+        except UnknownVault:
+            return  # whoever uses it next is told
+        except VaultUnreadable as exc:
+            if self._problem is None:
+                _log.info("vectors cannot be stored", error=str(exc))
+            self._problem = str(exc)
+
+    async def _store_lacking(self, index: VaultIndex) -> None:
         vectors = await self._opened()
         lacking = await run_in_thread(self._find_lacking, vectors, index, name="agx embeddings")
         for batch in _batches(lacking):
@@ -280,7 +298,10 @@ class VaultEmbeddings:
     def _nearest(
         self, vectors: PassageVectors, vector: Sequence[float], among: Collection[bytes] | None
     ) -> Sequence[bytes]:
-        return vectors.nearest(vector, _CANDIDATES, among)
+        try:
+            return vectors.nearest(vector, _CANDIDATES, among)
+        except VaultUnreadable:
+            return ()
 
 
 def _batches(ids: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -10,14 +10,15 @@ import threading
 import time
 import unicodedata
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from agenticx.errors import ToolError
+from agenticx.knowledge.cache_file import CacheFile, DamagedFile, transaction
 from agenticx.knowledge.parsing import ParsedNote, PassageSpan, note_lines, parse_note, passage_sha256
+from agenticx.knowledge.registry import VaultUnreadable
 from agenticx.knowledge.vault import (
     NOTE_SUFFIXES,
     NoteContent,
@@ -47,7 +48,7 @@ _DOTS = ("./", "../")
 _BATCH_NOTES = 500
 _MAX_UNINDEXED = 50
 _BATCH_CHARS = 4 * 1024 * 1024
-_BUSY_SECONDS = 10.0
+_MOST_RUNS = 3
 _UNSETTLED_NS = 2_000_000_000
 """A file that changed this shortly before it was read may change again without a new modification time (2 s on FAT)."""
 
@@ -110,29 +111,38 @@ class VaultIndex:
     """The index of the notes below a folder, in one SQLite file.
 
     It is a cache: a file that is damaged, of another version or of another folder is made anew; `was_rebuilt` is True
-    then. All methods block and may be called from any thread. One `refresh` runs at a time, also among processes;
-    searches read beside it what is committed. Notes that are on the disk and not yet indexed are found by path and name
-    all the same.
+    then. All methods block and may be called from any thread; they raise `VaultUnreadable`, or `UnknownVault` once the
+    folder of the file is removed. One `refresh` runs at a time, also among processes; searches read beside it what is
+    committed. Notes that are on the disk and not yet indexed are found by path and name all the same.
     """
 
     def __init__(self, root: Path, file: Path) -> None:
         self.root = root
-        self.was_rebuilt = False
-        self._file = file
         self._refreshing = threading.Lock()
-        self._reading = threading.Lock()
         self._scan_problems: dict[str, NoteProblem] = {}
         self._total = 0
         self._was_scanned = False
         self._is_behind = True
         self._waiting: dict[str, NoteVersion] = {}  # notes to be indexed
         self._waiting_by_key: dict[str, list[str]] = {}
-        self._connection = self._open()
+        self._complete_generation = 0
+        pragmas = ("journal_mode = WAL", "synchronous = NORMAL")
+        self._file = CacheFile(file, "index", lambda connection: _prepare(connection, root), pragmas)
+
+    @property
+    def was_rebuilt(self) -> bool:
+        """True if the file was damaged or old, so that it was made anew."""
+        return self._file.was_rebuilt
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the last `refresh` of the file that is open has reached its end."""
+        return self._complete_generation == self._file.generation
 
     def close(self) -> None:
         """Close the file; nothing of the index may be used afterwards."""
-        with self._refreshing, self._reading:
-            self._connection.close()
+        with self._refreshing:
+            self._file.close()
 
     # --- keeping it up to date ----------------------------------------------------------------------------------------
 
@@ -146,39 +156,84 @@ class VaultIndex:
 
         `stopped` is asked, and `report` is called, after each batch of up to 500 notes, which is one transaction; a run
         that was stopped or killed is continued by the next. Raises `VaultMissing` if the folder cannot be listed or has
-        become empty; the index keeps its last state then.
+        become empty, `VaultUnreadable` if nothing can be written; the index keeps its last state then.
         """
         with self._refreshing:
             self._is_behind = True
             scan = scan_vault(self.root)
-            with closing(self._connect()) as connection:
-                known = _known_versions(connection)
-                if known and not scan.notes and not _has_entries(self.root):
-                    raise VaultMissing(
-                        f"the vault's folder {visible(str(self.root))!r} is empty now; its index is kept until notes "
-                        "are there again, or the vault is removed"
-                    )
-                self._was_scanned = True
-                self._scan_problems, self._total = scan.problems, len(scan.notes)
-                changed = [path for path, version in scan.notes.items() if known.get(path) != version]
-                changed.sort(key=lambda path: scan.notes[path].mtime_ns, reverse=True)
-                self._wait_for(changed, scan)
-                self._remove(connection, known.keys() - scan.notes.keys())
-                for batch in self._read_batches(scan, changed):
-                    with _transaction(connection):
-                        rows = _NewRows(connection, known.keys())
-                        for path, version, note in batch:
-                            rows.add(path, version, note)
-                        rows.write()
-                    for path, _, _ in batch:
-                        self._waiting.pop(path, None)
-                    report(self.state())
-                    if stopped():
+            for _ in range(_MOST_RUNS):  # again if the file was damaged, or replaced meanwhile
+                try:
+                    if not self._run(scan, stopped, report):
                         break
-                else:
-                    self._is_behind = False
-                    self._wait_for([], scan)
+                except DamagedFile:
+                    continue
+                state = self.state()
+                if self.is_complete:
+                    return state
             return self.state()
+
+    def _run(self, scan: VaultScan, stopped: Callable[[], bool], report: Callable[[IndexState], None]) -> bool:
+        """Index what has changed; return False if that was stopped."""
+        known, generation = self._file.use(lambda connection: (_known_versions(connection), self._file.generation))
+        if known and not scan.notes and not _has_entries(self.root):
+            raise VaultMissing(
+                f"the vault's folder {visible(str(self.root))!r} is empty now; its index is kept until notes "
+                "are there again, or the vault is removed"
+            )
+        self._was_scanned = True
+        self._scan_problems, self._total = scan.problems, len(scan.notes)
+        changed = [path for path, version in scan.notes.items() if known.get(path) != version]
+        changed.sort(key=lambda path: scan.notes[path].mtime_ns, reverse=True)
+        gone = known.keys() - scan.notes.keys()
+        self._complete_generation = 0
+        self._wait_for(changed, scan)
+        try:
+            if (changed or gone) and not self._store_changes(scan, changed, gone, stopped, report):
+                return False
+        except DamagedFile:
+            raise
+        except VaultUnreadable:
+            if gone or self._differ(changed):
+                raise
+        self._complete_generation = generation
+        self._is_behind = False
+        self._wait_for([], scan)
+        return True
+
+    def _store_changes(
+        self,
+        scan: VaultScan,
+        changed: Sequence[str],
+        gone: Iterable[str],
+        stopped: Callable[[], bool],
+        report: Callable[[IndexState], None],
+    ) -> bool:
+        with self._file.changing() as connection:
+            self._remove(connection, gone)
+            for batch in self._read_batches(scan, changed):
+                with transaction(connection):
+                    rows = _NewRows(connection, _known_among(connection, [path for path, _, _ in batch]))
+                    for path, version, note in batch:
+                        rows.add(path, version, note)
+                    rows.write()
+                for path, _, _ in batch:
+                    self._waiting.pop(path, None)
+                report(self.state())
+                if stopped():
+                    return False
+        return True
+
+    def _differ(self, paths: Iterable[str]) -> bool:
+        """Return whether the content of a note is another than the indexed one."""
+        known = dict(self.query("SELECT path, sha256 FROM notes"))
+        for path in paths:
+            try:
+                content = decode_note(read_note(self.root, path))
+            except ToolError:
+                continue
+            if known.get(path) != bytes.fromhex(content.sha256):
+                return True
+        return False
 
     def state(self) -> IndexState:
         """Return how much is indexed."""
@@ -200,8 +255,12 @@ class VaultIndex:
 
     def query(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a SELECT."""
-        with self._reading:
-            return self._connection.execute(statement, parameters).fetchall()
+        return self._file.use(lambda connection: connection.execute(statement, parameters).fetchall())
+
+    def version(self) -> tuple[int, int]:
+        """Return what changes with the content of the index."""
+        ((version,),) = self.query("PRAGMA data_version")
+        return self._file.generation, version
 
     def find_notes(self, name: str) -> list[NoteRecord]:
         """Return the notes that a name or path means, as in `[[name]]`: by path, else by file name, else by alias.
@@ -345,47 +404,12 @@ class VaultIndex:
             for path, title, sha256, size, mtime_ns, problem, structure in rows
         ]
 
-    # --- the file -----------------------------------------------------------------------------------------------------
-
-    def _open(self) -> sqlite3.Connection:
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for _ in range(2):
-            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600))
-            connection = None
-            try:
-                connection = self._connect()
-                if _prepare(connection, self.root):
-                    return connection
-            except sqlite3.OperationalError:  # locked or full: not damaged
-                raise
-            except sqlite3.DatabaseError:
-                pass
-            if connection is not None:
-                connection.close()
-            self._discard_file()
-        raise AssertionError("a new index is usable")
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.DatabaseError:
-            connection.close()
-            raise
-        connection.execute("PRAGMA synchronous = NORMAL")
-        return connection
-
-    def _discard_file(self) -> None:
-        self.was_rebuilt = True
-        for suffix in ("", "-wal", "-shm"):
-            self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
-
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def _remove(self, connection: sqlite3.Connection, paths: Iterable[str]) -> None:
         paths = sorted(paths)
         for start in range(0, len(paths), _BATCH_NOTES):
-            with _transaction(connection):
+            with transaction(connection):
                 for path in paths[start : start + _BATCH_NOTES]:
                     _delete(connection, path)
 
@@ -431,35 +455,27 @@ def _prepare(connection: sqlite3.Connection, root: Path) -> bool:
         "sqlite": sqlite3.sqlite_version,
         "unicode": unicodedata.unidata_version,  # terms of a passage are made again to remove them
     }
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
+    if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
+        with transaction(connection):
             for statement in _SCHEMA.split(";\n"):
                 connection.execute(statement)
             connection.executemany("INSERT INTO state VALUES (?, ?)", wanted.items())
-        found = dict(connection.execute("SELECT name, value FROM state"))
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
+    found = dict(connection.execute("SELECT name, value FROM state"))
     return found == wanted and connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Generator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
 
 
 def _known_versions(connection: sqlite3.Connection) -> dict[str, NoteVersion | None]:
     """Return the indexed versions by path: None for a note that must be read again in any case."""
     rows = connection.execute("SELECT path, size, mtime_ns, inode, is_settled FROM notes")
     return {path: NoteVersion(size, mtime, inode) if settled else None for path, size, mtime, inode, settled in rows}
+
+
+def _known_among(connection: sqlite3.Connection, paths: Sequence[str]) -> set[str]:
+    """Return those of the paths that are indexed, also by another process meanwhile."""
+    rows = connection.execute(
+        "SELECT path FROM notes WHERE path IN (SELECT value FROM json_each(?))", (json.dumps(paths),)
+    )
+    return {path for (path,) in rows}
 
 
 def _has_entries(root: Path) -> bool:

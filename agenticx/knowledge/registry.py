@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import pwd
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
-from agenticx.errors import AgenticXError, SettingsError
-from agenticx.private_files import replace_file
+from agenticx.errors import SettingsError, ToolError
+from agenticx.messages import new_id
+from agenticx.private_files import locked_folder, make_folders, replace_file
 from agenticx.tools.visible import visible
 
 __all__ = [
@@ -25,6 +28,7 @@ __all__ = [
     "VaultRecord",
     "VaultRegistry",
     "VaultUnreadable",
+    "unusable_file",
 ]
 
 NOTE_TOOLS = frozenset({"note_append", "note_links", "note_list", "note_read", "note_search", "note_write"})
@@ -34,18 +38,36 @@ EmbeddingConsent = Literal["not_needed", "needed", "given", "refused"]
 """Whether the person agreed that text of the notes is sent to the model's server; it need not be asked on this one."""
 
 _MAX_NAME_CHARS = 100
+_LOCK_SECONDS = 15.0
+_REMOVED = ".removed"
+_REMEDIES = {
+    errno.ENOSPC: "; free some space",
+    errno.EDQUOT: "; free some space",
+    errno.EROFS: "; make it writable",
+    errno.EACCES: "; make it writable",
+    errno.EPERM: "; make it writable",
+    errno.EISDIR: "; make it a file, or remove what is there: it is made anew from the notes",
+    errno.EIO: "; check the disk, or remove what is there: it is made anew from the notes",
+    errno.ETIMEDOUT: ": another process uses it; try again",
+}
 
 
 class InvalidVault(SettingsError):
     """A folder that cannot be a vault, or a name that cannot be its name; the message says what would be right."""
 
 
-class UnknownVault(AgenticXError):
-    """A vault that is not there; the message lists those that are."""
+class UnknownVault(ToolError):
+    """A vault that is not there, or has been removed; the message lists those that are, or says how."""
 
 
-class VaultUnreadable(AgenticXError):
-    """A vault whose index or folder cannot be read now; the message says why, and what to do."""
+class VaultUnreadable(ToolError):
+    """A vault whose index or folder cannot be read or written now; the message says why, and what to do."""
+
+
+def unusable_file(path: Path, kind: str, error: OSError) -> VaultUnreadable:
+    """Return the error for the user about a file or folder that is kept of a vault."""
+    reason, remedy = error.strerror or str(error), _REMEDIES.get(error.errno or 0, "")
+    return VaultUnreadable(f"the {kind} {visible(str(path))!r} cannot be used: {reason}{remedy}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +83,8 @@ class VaultRegistry:
     """The vaults below AGX_HOME: a folder `vaults/ID` for each, with `vault.json`, the index and the vectors.
 
     All methods block. Several processes may use one registry: the id of a vault is a digest of its folder's path, so
-    that the same folder is added once, and each file is written whole.
+    that the same folder is added once, each file is written whole, and changes take turns. What changes something
+    raises `VaultUnreadable` if that cannot be written.
     """
 
     def __init__(self, home: Path) -> None:
@@ -72,14 +95,14 @@ class VaultRegistry:
         """Return whether there may be a vault, after one look at the folder."""
         try:
             with os.scandir(self._folder) as entries:
-                return next(entries, None) is not None
+                return any(not entry.name.startswith(".") for entry in entries)
         except OSError:
             return False
 
     def list(self) -> list[VaultRecord]:
         """Return all vaults, ordered by name; what cannot be read is left out, see `damaged`."""
         try:
-            ids = [entry.name for entry in os.scandir(self._folder)]
+            ids = [name for name in os.listdir(self._folder) if not name.startswith(".")]
         except FileNotFoundError:
             return []
         records = (self._read(vault_id) for vault_id in ids)
@@ -87,7 +110,7 @@ class VaultRegistry:
 
     def damaged(self) -> Sequence[Path]:
         """Return the files of vaults that cannot be read, in order."""
-        files = sorted(self._folder.glob("*/vault.json"))
+        files = sorted(self._folder.glob("[!.]*/vault.json"))
         return [file for file in files if self._read(file.parent.name) is None and file.exists()]
 
     def find(self, name: str) -> VaultRecord:
@@ -107,24 +130,52 @@ class VaultRegistry:
         """
         folder = self._checked_folder(path)
         vault_id = f"vault_{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
-        records = self.list()
-        for record in records:
-            if record.id == vault_id:
-                return record, False
-        names = {record.name for record in records}
-        if name is None:
-            name = folder.name[:_MAX_NAME_CHARS]
-            numbered = (f"{name} {number}" for number in range(2, len(names) + 3))
-            name = next(each for each in (name, *numbered) if each not in names)
-        else:
-            _check_name(name, names)
-        record = VaultRecord(vault_id, name, folder)
-        self._write(record)
+        if (known := self._read(vault_id)) is not None:
+            return known, False
+        try:
+            make_folders(self._folder, self._home)
+        except OSError as exc:
+            raise unusable_file(self._folder, "folder of the vaults", exc) from exc
+        with self._locked():
+            records = self.list()
+            for record in records:
+                if record.id == vault_id:
+                    return record, False
+            _check_overlap(folder, records)
+            names = {record.name for record in records}
+            if name is None:
+                name = folder.name[:_MAX_NAME_CHARS]
+                numbered = (f"{name} {number}" for number in range(2, len(names) + 3))
+                name = next(each for each in (name, *numbered) if each not in names)
+            else:
+                _check_name(name, names)
+            record = VaultRecord(vault_id, name, folder)
+            self._write(record)
         return record, True
 
     def remove(self, record: VaultRecord) -> None:
-        """Forget a vault and delete its index; its notes are left as they are."""
-        shutil.rmtree(self._folder / record.id, ignore_errors=True)
+        """Forget a vault and delete its index; its notes are left as they are. Raises `UnknownVault`."""
+        folder, aside = self._folder / record.id, self._folder / new_id(_REMOVED)
+        try:
+            with self._locked(), locked_folder(folder, _LOCK_SECONDS):
+                folder.rename(aside)  # at once, for all who use it
+        except FileNotFoundError:
+            raise UnknownVault(f"the vault {record.name!r} has been removed already") from None
+        except (OSError, VaultUnreadable) as exc:
+            if not folder.is_dir():
+                raise UnknownVault(f"the vault {record.name!r} has been removed already") from exc
+            reason = unusable_file(folder, "folder", exc) if isinstance(exc, OSError) else exc
+            raise VaultUnreadable(f"the vault {record.name!r} is not removed: {reason}") from exc
+        for left in (aside, *self._folder.glob(f"{_REMOVED}*")):  # also of a process that was killed
+            try:
+                shutil.rmtree(left)
+            except FileNotFoundError:
+                continue
+            except OSError as exc:
+                raise VaultUnreadable(
+                    f"the vault {record.name!r} is forgotten, but what was kept of it is not deleted: "
+                    f"{unusable_file(left, 'folder', exc)}; delete that folder"
+                ) from exc
 
     def index_file(self, record: VaultRecord) -> Path:
         """Return the path of a vault's index."""
@@ -143,9 +194,12 @@ class VaultRegistry:
             return {}
 
     def set_embedding_consent(self, record: VaultRecord, host: str, *, allowed: bool) -> None:
-        """Remember whether text of a vault may be sent to `host` for embeddings; raises `InvalidVault`."""
-        consents = self.embedding_consents(record) | {host: allowed}
-        self._replace(self._folder / record.id, "consents.json", consents)
+        """Remember whether text of a vault may be sent to `host` for embeddings; raises `UnknownVault`."""
+        with self._locked():
+            if self._read(record.id) is None:
+                raise UnknownVault(f"the vault {record.name!r} has been removed")
+            consents = self.embedding_consents(record) | {host: allowed}
+            self._replace(self._folder / record.id, "consents.json", consents)
 
     def _checked_folder(self, path: Path) -> Path:
         shown = visible(str(path))
@@ -177,17 +231,49 @@ class VaultRegistry:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        lock = locked_folder(self._folder, _LOCK_SECONDS)
+        try:
+            lock.__enter__()
+        except OSError as exc:
+            raise unusable_file(self._folder, "folder of the vaults", exc) from exc
+        try:
+            yield
+        finally:
+            lock.__exit__(None, None, None)
+
     def _write(self, record: VaultRecord) -> None:
         folder = self._folder / record.id
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._replace(folder, "vault.json", {"name": record.name, "path": str(record.path)})
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as exc:
+            raise unusable_file(folder, "folder", exc) from exc
+        try:
+            self._replace(folder, "vault.json", {"name": record.name, "path": str(record.path)})
+        except VaultUnreadable:
+            with suppress(OSError):
+                folder.rmdir()
+            raise
 
     def _replace(self, folder: Path, name: str, values: Mapping[str, Any]) -> None:
         content = json.dumps(values, indent=2) + "\n"
         try:
             replace_file(folder / name, content.encode(), folder / f".{name}.{os.getpid()}")
         except OSError as exc:
-            raise InvalidVault(f"{str(folder)!r} cannot be written: {exc.strerror}") from exc
+            raise unusable_file(folder / name, "file", exc) from exc
+
+
+def _check_overlap(folder: Path, records: list[VaultRecord]) -> None:
+    """Raise `InvalidVault` if notes of the folder would be in two vaults."""
+    shown = visible(str(folder))
+    for record in records:
+        other = f"the vault {record.name!r} ({visible(str(record.path))!r})"
+        remedy = f"notes in both would be found twice; `agx vault remove {quote(record.name)}` forgets that one"
+        if folder.is_relative_to(record.path):
+            raise InvalidVault(f"{shown!r} lies in {other}, which has its notes already: search that one; {remedy}")
+        if record.path.is_relative_to(folder):
+            raise InvalidVault(f"{shown!r} holds {other}: {remedy}")
 
 
 def _check_name(name: str, taken: set[str]) -> None:

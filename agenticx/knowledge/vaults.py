@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import SettingsError
 from agenticx.knowledge.index import IndexState, VaultIndex
-from agenticx.knowledge.registry import VaultRecord, VaultRegistry, VaultUnreadable
+from agenticx.knowledge.registry import UnknownVault, VaultRecord, VaultRegistry, VaultUnreadable
 from agenticx.knowledge.search import FoundPassage, search_notes
 from agenticx.knowledge.vault import VaultMissing
 from agenticx.knowledge.words import query_words
 from agenticx.logs import get_logger
-from agenticx.resource_exhaustion import exhausted_error
 from agenticx.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -44,10 +43,10 @@ _log = get_logger(__name__)
 class NoteSearch:
     """The results of a search, with the state of the index that was searched: fewer indexed than total if it is behind.
 
-    `problem` is a sentence if the vault's folder cannot be read: without it no passage can be found in its notes, whose
-    texts are read anew by each search;
-    `embedding_note` is one if search by meaning is on, but was not or only partly possible, and `query_note` if the
-    query has nothing to search for.
+    `problem` is a sentence if the vault's folder cannot be read, without which no passage can be found in its notes, as
+    their texts are read anew by each search; or if the index cannot be brought up to date, and its last state is
+    searched. `embedding_note` is one if search by meaning is on, but was not or only partly possible, and `query_note` if
+    the query has nothing to search for.
     """
 
     results: list[FoundPassage]
@@ -68,8 +67,8 @@ class VaultSummary:
 class Vault:
     """One vault, for use on one event loop; everything that blocks runs in threads.
 
-    `problem` says why its folder or index cannot be read, if that is so; what needs the index then raises
-    `VaultUnreadable`.
+    `problem` says why its folder cannot be read, or the index cannot be read or brought up to date, if that is so; what
+    needs an index that cannot be read raises `VaultUnreadable`, and `UnknownVault` once the vault has been removed.
     `embeddings` is None unless an embedding model is set and can be used; else `embedding_problem` says why it cannot.
     """
 
@@ -83,6 +82,7 @@ class Vault:
     ) -> None:
         self.record = record
         self.problem: str | None = None
+        self._is_missing = False
         self.embeddings = embeddings
         self.embedding_problem = embedding_problem
         self._file = file
@@ -95,9 +95,15 @@ class Vault:
     @property
     def state(self) -> Literal["indexing", "ready", "missing"]:
         """The state of the vault: its index is behind, or up to date as far as known, or it cannot be read."""
-        if self.problem is not None:
+        if self._is_missing:
             return "missing"
-        return "indexing" if self._refresh is not None and not self._refresh.done() else "ready"
+        is_running = self._refresh is not None and not self._refresh.done()
+        return "indexing" if is_running or self._index is None or not self._index.is_complete else "ready"
+
+    @property
+    def was_rebuilt(self) -> bool:
+        """True if the index was damaged or old, so that it was made anew."""
+        return self._index is not None and self._index.was_rebuilt
 
     @property
     def opened_index(self) -> VaultIndex | None:
@@ -107,13 +113,15 @@ class Vault:
     async def index(self) -> VaultIndex:
         """Return the opened index; raises `VaultUnreadable`."""
         async with self._opening:
+            if self._stopped.is_set():
+                raise UnknownVault(f"the vault {self.record.name!r} has been removed, or closed")
             if self._index is None:
                 try:
                     self._index = await run_in_thread(VaultIndex, self.record.path, self._file, name="agx vault")
-                except (sqlite3.Error, OSError) as exc:
+                except VaultUnreadable as exc:
                     raise self._unreadable(exc) from exc
                 if self._index.was_rebuilt:
-                    _log.warning("the index of a vault was damaged or old, and is made anew", vault=self.record.name)
+                    _log.info("the index of a vault was damaged or old, and is made anew", vault=self.record.name)
             return self._index
 
     async def refresh(
@@ -179,7 +187,7 @@ class Vault:
         return NoteSearch(results, state, self.problem, note, query_note)
 
     async def summary(self) -> VaultSummary:
-        """Return the numbers of notes and problems as the index has them now."""
+        """Return the numbers of notes and problems as the index has them now, zeros if it cannot be read."""
         try:
             return await self._read(lambda index: VaultSummary(index.state().indexed, len(index.problems())))
         except VaultUnreadable:
@@ -226,22 +234,14 @@ class Vault:
         index = await self.index() if index is None else index
         try:
             return await run_in_thread(function, index, name="agx vault")
-        except sqlite3.Error as exc:
+        except VaultUnreadable as exc:
             raise self._unreadable(exc) from exc
 
-    def _unreadable(self, error: Exception) -> VaultUnreadable:
-        """Return the error for an index that cannot be opened or read, and keep its message in `problem`."""
-        if self.problem is None:
-            _log.warning("the index of a vault cannot be read", vault=self.record.name, error=str(error))
-        if (exhausted := exhausted_error(error)) is not None:
-            self.problem = f"the index of the vault {self.record.name!r} cannot be read: {exhausted}"
-        else:
-            reason = getattr(error, "strerror", None) or error
-            self.problem = (
-                f"the index of the vault {self.record.name!r} cannot be read ({reason}); make {str(self._file)!r} a "
-                "file that can be read and written, or remove what is there: it is made anew from the notes"
-            )
-        return VaultUnreadable(self.problem)
+    def _unreadable(self, error: VaultUnreadable) -> VaultUnreadable:
+        """Return the error with the name of the vault, and keep its message in `problem`."""
+        named = VaultUnreadable(f"the index of the vault {self.record.name!r} cannot be read ({error})")
+        self._report(str(named), is_missing=True)
+        return named
 
     async def _run(
         self, index: VaultIndex, report: Callable[[IndexState], None] | None, *, with_embeddings: bool
@@ -256,18 +256,26 @@ class Vault:
             await run_in_thread(
                 index.refresh, stopped=self._stopped.is_set, report=report_from_thread, name="agx vault index"
             )
-        except (VaultMissing, sqlite3.Error, OSError) as exc:
-            if self.problem is None:
-                _log.warning("a vault cannot be read; its index is kept", vault=self.record.name, error=str(exc))
-            self.problem = str(exc)
+        except UnknownVault:
+            return  # whoever uses it next is told
+        except VaultMissing as exc:
+            self._report(str(exc), is_missing=True)
+        except (VaultUnreadable, sqlite3.Error, OSError) as exc:
+            self._report(f"the index of the vault {self.record.name!r} cannot be brought up to date ({exc})")
         else:
-            self.problem = None
+            self.problem, self._is_missing = None, False
             if with_embeddings and self.embeddings is not None:
                 await self.embeddings.refresh(index, seconds=0)
 
+    def _report(self, problem: str, *, is_missing: bool = False) -> None:
+        """Keep why the last state is used, or why there is none."""
+        if self.problem is None:
+            _log.info("a vault cannot be read or brought up to date", vault=self.record.name, problem=problem)
+        self.problem, self._is_missing = problem, is_missing
+
 
 class Vaults:
-    """The vaults of a user, for use on one event loop.
+    """The vaults of a user, for use on one event loop. Other loops and processes may add and remove some meanwhile.
 
     With an embedding model, given by name or as it is, notes are also found by meaning. Text of a vault is sent to a
     model elsewhere only after `allow_embeddings`.
@@ -279,6 +287,7 @@ class Vaults:
         self.registry = VaultRegistry(home)
         self._clock = clock or SystemClock()
         self._open: dict[str, Vault] = {}
+        self._changing = asyncio.Lock()
         self._embedding_model = embedding_model
         self._embedder: Embedder | None = None
         self._embedding_problem: str | None = None
@@ -287,18 +296,30 @@ class Vaults:
     async def list(self) -> list[Vault]:
         """Return all vaults, ordered by name."""
         records = await run_in_thread(lambda: self._prepared(self.registry.list()), name="agx vaults")
+        if self._open.keys() - {record.id for record in records}:
+            async with self._changing:
+                await self._close_removed()
         return [self._vault(record) for record in records]
 
     async def find(self, name: str) -> Vault:
         """Return the vault of that id or name; raises `UnknownVault`."""
-        (record,) = await run_in_thread(lambda: self._prepared([self.registry.find(name)]), name="agx vaults")
+        try:
+            (record,) = await run_in_thread(lambda: self._prepared([self.registry.find(name)]), name="agx vaults")
+        except UnknownVault:
+            async with self._changing:
+                await self._close_removed()
+            raise
         return self._vault(record)
 
     async def add(self, path: Path, name: str | None = None) -> tuple[Vault, bool]:
-        """Add a vault, or return the one of that folder, and whether it is new; raises `InvalidVault`."""
-        record, is_new = await run_in_thread(self.registry.add, path, name, name="agx vaults")
-        await run_in_thread(self._prepared, [record], name="agx vaults")
-        return self._vault(record), is_new
+        """Add a vault, or return the one of that folder, and whether it is new.
+
+        Raises `InvalidVault`, or `VaultUnreadable` if it cannot be stored.
+        """
+        async with self._changing:
+            record, is_new = await run_in_thread(self.registry.add, path, name, name="agx vaults")
+            await run_in_thread(self._prepared, [record], name="agx vaults")
+            return self._vault(record), is_new
 
     def look_up(self, record: VaultRecord, function: Callable[[VaultIndex], T]) -> T:
         """Return `function(index)` for the index of a vault as it is, not brought up to date; blocks.
@@ -316,7 +337,7 @@ class Vaults:
             raise VaultUnreadable(f"the index of the vault {record.name!r} cannot be read: {exc}") from exc
 
     async def allow_embeddings(self, vault: Vault, *, allowed: bool) -> None:
-        """Remember whether text of a vault may be sent to the server of the embedding model; raises `InvalidVault`.
+        """Remember whether text of a vault may be sent to the server of the embedding model; raises `VaultUnreadable`.
 
         Does nothing if no embedding model can be used, or its server is on this machine.
         """
@@ -327,10 +348,19 @@ class Vaults:
         await run_in_thread(self._prepared, [vault.record], name="agx vaults")
 
     async def remove(self, vault: Vault) -> None:
-        """Forget a vault and delete its index, never a note."""
-        self._open.pop(vault.record.id, None)
-        await vault.close()
-        await run_in_thread(self.registry.remove, vault.record, name="agx vaults")
+        """Forget a vault and delete its index, never a note; raises `VaultUnreadable` if that is not possible."""
+        async with self._changing:
+            try:
+                await run_in_thread(self.registry.remove, vault.record, name="agx vaults")
+            finally:
+                await self._close_removed()
+            await vault.close()
+
+    async def _close_removed(self) -> None:
+        """Close the vaults that this or another process has removed."""
+        known = {record.id for record in await run_in_thread(self.registry.list, name="agx vaults")}
+        removed = [self._open.pop(vault_id) for vault_id in [*self._open] if vault_id not in known]
+        await asyncio.gather(*(vault.close() for vault in removed))
 
     async def close(self) -> None:
         """Close all indexes, and the connections of an embedding model that was given by name."""
@@ -364,14 +394,11 @@ class Vaults:
 
     def _vault(self, record: VaultRecord) -> Vault:
         vault = self._open.get(record.id)
-        if vault is None or vault.record != record or (vault.embeddings is None and self._embedder is not None):
-            vault = self._open[record.id] = Vault(
-                record,
-                self.registry.index_file(record),
-                self._clock,
-                self._embeddings(record),
-                self._embedding_problem,
-            )
+        if vault is None:
+            vault = self._open[record.id] = Vault(record, self.registry.index_file(record), self._clock)
+        vault.record = record  # it may have been removed and added with another name
+        if vault.embeddings is None:
+            vault.embeddings, vault.embedding_problem = self._embeddings(record), self._embedding_problem
         return vault
 
     def _embeddings(self, record: VaultRecord) -> VaultEmbeddings | None:

@@ -120,7 +120,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "provider_unreachable": ProblemKind(503, "The provider did not say if it accepts the key."),
     "shutting_down": ProblemKind(503, "The server is shutting down."),
     "storage": ProblemKind(503, "The session store failed, or the session's data is damaged."),
-    "vault_unreadable": ProblemKind(503, "The folder of the vault is missing, or its index cannot be read."),
+    "vault_unreadable": ProblemKind(503, "The folder of the vault is missing, or its index cannot be used."),
 }
 """All problems by code, in the order of their statuses; `/openapi.json` lists those of each route."""
 

@@ -412,7 +412,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Add a folder of notes",
         (*_json(vaults.VaultResponse, 201), *_json(vaults.VaultResponse)),
         body=vaults.AddVaultBody,
-        problems=("bad_vault",),
+        problems=("bad_vault", "vault_not_found", "vault_unreadable"),
     ),
     RouteSpec(
         "GET",
@@ -431,7 +431,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Say whether text of a vault may be sent to the embedding model",
         _json(vaults.VaultResponse),
         body=vaults.ChangeVaultBody,
-        problems=("vault_not_found", "bad_vault"),
+        problems=("vault_not_found", "vault_unreadable"),
     ),
     RouteSpec(
         "DELETE",
@@ -440,7 +440,7 @@ TABLE: tuple[RouteSpec, ...] = (
         vaults.delete,
         "Forget a vault",
         _NO_CONTENT,
-        problems=("vault_not_found",),
+        problems=("vault_not_found", "vault_unreadable"),
     ),
     RouteSpec(
         "POST",

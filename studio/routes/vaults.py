@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
@@ -13,7 +14,15 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.errors import ToolError
-from agenticx.knowledge import EmbeddingConsent, NoteProblem, NoteRecord, Vault, VaultIndex, VaultUnreadable
+from agenticx.knowledge import (
+    EmbeddingConsent,
+    NoteProblem,
+    NoteRecord,
+    UnknownVault,
+    Vault,
+    VaultIndex,
+    VaultUnreadable,
+)
 from agenticx.threads import run_in_thread
 from agenticx.tools.visible import visible
 from studio.http.bodies import RequestBody, read_body
@@ -82,8 +91,9 @@ class VaultEmbeddingsItem(TypedDict):
 class VaultResponse(TypedDict):
     """A vault: `notes` are those that are indexed, `problems` files that are skipped and defects of notes.
 
-    `state` is "indexing" while the index is behind, and "missing" while the folder or the index cannot be read:
-    `problem` says why. With an embedding model there is `embeddings`, or `embedding_problem` if it cannot be used.
+    `state` is "indexing" while the index is behind, and "missing" while the folder or the index cannot be read;
+    `problem` says why, or why the index cannot be brought up to date. With an embedding model there is `embeddings`, or
+    `embedding_problem` if it cannot be used.
     """
 
     id: str
@@ -110,7 +120,7 @@ class NoteProblemItem(TypedDict):
 
 
 class VaultProblemsResponse(TypedDict):
-    """The files that are skipped, and defects of notes; `problem` says why the folder cannot be read now."""
+    """Files that are skipped and defects of notes; `problem` says why these are not up to date, if they are not."""
 
     problems: list[NoteProblemItem]
     problem: NotRequired[str]
@@ -150,7 +160,8 @@ class FoundPassageItem(TypedDict):
 class NoteSearchResponse(TypedDict):
     """The best passages; `indexed` of `total` notes were searched. `note` says if the query has nothing to search for.
 
-    `problem` says why the folder cannot be read now, `embedding_note` what the search by meaning lacks, if it is on.
+    `problem` says why this is the vault's last state, and not as it is now; `embedding_note` what the search by meaning
+    lacks, if it is on.
     """
 
     results: list[FoundPassageItem]
@@ -174,10 +185,14 @@ class NoteResponse(TypedDict):
 
 
 async def index(request: Request) -> Response:
-    vaults = await services(request).vaults.list()
+    vaults, items = await services(request).vaults.list(), list[VaultResponse]()
     for vault in vaults:
-        await vault.refresh(seconds=_LIST_SECONDS)
-    response = VaultListResponse(vaults=[await _item(vault) for vault in vaults])
+        with suppress(UnknownVault):  # removed meanwhile
+            await vault.refresh(seconds=_LIST_SECONDS)
+    for vault in vaults:
+        with suppress(UnknownVault):
+            items.append(await _item(vault))
+    response = VaultListResponse(vaults=items)
     if damaged := await run_in_thread(services(request).vaults.registry.damaged, name="agx vaults"):
         files = ", ".join(visible(str(file)) for file in damaged)
         response["problem"] = f"damaged: {files}; remove its folder, and add the folder of the notes again"
@@ -185,7 +200,10 @@ async def index(request: Request) -> Response:
 
 
 async def add(request: Request) -> Response:
-    """Add a folder as a vault and begin to index it; 200 with the vault if the folder is one already."""
+    """Add a folder as a vault and begin to index it.
+
+    200 with the vault, which keeps its name, if the folder is one already.
+    """
     body = await read_body(request, AddVaultBody)
     vault, is_new = await services(request).vaults.add(Path(body.path), body.name)
     await vault.refresh(seconds=0, with_embeddings=True)
@@ -237,6 +255,8 @@ async def search(request: Request) -> Response:
     tags = () if query.tag is None else (query.tag,)
     try:
         found = await vault.search(query.q, limit=query.limit, path=query.path, tags=tags, since=since)
+    except (UnknownVault, VaultUnreadable):
+        raise
     except ToolError as exc:
         raise Problem("bad_path", f"'path' cannot be used: {exc}.", field="path") from exc
     results = [

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,9 @@ import pytest
 from agenticx.knowledge.registry import VaultRegistry
 from agenticx.llms.scripted import ScriptedModel
 from tests.support.knowledge.embedding_server import embedding_server
+from tests.support.lanes import Count
 from tests.support.server.running_studio import RunningStudio, StudioMaker
+from tests.support.unreplaceable import unwritable
 
 pytestmark = pytest.mark.anyio
 
@@ -141,6 +146,66 @@ async def test_a_vault_without_a_usable_index_is_listed_and_the_others_work(
         assert (await get(studio, f"/{broken.id}/notes/Lease.md"))[0] == 200
         assert "problem" not in (await get(studio, f"/{broken.id}"))[1]
         assert (await studio.client.delete(f"/api/vaults/{broken.id}")).status_code == 204
+
+
+async def test_vaults_that_are_added_and_removed_at_once_stay_whole(
+    make_studio: StudioMaker, notes: Path, tmp_path: Path, rng: random.Random, count: Count
+) -> None:
+    async with make_studio() as studio:
+        statuses: Counter[int] = Counter()
+
+        async def change() -> None:
+            for _ in range(count(6, 12, 60)):
+                vaults = (await get(studio, ""))[1]["vaults"]
+                at = f"/api/vaults/{vaults[0]['id']}" if vaults else "/api/vaults/none"
+                match rng.choice(["add", "add", "remove", "search", "rescan", "problems"]):
+                    case "add":
+                        answer = await studio.client.post("/api/vaults", json={"path": str(notes)})
+                    case "remove":
+                        answer = await studio.client.delete(at)
+                    case "rescan":
+                        answer = await studio.client.post(f"{at}/rescan")
+                    case what:
+                        answer = await studio.client.get(f"{at}/{what}")
+                statuses[answer.status_code] += 1
+
+        await asyncio.gather(*(change() for _ in range(12)))
+        assert statuses.keys() <= {200, 201, 202, 204, 404}, statuses
+        _, vault = await add(studio, path=str(notes))
+        found = (await get(studio, f"/{vault['id']}/search", q="lease"))[1]
+        assert (len(found["results"]), found["indexed"], found["total"]) == (2, 2, 2)
+        assert (await get(studio, f"/{vault['id']}"))[1]["state"] == "ready"
+
+
+async def test_a_vault_that_another_process_removes_is_not_found(
+    make_studio: StudioMaker, notes: Path, tmp_path: Path
+) -> None:
+    async with make_studio() as studio:
+        _, vault = await add(studio, path=str(notes))
+        assert len((await get(studio, f"/{vault['id']}/search", q="lease"))[1]["results"]) == 2
+        registry = VaultRegistry(tmp_path / "home")
+        registry.remove(registry.find("Notes"))
+        for where in ("", "/search?q=lease", "/problems", "/notes/Lease.md"):
+            assert (await get(studio, f"/{vault['id']}{where}"))[1]["code"] == "vault_not_found"
+        assert (await studio.client.delete(f"/api/vaults/{vault['id']}")).status_code == 404
+        assert (await add(studio, path=str(notes)))[0] == 201
+        assert len((await get(studio, f"/{vault['id']}/search", q="lease"))[1]["results"]) == 2
+
+
+async def test_a_vault_that_cannot_be_removed_or_is_in_another_is_a_problem(
+    make_studio: StudioMaker, notes: Path, tmp_path: Path
+) -> None:
+    async with make_studio() as studio:
+        _, vault = await add(studio, path=str(notes))
+        status, again = await add(studio, path=str(notes), name="Mine")
+        assert (status, again["id"], again["name"]) == (200, vault["id"], "Notes")
+        status, problem = await add(studio, path=str(notes / "Work & more"))
+        assert (status, problem["code"], "lies in the vault 'Notes'" in problem["detail"]) == (422, "bad_vault", True)
+        with unwritable(tmp_path / "home/vaults"):
+            answer = await studio.client.delete(f"/api/vaults/{vault['id']}")
+            assert (answer.status_code, answer.json()["code"]) == (503, "vault_unreadable")
+            assert "'Notes' is not removed" in answer.json()["detail"]
+        assert (await get(studio, f"/{vault['id']}/search", q="lease"))[1]["indexed"] == 2
 
 
 async def test_the_context_of_a_session_has_the_sizes_of_its_layers(make_studio: StudioMaker, notes: Path) -> None:
