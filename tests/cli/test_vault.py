@@ -113,6 +113,85 @@ def test_what_cannot_be_a_vault_is_refused_with_what_would_be_right(agx: Any, no
     )
 
 
+WITHOUT_RIGHTS = "from tests.support.unreplaceable import drop_file_capabilities; drop_file_capabilities()"
+FULL_DISK = """
+from pathlib import Path
+from tests.support.faults.disk import Disk, arm, install
+install(Disk("trace", "control"))
+arm(Path("control"), "ENOSPC", {nth}, seconds=6000)
+"""
+
+
+def test_a_vault_that_cannot_be_removed_is_an_error(agx: Any, notes: Path, tmp_path: Path) -> None:
+    agx("vault", "add", str(notes))
+    vaults = tmp_path / "home/vaults"
+    vaults.chmod(0o500)
+    kept = agx("vault", "remove", "Notes", prepare=WITHOUT_RIGHTS)
+    assert (kept.returncode, kept.stdout) == (1, "")
+    assert kept.stderr.startswith("agx: the vault 'Notes' is not removed: ")
+    assert kept.stderr.endswith("Permission denied; make it writable\n")
+    vaults.chmod(0o700)
+    assert agx("vault", "search", "Notes", "lease").returncode == 0
+    assert agx("vault", "remove", "Notes").returncode == 0
+
+
+def test_without_the_right_to_write_the_last_state_is_searched(agx: Any, notes: Path, tmp_path: Path) -> None:
+    agx("vault", "add", str(notes))
+    folders = [tmp_path / "home", tmp_path / "home/vaults", *(tmp_path / "home/vaults").glob("vault_*")]
+    for file in folders[-1].iterdir():
+        file.chmod(0o400)
+    for folder in folders:
+        folder.chmod(0o500)
+    listed = agx("vault", prepare=WITHOUT_RIGHTS)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert listed.stdout.endswith("1 note, 2 problems  ready\n")
+    (notes / "Flat.md").write_text("The lease of the flat.")
+    found = agx("vault", "search", "Notes", "lease", prepare=WITHOUT_RIGHTS)
+    assert (found.returncode, found.stdout.count("Lease.md:1")) == (0, 1)
+    assert "cannot be brought up to date" in found.stderr
+    assert "Permission denied; make it writable" in found.stderr
+    assert found.stderr.count("\n") == 2
+    for folder in folders:
+        folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("nth", [1, 30])
+def test_a_full_disk_is_said_and_the_other_vaults_are_searched(agx: Any, notes: Path, tmp_path: Path, nth: int) -> None:
+    agx("vault", "add", str(notes))
+    large = tmp_path / "Large"
+    large.mkdir()
+    for number in range(700):
+        (large / f"{number}.md").write_text(f"# Lease {number}\n" + "some words of it\n" * 50)
+    prepare = f"import sys; sys.path.insert(0, {str(Path.cwd())!r})\n{FULL_DISK.format(nth=nth)}"
+    added = agx("vault", "add", str(large), prepare=prepare)
+    assert added.returncode == 1
+    assert "index.db' cannot be used: No space left on device; free some space" in added.stderr
+    assert "Traceback" not in added.stderr
+    assert added.stdout.split()[-1] in ("missing", "indexing")
+
+    listed = agx("vault", "list", prepare=prepare)
+    assert (listed.returncode, "Traceback" in listed.stderr) == (0, False)
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["Large", "Notes"]
+    assert listed.stdout.endswith("1 note, 2 problems  ready\n")
+    assert agx("vault", "search", "Notes", "lease", prepare=prepare).stdout.startswith("Lease.md:1  Lease\n")
+    assert agx("vault", "rescan", "Large").stdout.endswith("700 notes  ready\n")
+
+
+def test_a_vault_keeps_its_name_and_an_index_that_is_made_anew_is_said(agx: Any, notes: Path, tmp_path: Path) -> None:
+    agx("vault", "add", str(notes))
+    again = agx("vault", "add", str(notes), "--name", "Mine")
+    assert again.stderr == f"agx vault: {notes} is the vault 'Notes' already; it keeps that name until it is removed\n"
+    (index,) = (tmp_path / "home/vaults").glob("*/index.db")
+    index.write_bytes(b"garbage" * 5_000)
+    searched = agx("vault", "search", "Notes", "lease")
+    assert searched.stderr == "agx vault: the index of 'Notes' was damaged or old, and was made anew\n"
+    notes.rename(tmp_path / "away")
+    for command in (["search", "Notes", "lease"], ["problems", "Notes"], ["rescan", "Notes"]):
+        missing = agx("vault", *command)
+        assert (missing.returncode, missing.stderr.count("\n")) == (1, 1)
+        assert missing.stderr.startswith("agx vault: ")
+
+
 def test_the_mode_of_a_prompt_is_explained(agx: Any) -> None:
     explained = json.loads(agx("mode", "explain", "What do my notes say about the lease?", "--vault", "--json").stdout)
     assert explained == {"kind": "vault", "reason": "it asks about the person's notes", "certain": True}

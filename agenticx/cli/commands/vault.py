@@ -8,12 +8,13 @@ import shlex
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.options import configure_terminal_logging
-from agenticx.knowledge import EmbeddingConsent, IndexState, NoteSearch, Vault, VaultIndex, Vaults
+from agenticx.knowledge import EmbeddingConsent, IndexState, NoteSearch, UnknownVault, Vault, VaultIndex, Vaults
 from agenticx.settings import load_settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.plurals import pluralize
@@ -38,7 +39,9 @@ examples:
   agx vault search Notes '"lease" #house' --json
   agx vault problems Notes
 
-exit codes: 0 done, 1 nothing found or unknown vault, 2 usage"""
+A folder inside a vault, or around one, cannot be another vault: its notes would be found twice.
+
+exit codes: 0 done, 1 nothing found, unknown vault, or it cannot be read or written, 2 usage"""
 
 _CONSENTS: Mapping[EmbeddingConsent, str] = {
     "not_needed": "on this machine",
@@ -53,7 +56,7 @@ _EXPLANATIONS = {
     "frontmatter": "its frontmatter is not closed or no valid YAML mapping; indexed without its values",
     "name": "its name has control characters or is not valid Unicode; not indexed",
     "not_a_file": "no regular file; not indexed",
-    "not_utf8": "not UTF-8; indexed with replacement characters",
+    "not_utf8": "not UTF-8; indexed as UTF-16 if a byte order mark says so, else with replacement characters",
     "symlink": "a symbolic link; not followed",
     "too_large": "over 8 MB; not indexed",
     "unreadable": "cannot be read; not indexed",
@@ -124,7 +127,8 @@ async def _run(arguments: Namespace, vaults: Vaults) -> int:
 async def _add(arguments: Namespace, vaults: Vaults) -> int:
     vault, is_new = await vaults.add(Path(arguments.path), arguments.name)
     if not is_new:
-        _tell(f"{visible_path(str(vault.record.path))} is the vault {vault.record.name!r} already")
+        kept = "" if arguments.name in (None, vault.record.name) else "; it keeps that name until it is removed"
+        _tell(f"{visible_path(str(vault.record.path))} is the vault {vault.record.name!r} already{kept}")
     await ask_about_embeddings(vaults, vault)
     return await _rescan(arguments, vault)
 
@@ -188,8 +192,6 @@ async def _rescan(arguments: Namespace, vault: Vault) -> int:
     await vault.refresh(report=_progress(vault.record.name))
     await _embed(vault)
     await _print_vault(vault, as_json=arguments.json)
-    if vault.problem is not None:
-        _tell(vault.problem)
     return DONE if vault.problem is None else FAILED
 
 
@@ -198,10 +200,9 @@ async def _list(vaults: Vaults, *, as_json: bool) -> int:
     for file in damaged:
         _tell(f"{visible_path(str(file))} is damaged; remove its folder, and add the folder of the notes again")
     for vault in found:
-        await vault.refresh(seconds=0.5)
-        await _print_vault(vault, as_json=as_json)
-        if vault.problem is not None and not as_json:
-            _tell(vault.problem)
+        with suppress(UnknownVault):  # removed meanwhile
+            await vault.refresh(seconds=0.5)
+            await _print_vault(vault, as_json=as_json)
     if not found and not damaged:
         _tell("there is no vault; `agx vault add PATH` adds a folder of notes")
     return DONE
@@ -220,6 +221,7 @@ async def _search(arguments: Namespace, vault: Vault) -> int:
             heading = f"  {control_pictures(passage.heading)}" if passage.heading else ""
             print(f"{visible_path(passage.path)}:{passage.line_start}{heading}")
             print("".join(f"    {control_pictures(line)}\n" for line in _excerpt(passage.text, result.matched)))
+    _tell_rebuilt(vault)
     _tell_state(found)
     return DONE if found.results else FAILED
 
@@ -233,7 +235,7 @@ def _excerpt(text: str, matched: tuple[str, ...]) -> list[str]:
 
 def _tell_state(found: NoteSearch) -> None:
     if found.problem is not None and not found.results:
-        _tell(f"{found.problem}, and no note can be searched until it can be read again")
+        _tell(f"{found.problem}, so that nothing can be found")
         return
     if found.problem is not None:
         _tell(f"{found.problem}; these results are of the notes that were indexed before")
@@ -254,6 +256,7 @@ async def _problems(arguments: Namespace, vault: Vault) -> int:
     for path, problem in problems.items():
         row = {"path": path, "problem": problem}
         print(json.dumps(row) if arguments.json else f"{visible_path(path)}: {_EXPLANATIONS[problem]}")
+    _tell_rebuilt(vault)
     if vault.problem is not None:
         _tell(vault.problem)
     elif not problems:
@@ -262,13 +265,22 @@ async def _problems(arguments: Namespace, vault: Vault) -> int:
 
 
 async def _print_vault(vault: Vault, *, as_json: bool) -> None:
+    """Print the vault, and on stderr why it is not up to date."""
     summary, record, state = await vault.summary(), vault.record, vault.state
     if as_json:
         values = {"id": record.id, "name": record.name, "path": str(record.path), **asdict(summary), "state": state}
         print(json.dumps(values if vault.problem is None else values | {"problem": vault.problem}))
-        return
-    problems = f", {pluralize(summary.problems, 'problem')}" if summary.problems else ""
-    print(f"{record.name}  {visible_path(str(record.path))}  {pluralize(summary.notes, 'note')}{problems}  {state}")
+    else:
+        problems = f", {pluralize(summary.problems, 'problem')}" if summary.problems else ""
+        print(f"{record.name}  {visible_path(str(record.path))}  {pluralize(summary.notes, 'note')}{problems}  {state}")
+    _tell_rebuilt(vault)
+    if vault.problem is not None and not as_json:
+        _tell(vault.problem)
+
+
+def _tell_rebuilt(vault: Vault) -> None:
+    if vault.was_rebuilt:
+        _tell(f"the index of {vault.record.name!r} was damaged or old, and was made anew")
 
 
 def _progress(name: str) -> Callable[[IndexState], None]:
