@@ -45,8 +45,8 @@ class NoteSearch:
 
     `problem` is a sentence if the vault's folder cannot be read, without which no passage can be found in its notes, as
     their texts are read anew by each search; or if the index cannot be brought up to date, and its last state is
-    searched. `embedding_note` is one if search by meaning is on, but was not or only partly possible, and `query_note` if
-    the query has nothing to search for.
+    searched. `embedding_note` is one if search by meaning is on, but was not or only partly possible, and `query_note`
+    if the query has nothing to search for.
     """
 
     results: list[FoundPassage]
