@@ -200,7 +200,8 @@ class SessionTurnNotes:
         return result
 
     def _report_unreadable(self, vault: Vault, error: Exception | str) -> None:
-        _log.warning("the index of a vault cannot be read; the turn goes on", vault=vault.record.name, error=str(error))
+        write = _log.warning if vault.record.path.is_dir() else _log.info  # `agx ask` says that a folder is missing
+        write("the notes of a vault cannot be read; the turn goes on", vault=vault.record.name, error=str(error))
         self._unreadable[vault.record.name] = str(error)
 
     async def _changes(

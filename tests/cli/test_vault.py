@@ -190,6 +190,8 @@ def test_a_vault_keeps_its_name_and_an_index_that_is_made_anew_is_said(agx: Any,
         missing = agx("vault", *command)
         assert (missing.returncode, missing.stderr.count("\n")) == (1, 1)
         assert missing.stderr.startswith("agx vault: ")
+    asked = agx("ask", "What do my notes say about the lease?").stderr
+    assert (asked.startswith("agx ask: the folder"), asked.count("missing"), "WARNING" in asked) == (True, 1, False)
 
 
 def test_the_mode_of_a_prompt_is_explained(agx: Any) -> None:
