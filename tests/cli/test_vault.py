@@ -51,6 +51,13 @@ def test_a_vault_is_added_searched_and_forgotten(agx: Any, notes: Path) -> None:
         "Lease.md: has control characters; indexed\nlink.md: a symbolic link; not followed\n"
     )
 
+    (notes / "utf16.md").write_text("It ends in June.", encoding="utf-16")
+    told = agx("vault", "problems", "Notes").stdout.splitlines()[-1]
+    assert (
+        told == "utf16.md: not UTF-8; indexed as UTF-16 if a byte order mark says so, else with replacement characters"
+    )
+
+    (notes / "utf16.md").unlink()
     assert agx("vault", "remove", "Notes").returncode == 0
     assert agx("vault").stderr == "agx vault: there is no vault; `agx vault add PATH` adds a folder of notes\n"
     assert sorted(path.name for path in notes.iterdir()) == ["Lease.md", "link.md"]
