@@ -376,7 +376,12 @@ class Vaults:
         if self._embedder is None:
             self._embedder = self._resolved_embedder(self._embedding_model)
         for record in records:
-            self._consents.setdefault(record.id, {}).update(self.registry.embedding_consents(record))
+            consents = self._consents.setdefault(record.id, {})
+            stored = self.registry.embedding_consents(record)
+            for host in [*consents]:
+                if host not in stored:  # the vault was removed and added again
+                    del consents[host]
+            consents.update(stored)
         return records
 
     def _resolved_embedder(self, model: Embedder | str) -> Embedder | None:

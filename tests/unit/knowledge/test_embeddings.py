@@ -111,6 +111,16 @@ async def test_notes_are_found_by_meaning(spec: str, server: EmbeddingServer, no
     connection.close()
 
 
+async def test_the_consent_for_a_vault_ends_with_the_vault(notes: Path, tmp_path: Path) -> None:
+    model = Elsewhere()
+    async with opened(tmp_path / "home", notes, model) as (vaults, vault):
+        await vaults.allow_embeddings(vault, allowed=True)
+        await vaults.remove(vault)
+        again, _ = await vaults.add(notes)
+        await again.search(QUERY)
+        assert ((await again.embedding_status()).consent, model.texts) == ("needed", [])
+
+
 async def test_text_leaves_the_machine_only_with_consent(notes: Path, tmp_path: Path) -> None:
     model = Elsewhere()
     async with opened(tmp_path / "home", notes, model) as (vaults, vault):
