@@ -116,7 +116,7 @@ async def test_the_consent_for_a_vault_ends_with_the_vault(notes: Path, tmp_path
     async with opened(tmp_path / "home", notes, model) as (vaults, vault):
         await vaults.allow_embeddings(vault, allowed=True)
         await vaults.remove(vault)
-        again, _ = await vaults.add(notes)
+        again: Any = (await vaults.add(notes))[0]
         await again.search(QUERY)
         assert ((await again.embedding_status()).consent, model.texts) == ("needed", [])
 
@@ -155,6 +155,22 @@ async def test_a_model_that_fails_leaves_the_words_and_says_so(
         assert await vault.embeddings.refresh(await vault.index())
         found = await vault.search(QUERY)
         assert (paths(found)[0], found.embedding_note) == ("Home.md", None)
+
+
+async def test_vectors_that_cannot_be_stored_leave_the_words_and_that_is_said(
+    server: EmbeddingServer, notes: Path, tmp_path: Path
+) -> None:
+    async with opened(tmp_path / "home", notes, NAME) as (vaults, vault):
+        file = vaults.registry.vectors_file(vault.record)
+        file.mkdir()
+        found = await vault.search("rent")
+        assert paths(found) == ["Home.md"]
+        assert "vectors.db' cannot be used: Is a directory; make it a file" in found.embedding_note
+        assert "vectors.db" in (await vault.embedding_status()).problem
+        file.rmdir()
+        found = await vault.search(QUERY)
+        assert (paths(found)[0], found.embedding_note) == ("Home.md", None)
+        assert (await vault.embedding_status()).problem is None
 
 
 async def test_one_passage_that_the_model_refuses_keeps_no_other_from_a_vector(
