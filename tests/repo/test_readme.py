@@ -193,9 +193,9 @@ def test_the_commands_of_the_notes_section_work(block: str, tmp_path: Path) -> N
     added, found, answer = printed
     assert added == f"Notes  {tmp_path}/Notes  1 note  ready\n"
     assert found.startswith("Lease.md:1  Lease\n")
-    assert answer.splitlines()[-1] == "[^1] verified  Lease.md:1  The lease ends in May 2027."
+    assert answer.splitlines()[-1] == "[^1] verified  Lease.md:3  The lease ends in May 2027."
     shown = run_forked("agenticx.cli", "sessions", "show", "last", folder=tmp_path)
-    assert shown.rstrip().endswith("  [^1] verified  Lease.md:1  The lease ends in May 2027.")
+    assert shown.rstrip().endswith("  [^1] verified  Lease.md:3  The lease ends in May 2027.")
 
 
 def test_every_agx_command_named_exists(tmp_path: Path) -> None:
