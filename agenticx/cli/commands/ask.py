@@ -72,10 +72,13 @@ def run(arguments: Namespace) -> int:
     vaults = _vaults(arguments.vault)
     message = UserMessage(content=read_task(arguments.question))
     _warn_of_missing_folders(vaults)
-    if load_settings().embedding_model is not None:
+    settings = load_settings()
+    if settings.embedding_model is not None:
         asyncio.run(_ask_about_embeddings(vaults))
     output: Output = output_for(as_json=arguments.json)
-    with open_conversation(arguments, output if arguments.json else _WithCitations(output)) as conversation:
+    if settings.enable_inline_citations and not arguments.json:
+        output = _WithCitations(output)
+    with open_conversation(arguments, output) as conversation:
         conversation.mode = "vault"
         conversation.vaults = None if vaults is None else tuple(vault.id for vault in vaults)
         return conversation.run_turn(message)
