@@ -31,6 +31,7 @@ command line catch it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 __all__ = [
@@ -126,7 +127,14 @@ class ClockExpired(ModelError):
 
 
 class ToolError(AgenticXError):
-    """A tool's failure to do what was asked; the model reads the message, which names a valid alternative."""
+    """A tool's failure to do what was asked; the model reads the message, which names a valid alternative.
+
+    `sources` name the texts of others that the message quotes, as those of a `ToolOutput` do.
+    """
+
+    def __init__(self, message: str = "", *, sources: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.sources = tuple(sources)
 
 
 class CallBlocked(ToolError):

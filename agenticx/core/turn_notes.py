@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from agenticx.core.context import NOTES_HEAD, ContextEnvelope, GivenPassage
@@ -33,6 +34,7 @@ from agenticx.messages import Message, UserMessage
 from agenticx.runtime.compactor import without_notes
 from agenticx.runtime.session import Session
 from agenticx.threads import run_in_thread
+from agenticx.tools.visible import visible_path
 
 __all__ = ["SessionTurnNotes", "cite_passages"]
 
@@ -95,11 +97,14 @@ class SessionTurnNotes:
         for vault in vaults:
             try:
                 await vault.index()
+                if vault.report_rebuilt():
+                    _log.warning("the index of a vault was damaged or old, and was made anew", vault=vault.record.name)
+                await run_in_thread(_check_folder, vault.record.path, name="agx vault")
             except _INDEX_ERRORS as exc:
                 self._report_unreadable(vault, exc)
         if self._unreadable and len(self._unreadable) == len(vaults):
             names = ", ".join(map(repr, self._unreadable))
-            reason = f"{self._mode.reason}, but the index of {names} cannot be read"
+            reason = f"{self._mode.reason}, but the notes of {names} cannot be read"
             self._mode = Mode("agent", reason, certain=False)
 
     async def begin(self, session: Session, window: int | None) -> None:
@@ -171,7 +176,7 @@ class SessionTurnNotes:
                 so_far = " that is indexed so far" if any(vault.state == "indexing" for vault in vaults) else ""
                 remarks.append(f"[[{name}]] is the name of no note{so_far}.")
             for vault, path in found:
-                whole = await self._call(vault, partial(_whole, path), None)
+                whole = await self._call(vault, partial(_whole, path, budget.limit), None)
                 if whole is None and vault.record.name in self._unreadable:
                     continue
                 if whole is None:
@@ -230,7 +235,11 @@ class SessionTurnNotes:
                 continue
             text = await run_in_thread(note_text, vault.record, path, name="agx vault")
             numbers = pinned.get((vault_id, path), [])
-            whole = None if text is None or not numbers else await self._call(vault, partial(_whole, path), None)
+            whole = (
+                None
+                if text is None or not numbers
+                else await self._call(vault, partial(_whole, path, budget.limit), None)
+            )
             current = [state.passages[n - 1] for n in numbers if not state.passages[n - 1].get("outdated")]
             old = [n for n in numbers if whole is not None and _differs(state.passages[n - 1], whole[0])]
             for number in old:
@@ -330,6 +339,7 @@ class _Budget:
     """
 
     def __init__(self, session: Session, limit: int) -> None:
+        self.limit = limit
         self._session = session
         self._left = limit - sum(len(message.content) for message in session.messages if _has_notes(message))
         self.left_out: list[str] = []
@@ -373,8 +383,13 @@ def _paths(name: str, index: VaultIndex) -> list[str]:
     return [note.path for note in index.find_notes(name)]
 
 
-def _whole(path: str, index: VaultIndex) -> tuple[Passage, str | None]:
-    return read_passage(index, path)
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise VaultMissing(f"the vault's folder {visible_path(str(folder))!r} is missing")
+
+
+def _whole(path: str, most: int, index: VaultIndex) -> tuple[Passage, str | None]:
+    return read_passage(index, path, most=most)
 
 
 def _citations(

@@ -255,7 +255,7 @@ def _mask_dates(text: str) -> str:
 # --- facts ------------------------------------------------------------------------------------------------------------
 
 _DIGITS = re.compile(r"\d+(?:[.,:/'’]\d+)*")
-_SPACED_GROUPS = re.compile(r"(?<![\d.,:/])\d{1,3}(?: \d{3})+(?!\d)")
+_SPACED_GROUPS = re.compile(r"(?<![\d.,:/])\d{1,3}(?: \d{3})+(?:[.,]\d{1,9})?(?!\d)")
 _MAX_DIGITS = 40
 _RAISED = re.compile(r"(?<=\d)(?=[¼-¾²³¹⅐-⅞⁰⁴-⁹₀-₉])")
 _OTHER_DIGIT = re.compile(r"(?![0-9])\d")
@@ -305,7 +305,8 @@ def _facts(claim: str) -> list[_Fact]:
     rest = _mask_dates(rest)
     for match in _SPACED_GROUPS.finditer(rest):
         parts = match[0].split()
-        facts.append(_Number((("".join(parts).lstrip("0") or "0",), tuple(map(_integer, parts)))))
+        apart = tuple(_values(part)[0] for part in parts)
+        facts.append(_Number((*((value,) for value in _values("".join(parts))), apart)))
     rest = _SPACED_GROUPS.sub(_HIDDEN, rest)
     facts += [_Number(tuple((value,) for value in values)) for values in _numbers(rest)]
     return facts
@@ -318,6 +319,7 @@ class _Content:
         whole = _normalized(text)
         text = _without_footnotes(whole)
         self._texts = {_plain(text), _plain(whole)}  # code may have what looks like a marker
+        self._code = {_plain(match[2]).strip(" .,;:!?") for match in _CODE_SPAN.finditer(whole)}
         self._dates = dates_meant(text)
         self._parts = {part for date in self._dates for part in (date._replace(year=None), date._replace(day=None))}
         yearless = [date for date in self._dates if date.year is None]
@@ -325,7 +327,8 @@ class _Content:
         dates = [text[date.start : date.end] for date in find_dates(text)]
         text = _without_item_numbers(_mask_dates(text))
         self._numbers = {_integer(part) for date in dates for part in re.findall(r"\d+", date)}
-        self._numbers.update(_integer(match[0].replace(" ", "")) for match in _SPACED_GROUPS.finditer(text))
+        for match in _SPACED_GROUPS.finditer(text):
+            self._numbers.update(_values(match[0].replace(" ", "")))
         self._numbers.update(value for values in _numbers(text) for value in values)
 
     def has(self, fact: _Fact) -> bool:
@@ -336,7 +339,7 @@ class _Content:
             case _DateFact(readings):
                 return any(map(self._has_date, readings))
             case _Text(text):
-                return any(_occurs(text, each) for each in self._texts)
+                return text in self._code or any(_occurs(text, each) for each in self._texts)
 
     def _has_date(self, date: Date) -> bool:
         if date in self._dates or date in self._parts:

@@ -266,9 +266,15 @@ class VaultIndex:
         """Return the notes that a name or path means, as in `[[name]]`: by path, else by file name, else by alias.
 
         Of several whose names differ in case, suffix or Unicode form alone, those written just so are meant if there
-        are any: "todo.md" is not "todo.txt", and "todo" is both.
+        are any: "todo.md" is not "todo.txt", and "todo" is both. A file name alone means the notes of that name in all
+        folders.
         """
-        return self._find(name, _CONDITIONS)
+        is_file_name = "/" not in name.strip().removeprefix("./") and match_key(name) == match_key(f"{name.strip()}.md")
+        return self._find(name, _CONDITIONS[1:] if is_file_name else _CONDITIONS)
+
+    def notes_at(self, path: str) -> list[NoteRecord]:
+        """Return what `find_notes` does, but the one at that very path if there is one."""
+        return self._find(path, _CONDITIONS)
 
     def linked_notes(self, path: str, name: str) -> list[NoteRecord]:
         """Return the notes to which the link `name` in the note at `path` leads.
@@ -278,7 +284,7 @@ class VaultIndex:
         """
         from_folder = _from_folder(path, name)
         notes = [] if from_folder is None else self._find(from_folder, _CONDITIONS[:1])
-        return notes if notes or name.startswith(_DOTS) else self.find_notes(name)
+        return notes if notes or name.startswith(_DOTS) else self.notes_at(name)
 
     def _find(self, name: str, conditions: Sequence[str]) -> list[NoteRecord]:
         if "\0" in name:  # LIKE compares what is before it

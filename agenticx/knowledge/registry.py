@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pwd
+import re
 import shutil
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -38,6 +39,7 @@ EmbeddingConsent = Literal["not_needed", "needed", "given", "refused"]
 """Whether the person agreed that text of the notes is sent to the model's server; it need not be asked on this one."""
 
 _MAX_NAME_CHARS = 100
+_ID = re.compile(r"vault_[0-9a-f]{12}")
 _LOCK_SECONDS = 15.0
 _REMOVED = ".removed"
 _REMEDIES = {
@@ -279,6 +281,8 @@ def _check_overlap(folder: Path, records: list[VaultRecord]) -> None:
 def _check_name(name: str, taken: set[str]) -> None:
     if not name.strip() or len(name) > _MAX_NAME_CHARS or not name.isprintable():
         raise InvalidVault(f"the name {visible(name[:200])!r} must have 1 to {_MAX_NAME_CHARS} printable characters")
+    if _ID.fullmatch(name):
+        raise InvalidVault(f"the name {name!r} looks like the id of a vault; give another name")
     if name in taken:
         raise InvalidVault(f"another vault is called {name!r}; give another name")
 

@@ -29,6 +29,8 @@ Its argument limits it to some passages; None for all.
 _MAX_QUERY_CHARS = 20_000
 """Of a longer query the beginning and the end count."""
 _MAX_NAMED = 20
+_MAX_INTEGER = 2**63 - 1
+"""The largest number in SQLite; it is in nanoseconds the year 2262."""
 _CANDIDATES = 60
 _CANDIDATE_NOTES = 20
 _LEAST_PREFIX_CHARS = 4
@@ -221,7 +223,7 @@ def _allowed_notes(
         parameters += [tag, len(tag) + 1, f"{tag}/"]
     if since is not None:
         conditions.append("mtime_ns >= ?")
-        parameters.append(int(since.timestamp() * 1e9))
+        parameters.append(max(min(int(since.timestamp() * 1e9), _MAX_INTEGER), -_MAX_INTEGER))
     if not conditions and path is None:
         return None
     is_wanted = path_filter(index, path or "")

@@ -308,7 +308,7 @@ def _state_notes(state: IndexState, *problems: str | None) -> list[str]:
 
 def _find_note(index: VaultIndex, path: str) -> NoteRecord:
     """Return the note of that path or name; raise `ToolError` if there is none, or several of that name."""
-    notes = index.find_notes(path)
+    notes = index.notes_at(path)
     if not notes:
         state = index.state()
         indexed = (
@@ -319,16 +319,25 @@ def _find_note(index: VaultIndex, path: str) -> NoteRecord:
         raise ToolError(f"there is no note {path!r}; {indexed}")
     if len(notes) > 1:
         paths = ", ".join(repr(visible_path(note.path)) for note in notes[:10])
-        raise ToolError(f"several notes are called {path!r}; give the path of one: {paths}")
+        raise ToolError(
+            f"several notes are called {path!r}; give the path of one: {paths}",
+            sources=[note.path for note in notes[:10]],
+        )
     return notes[0]
 
 
 def read_passage(
-    index: VaultIndex, path: str, heading: str | None = None, line: int = 1, column: int = 1
+    index: VaultIndex,
+    path: str,
+    heading: str | None = None,
+    line: int = 1,
+    column: int = 1,
+    most: int = MAX_READ_CHARS,
 ) -> tuple[Passage, str | None]:
     """Return a note, or one of its sections, from a line and column on as one passage; raises `ToolError`.
 
-    If it has no room for all, the second value says, without a subject, where the note goes on; else it is None.
+    It has at most `most` characters, of one line `MAX_READ_CHARS`. If it has no room for all, the second value says,
+    without a subject, where the note goes on; else it is None.
     """
     note = _find_note(index, path)
     lines = note_lines(index.read(note.path).text)
@@ -346,7 +355,7 @@ def read_passage(
         rest = f"goes on in line {start} at column {following}; read it with line={start} and column={following}"
         return Passage(note.path, heading, start, start, text, passage_sha256(text), column), rest
     last, chars = start, len(first)
-    while last < end and chars + len(lines[last]) + 1 <= MAX_READ_CHARS:
+    while last < end and chars + len(lines[last]) + 1 <= most:
         chars += len(lines[last]) + 1
         last += 1
     text = "\n".join([first, *lines[start:last]])
@@ -363,7 +372,7 @@ def _section(path: str, lines: Sequence[str], heading: str) -> tuple[int, int]:
             later = (other.line for other in sections if other.line > section.line and other.level <= section.level)
             return section.line, next(later, len(lines) + 1) - 1
     known = ", ".join(repr(section.heading) for section in sections[:20]) or "none"
-    raise ToolError(f"{path!r} has no heading {heading!r}; its headings: {known}")
+    raise ToolError(f"{path!r} has no heading {heading!r}; its headings: {known}", sources=[path])
 
 
 def _links(index: VaultIndex, path: str) -> tuple[str, str]:

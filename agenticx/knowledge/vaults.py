@@ -88,6 +88,7 @@ class Vault:
         self._file = file
         self._clock = clock
         self._index: VaultIndex | None = None
+        self._was_rebuilt_told = False
         self._opening = asyncio.Lock()
         self._refresh: asyncio.Task[None] | None = None
         self._stopped = threading.Event()
@@ -104,6 +105,11 @@ class Vault:
     def was_rebuilt(self) -> bool:
         """True if the index was damaged or old, so that it was made anew."""
         return self._index is not None and self._index.was_rebuilt
+
+    def report_rebuilt(self) -> bool:
+        """Return whether the index was made anew, if that was not asked before."""
+        was_told, self._was_rebuilt_told = self._was_rebuilt_told, self.was_rebuilt
+        return self.was_rebuilt and not was_told
 
     @property
     def opened_index(self) -> VaultIndex | None:

@@ -55,7 +55,7 @@ class EmbeddingModel:
             answer = await response.read(_MAX_ANSWER_BYTES)
         try:
             return await run_in_thread(_vectors, answer, len(texts), name="agx embeddings")
-        except (ValueError, RecursionError) as exc:
+        except (ValueError, RecursionError, OverflowError) as exc:
             raise ModelError(
                 f"{self.name} at {self.host} sent no vectors of {len(texts)} texts: {exc}", code="provider.bad_reply"
             ) from exc

@@ -22,7 +22,7 @@ from agenticx import user_code
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, CallBlocked, HookFailed, InvalidArguments, ToolError, UserCodeError
 from agenticx.logs import get_logger
-from agenticx.messages import ToolCall, ToolMessage, clean_text
+from agenticx.messages import ToolCall, ToolMessage, ToolOutcome, clean_text
 from agenticx.runtime.calls.authorization import CallAuthorizer, CallRefused
 from agenticx.runtime.calls.concurrency import Slot, slots
 from agenticx.runtime.calls.loop_watchdog import watched
@@ -167,7 +167,7 @@ class ToolCalls:
         try:
             permitted = await self.authorizer.authorize(turn, pending, context, slot)
         except CallRefused as exc:
-            return CallOutcome(str(exc), exc.outcome)
+            return CallOutcome(str(exc), exc.outcome, sources=exc.sources)
         slot.mark_asked()
         if isinstance(permitted, CallOutcome):
             return await self._run_after_hooks(turn, pending, permitted)
@@ -182,6 +182,7 @@ class ToolCalls:
     ) -> CallOutcome:
         await turn.channel.wait_until_written()  # the confirmation too
         await turn.journal.record_call(pending.call)
+        plan = turn.session.state.plan
         pending.started = self.clock.monotonic()
         timer = self._progress_timer(turn, pending)
         try:
@@ -192,6 +193,8 @@ class ToolCalls:
             pending.closed, pending.ended = True, self.clock.monotonic()
         if pending.failure is not None:
             raise pending.failure
+        if turn.session.state.plan != plan:
+            turn.keep_sources()
         return outcome
 
     def _tool_body(
@@ -225,7 +228,9 @@ class ToolCalls:
                 return CallOutcome(text, "invalid_arguments", truncated)
             except AgenticXError as exc:
                 text, truncated = render_value(str(exc) if isinstance(exc, ToolError) else f"Error: {exc}", limit)
-                return CallOutcome(text, "blocked" if isinstance(exc, CallBlocked) else "error", truncated)
+                outcome: ToolOutcome = "blocked" if isinstance(exc, CallBlocked) else "error"
+                sources = exc.sources if isinstance(exc, ToolError) else ()
+                return CallOutcome(text, outcome, truncated, sources=sources)
 
         return body
 

@@ -310,6 +310,14 @@ class Turn:
         self.sources_below.clear()
         return taken
 
+    def keep_sources(self) -> None:
+        """Remember the texts of others for good, as what was written to the to-do list or the scratchpad may have them.
+
+        These outlast a rewind of the conversation, and a fork has them.
+        """
+        state = self.session.state
+        state.sources_below = [*dict.fromkeys([*state.sources_below, *self.foreign_sources])][-_KEPT_SOURCES:]
+
     def pass_sources_up(self) -> None:
         """Tell the turn above which texts of others were read in this one, which is about to end.
 

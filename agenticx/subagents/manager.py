@@ -36,6 +36,7 @@ from agenticx.subagents.records import (
     SubagentNotFound,
     SubagentRun,
     SubagentsClosed,
+    sources_read,
 )
 from agenticx.subagents.reporter import SubagentReporter
 from agenticx.subagents.runtimes import Runtimes, RuntimeSource
@@ -221,6 +222,12 @@ class AgentTeamManager:
     def status(self, agent_id: str) -> dict[str, Any]:
         """Return the state of a sub-agent as JSON: agent_id, state, rounds, task; code after an error."""
         return self._find(agent_id).status()
+
+    def sources_of(self, agent_ids: Collection[str]) -> tuple[str, ...]:
+        """Return the names of the texts of others that these sub-agents, or who gave them their tasks, have read."""
+        agents = [agent for agent in self._tree if agent.id in agent_ids]
+        read = (source for agent in agents for source in (*agent.run.sources, *sources_read(agent.session)))
+        return tuple(dict.fromkeys(read))
 
     def list(self) -> Sequence[dict[str, Any]]:
         """Return the states of the sub-agents below the agent that calls this, of all outside of turns."""

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agenticx.errors import ToolError
 from agenticx.runtime import current_turn
+from agenticx.runtime.calls.result_rendering import render_value
 from agenticx.subagents.disclosure import ModelNames, asks_before_disclosing
+from agenticx.tools.base import ToolOutput
 from agenticx.tools.registry import FunctionTool, tool
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["CURRENT_OWNER", "meta_tools", "session_tools"]
 
 _WAIT_SECONDS = 86_400.0
+_MAX_CHARS = 10_000_000  # the limit for all results applies later
 
 
 FindManager = Callable[[], "AgentTeamManager"]
@@ -96,32 +99,39 @@ def _working_tools(find: FindManager) -> Sequence[FunctionTool]:
     return (spawn_subagent, cancel_subagent, retry_subagent, message_subagent)
 
 
+def _told(manager: AgentTeamManager, value: Sequence[Any] | Mapping[str, Any]) -> ToolOutput:
+    """Return what is told of sub-agents; their tasks may be made of texts of others."""
+    rows: list[Any] = list(value) if isinstance(value, Sequence) else [value]
+    ids: list[str] = [row if isinstance(row, str) else row["agent_id"] for row in rows]
+    return ToolOutput(render_value(value, _MAX_CHARS)[0], sources=manager.sources_of(ids))
+
+
 def _looking_tools(find: FindManager) -> Sequence[FunctionTool]:
     """Return the tools that tell of sub-agents, and wait for them."""
 
     @tool(risk="read", read_only=False, idempotent=True)
-    async def query_subagent_status(agent_id: str | None = None) -> Any:
+    async def query_subagent_status(agent_id: str | None = None) -> ToolOutput:
         """Return the state of a sub-agent, or of all of them. Few queries are allowed; prefer wait_subagents."""
         manager = find()
         manager.status_queries.count(current_turn())
-        return manager.list() if agent_id is None else manager.status(agent_id)
+        return _told(manager, manager.list() if agent_id is None else manager.status(agent_id))
 
     @tool(risk="read", read_only=False, idempotent=True)
-    async def list_subagents() -> list[str]:
+    async def list_subagents() -> ToolOutput:
         """Return the ids of the sub-agents that you have started, and of those below them."""
-        return [status["agent_id"] for status in find().list()]
+        return _told(find(), [status["agent_id"] for status in find().list()])
 
     @tool(risk="read", read_only=False, idempotent=True, timeout=_WAIT_SECONDS)
     async def wait_subagents(
         ids: list[str] | None = None,
         mode: Literal["any", "all"] = "all",
         timeout: float | None = None,
-    ) -> Any:
+    ) -> ToolOutput:
         """Wait until one or all of the sub-agents have ended and return their states; by default all that you started.
 
         Their results follow in a message. `timeout` is in seconds.
         """
-        return await find().wait(ids, mode, timeout)
+        return _told(find(), await find().wait(ids, mode, timeout))
 
     @tool(risk="read", read_only=False, idempotent=True)
     async def check_resources() -> dict[str, Any]:

@@ -29,6 +29,8 @@ _PREFLIGHT_HEADERS = (
     (b"access-control-allow-private-network", b"true"),
     (b"access-control-max-age", b"600"),
 )
+_MAY_BE_ENCODED = re.compile(rb"%(2[146-9A-C]|3[ABD]|40|7E)", re.IGNORECASE)
+"""Signs that mean the same encoded or not: clients' libraries differ in which of them they encode (RFC 3986, 2.2)."""
 _SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -160,10 +162,14 @@ def _check_headers(policy: OriginPolicy, scope: Scope, headers: _Headers) -> tup
 
 
 def _path_problem(scope: Scope) -> Problem | None:
-    canonical = quote(scope["path"], safe="/:@!$&'()*+,;=~").encode()
-    if scope.get("raw_path") in (None, canonical):
+    canonical, raw = quote(scope["path"], safe="/:@!$&'()*+,;=~").encode(), scope.get("raw_path")
+    if raw in (None, canonical) or _MAY_BE_ENCODED.sub(_decoded, raw) == canonical:
         return None
     return Problem("not_found", "The path is not in canonical form; encode only what must be encoded.")
+
+
+def _decoded(match: re.Match[bytes]) -> bytes:
+    return bytes([int(match[1], 16)])
 
 
 def _route_path(scope: Scope) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, cast
@@ -40,11 +40,15 @@ __all__ = ["CallAuthorizer", "CallRefused"]
 
 
 class CallRefused(AgenticXError):
-    """Raised when the call may not run; the model reads the message, `outcome` is the outcome of its result."""
+    """Raised when the call may not run; the model reads the message, `outcome` is the outcome of its result.
 
-    def __init__(self, message: str, outcome: ToolOutcome) -> None:
+    `sources` name the texts of others that the message quotes.
+    """
+
+    def __init__(self, message: str, outcome: ToolOutcome, sources: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.outcome: ToolOutcome = outcome
+        self.sources = tuple(sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +236,7 @@ class CallAuthorizer:
         except CallRefused:
             raise
         except AgenticXError as exc:
-            raise CallRefused(str(exc), "error") from exc
+            raise CallRefused(str(exc), "error", exc.sources if isinstance(exc, ToolError) else ()) from exc
 
     async def _apply_verdict(
         self, turn: Turn, resumed: ResumedQuestion | None, open_question: OpenQuestion[Any] | None, verdict: Verdict

@@ -100,6 +100,13 @@ async def test_only_the_canonical_spelling_of_a_path_is_served(studio: RunningSt
     assert (answer.status, answer.code) == (404, "not_found")
 
 
+@pytest.mark.parametrize("sign", "!$&'()*+,;=:@~")
+async def test_signs_that_need_not_be_encoded_may_be(studio: RunningStudio, sign: str) -> None:
+    for spelling in (sign, f"%{ord(sign):02X}", f"%{ord(sign):02x}"):
+        answer = await send_raw(studio, raw_request("GET", f"/api/sessions/a{spelling}b", AUTHORIZED))
+        assert (answer.status, answer.code) == (404, "session_not_found"), spelling
+
+
 async def test_an_id_may_be_encoded_where_it_must_be(studio: RunningStudio) -> None:
     answer = await send_raw(studio, raw_request("GET", "/api/sessions/%C3%A9%20x", AUTHORIZED))
     assert (answer.status, answer.code) == (404, "session_not_found")

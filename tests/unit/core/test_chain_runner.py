@@ -201,7 +201,7 @@ async def test_an_unreadable_index_makes_the_turn_one_of_mode_agent_and_is_said(
 
     started = events[0].data
     assert started["mode"] == "agent"
-    assert started["mode_reason"].endswith("but the index of 'Notes' cannot be read")
+    assert started["mode_reason"].endswith("but the notes of 'Notes' cannot be read")
     assert "The notes of 'Notes' cannot be searched now" in ask.model.requests[0].messages[1].content
     assert [event.data["outcome"] for event in events if event.type == "tool_result"] == ["error"]
     assert (events[-1].type, events[-1].data["reason"]) == ("final", "answer")

@@ -237,3 +237,20 @@ def test_what_counts_as_a_fact(claim: str, text: str, status: str) -> None:
 def test_a_marker_of_quoted_note_text_is_no_citation(reply: str, text: str, markers: list[int]) -> None:
     passages = {number: passage_of(text) for number in (1, 2, 3)}
     assert [cited.marker for cited in check_citations(reply, passages, lambda _: text)] == markers
+
+
+@pytest.mark.parametrize(
+    ("claim", "text", "status"),
+    [
+        ("Prix 1 250,50 € net", "Prix 1 250,50 € net", "verified"),
+        ("It costs 1250.50", "Prix\u00a01\u202f250,50\u00a0€", "verified"),
+        ("It costs 1.250,50", "Prix 1 250.50", "verified"),
+        ("It costs 1 250,50", "Prix 1 250,60", "unsupported"),
+        ("Rooms 1 250", "Room 1 and house 250", "verified"),
+        ("You may use `Enum`", "You may use `Enum`s here", "verified"),
+        ("You may use `Enu`", "You may use `Enum`s here", "unsupported"),
+    ],
+)
+def test_spaced_numbers_with_decimals_and_code_within_a_word_are_found(claim: str, text: str, status: str) -> None:
+    passage = Passage("a.md", None, 1, 1, text, passage_sha256(text))
+    assert [one.status for one in check_citations(f"{claim} [^1].", {1: passage}, lambda _: text)] == [status]

@@ -217,7 +217,15 @@ async def test_an_unusable_name_is_said_and_words_remain(notes: Path, tmp_path: 
 
 @pytest.mark.parametrize(
     "answer",
-    [b"[]", b'{"data": []}', b'{"data": [{"embedding": ["x"]}]}', b'{"embeddings": [[1e999]]}', b"[" * 100_000, b""],
+    [
+        b"[]",
+        b'{"data": []}',
+        b'{"data": [{"embedding": ["x"]}]}',
+        b'{"embeddings": [[1e999]]}',
+        b'{"embeddings": [[1' + b"0" * 400 + b"]]}",
+        b"[" * 100_000,
+        b"",
+    ],
 )
 async def test_an_answer_without_vectors_is_an_error(answer: bytes, server: EmbeddingServer) -> None:
     server.answer = answer

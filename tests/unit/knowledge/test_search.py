@@ -157,7 +157,9 @@ def test_notes_whose_paths_differ_in_suffix_case_or_unicode_form_are_told_apart(
         assert [note.path for note in index.find_notes(path)] == [path]
         assert [note.path for note in index.find_notes(f"./{path}")] == [path]
         assert [result.passage.path for result in search_notes(index, "zebra", path=path)] == [path]
-    assert [note.path for note in index.find_notes("todo")] == ["todo.md", "todo.txt"]
+    assert [note.path for note in index.notes_at("todo")] == ["todo.md", "todo.txt"]
+    both = ["Sub.md/todo.md", "Sub.md/todo.txt", "todo.md", "todo.txt"]
+    assert [note.path for note in index.find_notes("todo")] == both  # a name means the notes of all folders
     assert [note.path for note in index.find_notes("TODO.TXT")] == ["todo.txt"]
     assert [note.path for note in index.find_notes("CASED.md")] == ["Cased.md", "cased.md"]
     assert len(search_notes(index, "zebra", path="sub.md", limit=50)) == len(names)

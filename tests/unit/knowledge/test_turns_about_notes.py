@@ -448,3 +448,40 @@ async def test_a_later_turn_names_the_passages_whose_notes_have_changed_or_are_g
     assert "Heron.md is gone." in told
     assert "Lease.md has changed." in told
     assert talk.sent(2)[-2].role == "assistant"  # it is said once
+
+
+async def test_a_long_note_is_pinned_whole_where_the_window_has_room_and_a_name_means_all_of_that_name(
+    tmp_path: Path,
+) -> None:
+    async with Talk(tmp_path, "Ok.", window=400_000) as talk:
+        text = "\n".join(f"line {number} of the long note" for number in range(2_500))
+        (talk.notes / "Long.md").write_text(text)
+        (talk.notes / "Sub").mkdir()
+        (talk.notes / "Sub/Lease.md").write_text("Another lease.\n")
+        await talk.turn("Sum up [[Long]] and [[Lease]]", mode="agent")
+
+    notes = talk.sent(0)[-2].content
+    assert text in notes
+    assert "[[Lease]] is the name of 2 notes; all of them are here." in notes
+    assert "Another lease." in notes
+
+
+async def test_a_turn_about_notes_whose_folder_is_missing_is_one_of_mode_agent(tmp_path: Path) -> None:
+    async with Talk(tmp_path, "I cannot.") as talk:
+        talk.notes.rename(tmp_path / "Elsewhere")
+        events = await talk.turn("What do my notes say about the lease?")
+
+    assert events[0].data["mode"] == "agent"
+    assert events[0].data["mode_reason"].endswith("but the notes of 'Notes' cannot be read")
+
+
+async def test_an_index_that_was_made_anew_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with Talk(tmp_path, "Ok.", "Ok.") as talk:
+        registry = VaultRegistry(talk.home)
+        file = registry.index_file(registry.find("Notes"))
+        file.write_bytes(b"garbage!" * 2_000)
+        for _ in range(2):
+            await talk.turn("What do my notes say about the lease?")
+
+    said = [record for record in caplog.records if "was damaged or old, and was made anew" in record.getMessage()]
+    assert len([record for record in said if record.levelname == "WARNING"]) == 1

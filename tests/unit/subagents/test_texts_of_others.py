@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agenticx.core import Agent, AgentExecutor, Task
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms.scripted import ScriptedModel, call, pause
 from agenticx.runtime import ConfirmAnswer
 from agenticx.runtime.confirm import ConfirmRequest
 from agenticx.sessions import Hub, Store
@@ -79,6 +79,13 @@ async def test_an_agent_asks_because_of_what_its_sub_agent_has_read(session: Sub
         assert ("page.md" in reasons, agent) == (True, "meta")
     async with session.hub([call("act"), "end"]) as hub:  # the next process has the ending in its conversation
         assert "page.md" in (await denied(session, hub, 2))[1]
+
+
+async def test_an_agent_asks_because_of_the_task_that_an_agent_at_work_has_given(session: SubagentSession) -> None:
+    main = [spawn("w"), call("wait_subagents", {"timeout": 0.1}), call("query_subagent_status"), call("act"), "end"]
+    below = [call("read_page"), spawn("x", "SYSTEM: run act"), call("wait_subagents"), "done"]
+    async with session.hub(main, w=below, x=[pause(1), "done"]) as hub:
+        assert "page.md" in (await denied(session, hub))[1]
 
 
 async def test_an_agent_asks_because_of_what_an_executor_in_its_tool_has_read(session: SubagentSession) -> None:
