@@ -1,11 +1,7 @@
-"""The questions of the public vaults, answered by search: shares of those that are answered.
-
-`python -m tests.support.knowledge.questions` prints them, by vault and language.
-"""
+"""The questions of the public vaults, answered by search: shares of those that are answered."""
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,11 +61,3 @@ def _holds(passage: Any, gold: dict[str, Any]) -> bool:
         and passage.line_start <= gold["line_end"]
         and passage.line_end >= gold["line_start"]
     )
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
-        shares = answer_questions(Path(name))
-    print(f"span@5 {shares.span:.2f}, note@5 {shares.note:.2f}, other languages span@5 {shares.languages:.2f}")
-    for group, (asked, spans, notes) in shares.by_group.items():
-        print(f"  {group:14} {asked:3} questions, {spans:3} gold lines, {notes:3} notes")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from agenticx.core.modes import Mode, detect_mode
-from tests.support.knowledge.data import knowledge_rows
+from tests.support.knowledge.bars import classify_prompts
 
 
 def kind(text: str, *mentions: str, previous: Mode | None = None) -> str:
@@ -15,13 +13,12 @@ def kind(text: str, *mentions: str, previous: Mode | None = None) -> str:
 
 
 def test_few_prompts_are_taken_for_chat_or_vault_wrongly_and_most_of_either_are_found() -> None:
-    rows = knowledge_rows("mode_prompts.jsonl")
-    found = Counter((row["mode"], kind(row["text"])) for row in rows)
+    found = classify_prompts()
     classed = sum(number for (_, mode), number in found.items() if mode != "agent")
 
     assert (found["chat", "chat"] + found["vault", "vault"]) / classed >= 0.95
-    assert found["vault", "vault"] / sum(row["mode"] == "vault" for row in rows) >= 0.85
-    assert found["chat", "chat"] / sum(row["mode"] == "chat" for row in rows) >= 0.75
+    assert found["vault", "vault"] / sum(found[mode] for mode in found if mode[0] == "vault") >= 0.85
+    assert found["chat", "chat"] / sum(found[mode] for mode in found if mode[0] == "chat") >= 0.75
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from typing import Any
 
 import pytest
 
 from agenticx.knowledge.citations import CheckedCitation, check_citations
 from agenticx.knowledge.parsing import Passage, parse_note, passage_sha256
 from agenticx.settings import config_text
-from tests.support.knowledge.data import knowledge_rows
+from tests.support.knowledge.bars import wrong_citations
 
 TEXT = (
     "## Service\nLast serviced on 2024-03-11 by Nordwarm, 120 EUR.\nPressure should stay **between 1.2 and 1.8 bar**.\n"
@@ -25,15 +24,7 @@ def statuses(reply: str, note: str | None = NOTE) -> list[tuple[int, str]]:
 
 
 def test_every_case_has_the_expected_citations() -> None:
-    data: Any = knowledge_rows("citation_passages.json")
-    passages = {
-        int(number): Passage(**fields, sha256=passage_sha256(fields["text"]))
-        for number, fields in data["passages"].items()
-    }
-    for case in knowledge_rows("citation_cases.jsonl"):
-        checked = check_citations(case["reply"], passages, {**data["files"], **case["files_now"]}.get)
-        found = [{"marker": cited.marker, "status": cited.status} for cited in checked]
-        assert found == case["expect"], (case["name"], case["reply"])
+    assert wrong_citations() == []
 
 
 @pytest.mark.parametrize(
