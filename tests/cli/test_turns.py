@@ -24,8 +24,8 @@ def test_a_stopped_command_leaves_no_process(agx: Any, presses: list[signal.Sign
         process.send_signal(press)
         if press is not presses[-1]:
             process.stderr.readline()
-    process.communicate(timeout=PATIENCE)
-    assert process.returncode in (130, -signal.SIGINT)  # to a shell both are 130
+    output = process.communicate(timeout=PATIENCE)
+    assert process.returncode in (130, -signal.SIGINT), output  # to a shell both are 130
     _wait_until_gone(pid)
 
 
