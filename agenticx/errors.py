@@ -32,7 +32,7 @@ command line catch it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Self
 
 __all__ = [
     "AgenticXError",
@@ -132,9 +132,12 @@ class ToolError(AgenticXError):
     `sources` name the texts of others that the message quotes, as those of a `ToolOutput` do.
     """
 
-    def __init__(self, message: str = "", *, sources: Sequence[str] = ()) -> None:
-        super().__init__(message)
+    sources: tuple[str, ...] = ()
+
+    def quoting(self, sources: Sequence[str]) -> Self:
+        """Return the error, whose message quotes these texts of others."""
         self.sources = tuple(sources)
+        return self
 
 
 class CallBlocked(ToolError):

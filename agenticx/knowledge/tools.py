@@ -319,9 +319,8 @@ def _find_note(index: VaultIndex, path: str) -> NoteRecord:
         raise ToolError(f"there is no note {path!r}; {indexed}")
     if len(notes) > 1:
         paths = ", ".join(repr(visible_path(note.path)) for note in notes[:10])
-        raise ToolError(
-            f"several notes are called {path!r}; give the path of one: {paths}",
-            sources=[note.path for note in notes[:10]],
+        raise ToolError(f"several notes are called {path!r}; give the path of one: {paths}").quoting(
+            [note.path for note in notes[:10]]
         )
     return notes[0]
 
@@ -372,7 +371,7 @@ def _section(path: str, lines: Sequence[str], heading: str) -> tuple[int, int]:
             later = (other.line for other in sections if other.line > section.line and other.level <= section.level)
             return section.line, next(later, len(lines) + 1) - 1
     known = ", ".join(repr(section.heading) for section in sections[:20]) or "none"
-    raise ToolError(f"{path!r} has no heading {heading!r}; its headings: {known}", sources=[path])
+    raise ToolError(f"{path!r} has no heading {heading!r}; its headings: {known}").quoting([path])
 
 
 def _links(index: VaultIndex, path: str) -> tuple[str, str]:
