@@ -101,6 +101,7 @@ class VaultEmbeddings:
         self._problem: str | None = None
         self._retry_at = 0.0
         self._last_query: tuple[str, Sequence[float]] | None = None
+        self._dimensions = 0
 
     @property
     def consent(self) -> EmbeddingConsent:
@@ -146,15 +147,20 @@ class VaultEmbeddings:
         except ModelError as exc:
             self._report(exc)
             return EmbeddingSearch(note=self._words_alone)
+        try:
+            vectors = await self._opened()
+            if self._dimensions != len(vector):
+                self._dimensions = len(vector)
+                if await run_in_thread(vectors.keep_length, len(vector), name="agx embeddings"):
+                    self._run_version = None
+                    await self.refresh(index, seconds=seconds)
+        except VaultUnreadable as exc:
+            return EmbeddingSearch(note=f"{exc}; the notes are searched by words alone")
         note = None
         if self._problem is not None:
             note = f"{self._problem}; {self._embedded:,} of {self._passages:,} passages are searched by meaning"
         elif self._embedded < self._passages:
             note = f"{self._embedded:,} of {self._passages:,} passages are searched by meaning so far"
-        try:
-            vectors = await self._opened()
-        except VaultUnreadable as exc:
-            return EmbeddingSearch(note=f"{exc}; the notes are searched by words alone")
         return EmbeddingSearch(partial(self._nearest, vectors, vector), note)
 
     async def refresh(self, index: VaultIndex, *, seconds: float | None = None) -> bool:

@@ -68,6 +68,20 @@ class PassageVectors:
 
         self._file.use(store_rows)
 
+    def keep_length(self, dimensions: int) -> bool:
+        """Delete the vectors of other lengths, of an earlier form of the model; return whether there were any."""
+
+        def delete_others(connection: sqlite3.Connection) -> bool:
+            with transaction(connection):
+                found = connection.execute(
+                    "DELETE FROM vectors WHERE model = ? AND length(vector) <> ?", (self._model, dimensions * 2)
+                )
+            return found.rowcount > 0
+
+        is_changed = self._file.use(delete_others)
+        self._writes += is_changed
+        return is_changed
+
     def keep_only(self, hashes: Collection[bytes]) -> None:
         """Delete all entries but those of these passages, of this and other models."""
 

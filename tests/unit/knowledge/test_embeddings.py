@@ -68,10 +68,11 @@ class Elsewhere:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.padding: list[float] = []
 
     async def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
         self.texts += texts
-        return [vector_of(text) for text in texts]
+        return [vector_of(text) + self.padding for text in texts]
 
 
 @asynccontextmanager
@@ -192,6 +193,18 @@ async def test_a_model_that_refuses_all_is_no_model(server: EmbeddingServer, not
     async with opened(tmp_path / "home", notes, NAME) as (_, vault):
         assert "not now" in (await vault.search(QUERY)).embedding_note
         assert (await vault.embedding_status()).embedded == 0
+
+
+async def test_vectors_of_another_length_are_made_again(notes: Path, tmp_path: Path) -> None:
+    model = Elsewhere()
+    model.is_local = True
+    async with opened(tmp_path / "home", notes, model) as (_, vault):
+        await vault.search(QUERY)
+    model.padding = [0.0] * 3
+    async with opened(tmp_path / "home", notes, model) as (_, vault):
+        assert paths(await vault.search(QUERY))[0] == "Home.md"
+        assert (await vault.embedding_status()).embedded == 3
+    assert len(model.texts) == 8
 
 
 async def test_a_damaged_file_of_vectors_is_made_anew(server: EmbeddingServer, notes: Path, tmp_path: Path) -> None:
