@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agenticx.knowledge.parsing import Passage
-from agenticx.knowledge.passages import CITING, numbered_passages, shown_passage
+from agenticx.knowledge.passages import CITING, numbered_passages, shown_numbers, shown_passage
 from agenticx.messages import AssistantMessage, Message, SystemMessage, UserMessage
 from agenticx.tools.base import ToolState
 
 __all__ = ["NOTES_HEAD", "ContextEnvelope", "GivenPassage", "LayerSize", "standing_context"]
 
 _MAX_NAMED = 20
-_PASSAGE = re.compile(r"^\[passage (\d{1,9}): ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ def standing_context(system: str, messages: Sequence[Message], state: ToolState)
         if not (isinstance(message, UserMessage) and message.injected and message.sources):
             history.append(message)
             continue
-        for number in map(int, _PASSAGE.findall(message.content)):
+        for number in shown_numbers(message.content):
             if number in numbered:
                 given[number] = GivenPassage(number, numbered[number].passage)
     pinned = {number for number in given if state.passages[number - 1].get("pinned")}

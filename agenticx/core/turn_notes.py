@@ -23,12 +23,14 @@ from agenticx.knowledge.passages import (
     numbered_passages,
     outdated_line,
     outdated_numbers,
+    shown_numbers,
 )
 from agenticx.knowledge.registry import UnknownVault, VaultRecord, VaultUnreadable
 from agenticx.knowledge.search import FoundPassage
 from agenticx.knowledge.tools import VaultAccess, note_text, read_passage
 from agenticx.knowledge.vault import VaultMissing
 from agenticx.knowledge.vaults import Vault
+from agenticx.knowledge.words import NOTE_MARK
 from agenticx.logs import get_logger
 from agenticx.messages import Message, UserMessage
 from agenticx.runtime.compactor import without_notes
@@ -47,8 +49,6 @@ _UNKNOWN_WINDOW = 32_000
 _MAX_PINNED = 20
 _MAX_FOUND = 8
 _CITED = re.compile(r"\[\^(\d{1,9})\]")
-_SHOWN_PASSAGE = re.compile(r"^\[passage (\d{1,9}): ", re.MULTILINE)
-_NOTE_MARK = re.compile(r"\[\[([^\[\]\n|#]{1,400})[^\[\]\n]{0,400}\]\]")
 _CHATTING = "The user is chatting: answer from what you know, and use tools only if that is not enough."
 _NOTHING_FOUND = "A first search in the notes found nothing; search with other words, or say that they do not have it."
 _NOTHING_SO_FAR = "A first search found nothing in these; search again with note_search, which waits for more of them."
@@ -168,7 +168,7 @@ class SessionTurnNotes:
         """Return the notes that `[[Note]]` in the text names, whole, and remarks on names of several notes or none."""
         given: list[GivenPassage] = []
         remarks: list[str] = []
-        for name in list(dict.fromkeys(_NOTE_MARK.findall(text)))[:_MAX_PINNED]:
+        for name in list(dict.fromkeys(NOTE_MARK.findall(text)))[:_MAX_PINNED]:
             found = [(vault, path) for vault in vaults for path in await self._call(vault, partial(_paths, name), [])]
             if len(found) > 1:
                 remarks.append(f"[[{name}]] is the name of {len(found)} notes; all of them are here.")
@@ -318,7 +318,7 @@ def _characters(window: int | None) -> int:
 def _shown_numbers(session: Session) -> set[int]:
     """Return the numbers of the passages whose text the conversation has."""
     texts = (message.content for message in session.messages if message.role != "assistant" and message.sources)
-    numbers = {int(number) for text in texts for number in _SHOWN_PASSAGE.findall(text)}
+    numbers = {number for text in texts for number in shown_numbers(text)}
     return {number for number in numbers if 0 < number <= len(session.state.passages)}
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,14 @@ __all__ = [
     "numbered_passages",
     "outdated_line",
     "outdated_numbers",
+    "shown_numbers",
     "shown_passage",
 ]
 
 CITING = "Write [^1], with the number of a passage, behind each sentence that you take from it."
 
 _KEPT_TEXTS = 300
+_SHOWN = re.compile(r"^\[passage (\d{1,9}): ", re.MULTILINE)
 _BEGINNING_CHARS = 240
 _EMPTY_SHA256 = passage_sha256("")
 
@@ -138,6 +141,11 @@ def outdated_line(numbers: Sequence[int], path: str, *, is_gone: bool = False) -
     """Return a sentence for the model that names passages whose note has changed or is gone."""
     names = ", ".join(f"passage {number}" for number in numbers)
     return f"Outdated: {names}; {one_line(path)} {'is gone' if is_gone else 'has changed'}."
+
+
+def shown_numbers(text: str) -> Iterator[int]:
+    """Yield the numbers of the passages that a text shows, as `shown_passage` returns them."""
+    return map(int, _SHOWN.findall(text))
 
 
 def shown_passage(number: int, passage: Passage, vault_name: str | None = None) -> str:

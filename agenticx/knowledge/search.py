@@ -14,7 +14,7 @@ from itertools import chain, islice
 from agenticx.errors import ToolError
 from agenticx.knowledge.index import VaultIndex
 from agenticx.knowledge.parsing import Passage, PassageSpan, note_lines, passage_sha256
-from agenticx.knowledge.words import find_tags, index_text, match_key, query_words, tag_key, without_tags
+from agenticx.knowledge.words import NOTE_MARK, find_tags, index_text, match_key, query_words, tag_key, without_tags
 from agenticx.tools.patterns import compile_glob
 
 __all__ = ["FoundPassage", "Nearest", "path_filter", "search_notes"]
@@ -42,7 +42,6 @@ _NAMES_WEIGHT = 0.1
 _MEANING_WEIGHT = 0.5
 """Chosen with all-MiniLM-L6-v2 on the questions of the public vaults: of 52, it finds 2 more of the gold lines."""
 _PHRASE = re.compile(r'"([^"\n]{1,400})"')
-_NOTE_MARK = re.compile(r"\[\[([^\[\]\n|#]{1,400})[^\[\]\n]{0,400}\]\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +66,8 @@ class _Query:
     def of(cls, text: str) -> _Query:
         if len(text) > _MAX_QUERY_CHARS:
             text = f"{text[: _MAX_QUERY_CHARS // 2]} {text[-_MAX_QUERY_CHARS // 2 :]}"
-        notes = _first(_NOTE_MARK.findall(text))
-        rest = _NOTE_MARK.sub(" ", text)
+        notes = _first(NOTE_MARK.findall(text))
+        rest = NOTE_MARK.sub(" ", text)
         tags = _first(find_tags(rest))
         rest = without_tags(rest)
         phrases = _first(phrase for phrase in _PHRASE.findall(rest) if query_words(phrase))

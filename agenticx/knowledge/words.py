@@ -10,7 +10,10 @@ from functools import cache
 
 from agenticx.settings import config_text
 
-__all__ = ["find_tags", "index_text", "match_key", "query_words", "tag_key", "without_tags"]
+__all__ = ["NOTE_MARK", "find_tags", "index_text", "match_key", "query_words", "tag_key", "without_tags"]
+
+NOTE_MARK = re.compile(r"\[\[([^\[\]\n|#]{1,400})[^\[\]\n]{0,400}\]\]")
+"""A note by its name, as in `[[Lease]]`, `[[Lease#Rent]]` or `[[Lease|the lease]]`; the group is the name."""
 
 _CJK = (  # radicals, kana, bopomofo, jamo, Han and Hangul
     r"\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -315,8 +315,11 @@ class Turn:
 
         These outlast a rewind of the conversation, and a fork has them.
         """
+        self._keep(self.foreign_sources)
+
+    def _keep(self, sources: Iterable[str]) -> None:
         state = self.session.state
-        state.sources_below = [*dict.fromkeys([*state.sources_below, *self.foreign_sources])][-_KEPT_SOURCES:]
+        state.sources_below = [*dict.fromkeys([*state.sources_below, *sources])][-_KEPT_SOURCES:]
 
     def pass_sources_up(self) -> None:
         """Tell the turn above which texts of others were read in this one, which is about to end.
@@ -324,11 +327,11 @@ class Turn:
         What the result of no call has told is kept in the state of the session. A turn that outlives the one above
         reports them with its ending.
         """
-        parent, state = self.context.parent, self.session.state
+        parent, session = self.context.parent, self.session
         if parent is None:
-            state.sources_below = [*dict.fromkeys([*state.sources_below, *self.sources_below])][-_KEPT_SOURCES:]
+            self._keep(self.sources_below)
         elif not self.context.outlives_parent:
-            read = [*sources_of(self.session.messages), *self.sources_below, *state.sources_below]
+            read = [*sources_of(session.messages), *self.sources_below, *session.state.sources_below]
             parent.sources_below |= dict.fromkeys(read)
 
     @property

@@ -17,6 +17,7 @@ from typing_extensions import TypedDict
 from agenticx.clocks import rfc3339
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
+from agenticx.runtime.events.payloads import Citation
 from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.fork import fork as fork_session
 from agenticx.sessions.history.transcript import read_messages
@@ -100,20 +101,8 @@ class ToolCallItem(TypedDict):
     arguments: Any
 
 
-class CitationItem(TypedDict):
+class CitationItem(Citation):
     """A citation of an answer, as its event `citation` has it: of a note in a vault, or of a page with a URL."""
-
-    marker: int
-    status: Literal["verified", "located", "unsupported", "changed"]
-    vault: NotRequired[str]
-    path: NotRequired[str]
-    url: NotRequired[str]
-    heading: NotRequired[str]
-    line_start: int
-    line_end: int
-    quote: str
-    quote_line: NotRequired[int]
-    sha256: NotRequired[str]
 
 
 class MessageItem(TypedDict):

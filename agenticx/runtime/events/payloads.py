@@ -248,8 +248,9 @@ class ArtifactData(TypedDict):
     final: bool
 
 
-class CitationData(TypedDict):
-    message_id: str
+class Citation(TypedDict):
+    """A citation of an answer: of a note in a vault, or of a page with a URL."""
+
     marker: int
     status: Literal["verified", "located", "unsupported", "changed"]
     vault: NotRequired[str]
@@ -261,6 +262,10 @@ class CitationData(TypedDict):
     quote: str
     quote_line: NotRequired[int]
     sha256: NotRequired[str]
+
+
+class CitationData(Citation):
+    message_id: str
 
 
 class HandoffData(TypedDict):
