@@ -9,8 +9,7 @@ import sqlite3
 import threading
 import time
 import unicodedata
-import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -36,7 +35,7 @@ from agenticx.tools.visible import visible
 
 __all__ = ["IndexState", "NoteRecord", "VaultIndex"]
 
-_VERSION = 7
+_VERSION = 8
 _CONDITIONS = (
     "path_key = ?",
     "name_key = ?",
@@ -45,14 +44,16 @@ _CONDITIONS = (
 )
 """How a note is found by its name, the best first."""
 _DOTS = ("./", "../")
-_BATCH_NOTES = 500
+_BATCH_NOTES = 1_000
 _MAX_UNINDEXED = 50
 _BATCH_CHARS = 4 * 1024 * 1024
 _MOST_RUNS = 3
+_ROOM = ("cache_size = -16000", "wal_autocheckpoint = 2000")
+"""16 MB each for pages in memory and for the log: with SQLite's 2 and 4 MB, a run reads and writes pages repeatedly."""
 _UNSETTLED_NS = 2_000_000_000
 """A file that changed this shortly before it was read may change again without a new modification time (2 s on FAT)."""
 
-# FTS5 keeps no texts: what it needs to remove a passage is made again from the compressed text of the note.
+# FTS5 keeps no texts: what it needs to remove a passage is made again from the text of the note.
 _SCHEMA = """
 CREATE TABLE notes(
     id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, path_key TEXT NOT NULL, name_key TEXT NOT NULL,
@@ -126,7 +127,7 @@ class VaultIndex:
         self._waiting: dict[str, NoteVersion] = {}  # notes to be indexed
         self._waiting_by_key: dict[str, list[str]] = {}
         self._complete_generation = 0
-        pragmas = ("journal_mode = WAL", "synchronous = NORMAL")
+        pragmas = ("page_size = 8192", "journal_mode = WAL", "synchronous = NORMAL", *_ROOM)
         self._file = CacheFile(file, "index", lambda connection: _prepare(connection, root), pragmas)
 
     @property
@@ -154,9 +155,9 @@ class VaultIndex:
     ) -> IndexState:
         """Scan the folder and index what has changed, the latest changes first; return the state at the end.
 
-        `stopped` is asked, and `report` is called, after each batch of up to 500 notes, which is one transaction; a run
-        that was stopped or killed is continued by the next. Raises `VaultMissing` if the folder cannot be listed or has
-        become empty, `VaultUnreadable` if nothing can be written; the index keeps its last state then.
+        `stopped` is asked, and `report` is called, after each batch of up to 1,000 notes, which is one transaction; a
+        run that was stopped or killed is continued by the next. Raises `VaultMissing` if the folder cannot be listed or
+        has become empty, `VaultUnreadable` if nothing can be written; the index keeps its last state then.
         """
         with self._refreshing:
             self._is_behind = True
@@ -183,7 +184,7 @@ class VaultIndex:
         self._was_scanned = True
         self._scan_problems, self._total = scan.problems, len(scan.notes)
         changed = [path for path, version in scan.notes.items() if known.get(path) != version]
-        changed.sort(key=lambda path: scan.notes[path].mtime_ns, reverse=True)
+        changed.sort(key=lambda path: scan.notes[path][1], reverse=True)
         gone = known.keys() - scan.notes.keys()
         self._complete_generation = 0
         self._wait_for(changed, scan)
@@ -212,11 +213,8 @@ class VaultIndex:
             self._remove(connection, gone)
             for batch in self._read_batches(scan, changed):
                 with transaction(connection):
-                    rows = _NewRows(connection, _known_among(connection, [path for path, _, _ in batch]))
-                    for path, version, note in batch:
-                        rows.add(path, version, note)
-                    rows.write()
-                for path, _, _ in batch:
+                    batch.write(connection)
+                for path in batch.paths:
                     self._waiting.pop(path, None)
                 report(self.state())
                 if stopped():
@@ -348,8 +346,8 @@ class VaultIndex:
         texts: dict[bytes, str] = {}
         for heading, line_start, line_end, cut_start, cut_end, sha256, note_id in rows:
             if note_id not in lines:
-                packed = self.query("SELECT text FROM texts WHERE note_id = ?", (note_id,))
-                lines[note_id] = note_lines(zlib.decompress(packed[0][0]).decode()) if packed else []
+                found = self.query("SELECT text FROM texts WHERE note_id = ?", (note_id,))
+                lines[note_id] = note_lines(found[0][0].decode()) if found else []
             span = PassageSpan(line_start, line_end, heading, (), None if cut_start is None else (cut_start, cut_end))
             texts[sha256] = span.text(lines[note_id])
         return texts
@@ -419,12 +417,9 @@ class VaultIndex:
                 for path in paths[start : start + _BATCH_NOTES]:
                     _delete(connection, path)
 
-    def _read_batches(
-        self, scan: VaultScan, paths: Sequence[str]
-    ) -> Iterator[list[tuple[str, _Stored, ParsedNote | None]]]:
+    def _read_batches(self, scan: VaultScan, paths: Sequence[str]) -> Iterator[_Batch]:
         """Yield the notes at `paths` in batches, each with the version that was read."""
-        batch: list[tuple[str, _Stored, ParsedNote | None]] = []
-        size = 0
+        batch = _Batch()
         for path in paths:
             now = time.time_ns()
             try:
@@ -434,13 +429,11 @@ class VaultIndex:
                 self._total -= 1
                 continue
             version = scan.notes[path]
-            stored = _Stored(version, content, is_settled=version.mtime_ns < now - _UNSETTLED_NS)
-            batch.append((path, stored, None if content.problem == "binary" else parse_note(path, content.text)))
-            size += len(content.text)
-            if len(batch) == _BATCH_NOTES or size > _BATCH_CHARS:
+            batch.add(path, _Stored(version, content, is_settled=version[1] < now - _UNSETTLED_NS))
+            if len(batch.paths) == _BATCH_NOTES or batch.chars > _BATCH_CHARS:
                 yield batch
-                batch, size = [], 0
-        if batch:
+                batch = _Batch()
+        if batch.paths:
             yield batch
 
 
@@ -473,15 +466,7 @@ def _prepare(connection: sqlite3.Connection, root: Path) -> bool:
 def _known_versions(connection: sqlite3.Connection) -> dict[str, NoteVersion | None]:
     """Return the indexed versions by path: None for a note that must be read again in any case."""
     rows = connection.execute("SELECT path, size, mtime_ns, inode, is_settled FROM notes")
-    return {path: NoteVersion(size, mtime, inode) if settled else None for path, size, mtime, inode, settled in rows}
-
-
-def _known_among(connection: sqlite3.Connection, paths: Sequence[str]) -> set[str]:
-    """Return those of the paths that are indexed, also by another process meanwhile."""
-    rows = connection.execute(
-        "SELECT path FROM notes WHERE path IN (SELECT value FROM json_each(?))", (json.dumps(paths),)
-    )
-    return {path for (path,) in rows}
+    return {path: (size, mtime, inode) if settled else None for path, size, mtime, inode, settled in rows}
 
 
 def _has_entries(root: Path) -> bool:
@@ -547,8 +532,8 @@ def _delete(connection: sqlite3.Connection, path: str) -> None:
             "INSERT INTO names(names, rowid, title, heading, path) VALUES ('delete', ?, ?, ?, ?)",
             (note_id, names, " ".join(fields["headings"]), path),
         )
-        ((packed,),) = connection.execute("SELECT text FROM texts WHERE note_id = ?", (note_id,))
-        lines = note_lines(zlib.decompress(packed).decode())
+        ((text,),) = connection.execute("SELECT text FROM texts WHERE note_id = ?", (note_id,))
+        lines = note_lines(text.decode())
         passages = connection.execute(
             "SELECT id, heading, headings, line_start, line_end, cut_start, cut_end FROM passages WHERE note_id = ?",
             (note_id,),
@@ -564,83 +549,102 @@ def _delete(connection: sqlite3.Connection, path: str) -> None:
     connection.execute("DELETE FROM notes WHERE id = ?", (note_id,))
 
 
-class _NewRows:
-    """The rows of new and changed notes of one transaction, which are written together: one statement for each table.
+class _Batch:
+    """New and changed notes, which are written in one transaction: one statement for each table.
 
-    `known` are the paths that the index has. A note whose content is unchanged keeps its passages.
+    Their rows are made as the notes are read, and are tuples of plain values, which the garbage collector does not
+    follow: hundreds of parsed notes would set off full collections, which stop all threads of the program.
     """
 
-    def __init__(self, connection: sqlite3.Connection, known: Collection[str]) -> None:
-        self._connection = connection
-        self._known = known
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.chars = 0
+        self._files: list[tuple[int, int, int, bool]] = []
+        self._hashes: list[bytes] = []
         self._rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _INSERTS}
-        ((self._note_id,),) = connection.execute("SELECT coalesce(max(id), 0) FROM notes")
-        ((self._passage_id,),) = connection.execute("SELECT coalesce(max(id), 0) FROM passages")
+        self._passages = 0
 
-    def add(self, path: str, stored: _Stored, note: ParsedNote | None) -> None:
-        """Replace what the index has of a note."""
-        version, content = stored.version, stored.content
-        file = (version.size, version.mtime_ns, version.inode, stored.is_settled)
+    def add(self, path: str, stored: _Stored) -> None:
+        """Add a note, whose id and those of its passages count from 1 in this batch."""
+        content, note = stored.content, None
+        if content.problem != "binary":
+            note = parse_note(path, content.text)
+        file = (*stored.version, stored.is_settled)
         sha256 = bytes.fromhex(content.sha256)
-        row = self._known_row(path)
-        if row is not None and row[1] == sha256:
-            self._connection.execute(
-                "UPDATE notes SET size = ?, mtime_ns = ?, inode = ?, is_settled = ? WHERE id = ?", (*file, row[0])
-            )
-            return
-        if row is not None:
-            _delete(self._connection, path)
-        self._note_id += 1
+        self.paths.append(path)
+        self.chars += len(content.text)
+        self._files.append(file)
+        self._hashes.append(sha256)
         names = (path, match_key(path), match_key(PurePosixPath(path).name), note.title if note else path)
         problem = content.problem or ("frontmatter" if note is not None and note.frontmatter_is_broken else None)
         structure = _encode_json({} if note is None else _structure(note))
-        self._rows["notes"].append((self._note_id, *names, *file, sha256, problem, structure))
+        self._rows["notes"].append((len(self.paths), *names, *file, sha256, problem, structure))
         if note is not None:
             self._add_text(path, note)
 
-    def _known_row(self, path: str) -> tuple[int, bytes] | None:
-        if path not in self._known:
-            return None
-        return self._connection.execute("SELECT id, sha256 FROM notes WHERE path = ?", (path,)).fetchone()
-
     def _add_text(self, path: str, note: ParsedNote) -> None:
-        note_id, rows = self._note_id, self._rows
-        rows["texts"].append((note_id, zlib.compress("\n".join(note.lines).encode(), 1)))
-        rows["aliases"] += ((match_key(alias), note_id) for alias in note.aliases)
-        rows["tags"] += ((tag, note_id) for tag in note.tags)
+        note_id, rows = len(self.paths), self._rows
+        rows["texts"].append((note_id, "\n".join(note.lines).encode()))
+        rows["aliases"] += ((note_id, match_key(alias)) for alias in note.aliases)
+        rows["tags"] += ((note_id, tag) for tag in note.tags)
         targets = (key for name in (*note.links, *note.embeds) for key in _target_keys(path, name))
-        rows["links"] += ((key, note_id) for key in targets)
+        rows["links"] += ((note_id, key) for key in targets)
         names = _names(path, note.title, note.aliases)
         rows["names"].append((note_id, names, " ".join(note.headings), path))
         indexed_names, indexed_path = index_text(names), index_text(path)
         for span in note.passages or (PassageSpan(1, 1, None, ()),):  # an empty note is found by its title
-            self._passage_id += 1
+            self._passages += 1
             text, headings = span.text(note.lines), " ".join(span.headings)
             place = (span.heading, headings, span.line_start, span.line_end, *(span.cut or (None, None)))
-            rows["passages"].append((self._passage_id, note_id, *place, bytes.fromhex(passage_sha256(text))))
-            rows["words"].append(
-                (self._passage_id, indexed_names, index_text(headings), indexed_path, index_text(text))
-            )
+            sha256 = bytes.fromhex(passage_sha256(text))
+            rows["passages"].append((note_id, self._passages, *place, sha256))
+            indexed = (indexed_names, index_text(headings), indexed_path, index_text(text))
+            rows["words"].append((note_id, self._passages, *indexed))
 
-    def write(self) -> None:
-        """Write the rows that were added."""
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write the notes in place of what the index has of them; those of unchanged content keep their passages."""
+        known = {
+            path: (note_id, sha256)
+            for path, note_id, sha256 in connection.execute(
+                "SELECT path, id, sha256 FROM notes WHERE path IN (SELECT value FROM json_each(?))",
+                (json.dumps(self.paths),),
+            )
+        }
+        unchanged: set[int] = set()
+        for number, (path, file, sha256) in enumerate(zip(self.paths, self._files, self._hashes, strict=True), start=1):
+            if path not in known:
+                continue
+            note_id, known_sha256 = known[path]
+            if known_sha256 == sha256:
+                unchanged.add(number)
+                connection.execute(
+                    "UPDATE notes SET size = ?, mtime_ns = ?, inode = ?, is_settled = ? WHERE id = ?", (*file, note_id)
+                )
+            else:
+                _delete(connection, path)
+        ((last_note,),) = connection.execute("SELECT coalesce(max(id), 0) FROM notes")
+        ((last_passage,),) = connection.execute("SELECT coalesce(max(id), 0) FROM passages")
         for table, statement in _INSERTS.items():
-            self._connection.executemany(statement, self._rows[table])
+            rows = self._rows[table]
+            if unchanged:
+                rows = [row for row in rows if row[0] not in unchanged]
+            connection.executemany(statement.format(note=last_note, passage=last_passage), rows)
 
 
 _encode_json = json.JSONEncoder(ensure_ascii=False).encode
 _INSERTS = {
     "notes": "INSERT INTO notes(id, path, path_key, name_key, title, size, mtime_ns, inode, is_settled, sha256, "
-    "problem, structure) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    "texts": "INSERT INTO texts VALUES (?, ?)",
-    "aliases": "INSERT OR IGNORE INTO aliases VALUES (?, ?)",
-    "tags": "INSERT OR IGNORE INTO tags VALUES (?, ?)",
-    "links": "INSERT OR IGNORE INTO links VALUES (?, ?)",
-    "names": "INSERT INTO names(rowid, title, heading, path) VALUES (?, ?, ?, ?)",
-    "passages": "INSERT INTO passages(id, note_id, heading, headings, line_start, line_end, cut_start, cut_end, "
-    "sha256) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    "words": "INSERT INTO words(rowid, title, heading, path, body) VALUES (?, ?, ?, ?, ?)",
+    "problem, structure) VALUES ({note} + ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "texts": "INSERT INTO texts VALUES ({note} + ?, ?)",
+    "aliases": "INSERT OR IGNORE INTO aliases(note_id, name_key) VALUES ({note} + ?, ?)",
+    "tags": "INSERT OR IGNORE INTO tags(note_id, tag) VALUES ({note} + ?, ?)",
+    "links": "INSERT OR IGNORE INTO links(note_id, target_key) VALUES ({note} + ?, ?)",
+    "names": "INSERT INTO names(rowid, title, heading, path) VALUES ({note} + ?, ?, ?, ?)",
+    "passages": "INSERT INTO passages(note_id, id, heading, headings, line_start, line_end, cut_start, cut_end, "
+    "sha256) VALUES ({note} + ?, {passage} + ?, ?, ?, ?, ?, ?, ?, ?)",
+    "words": "INSERT INTO words(rowid, title, heading, path, body) VALUES ({passage} + ?2, ?3, ?4, ?5, ?6)",
 }
+"""The statements that write a batch, whose ids count from the last ones of the index."""
 
 
 def _structure(note: ParsedNote) -> dict[str, Any]:

@@ -84,8 +84,7 @@ class Passage:
     column: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class PassageSpan:
+class PassageSpan(NamedTuple):
     """The place of a passage in its note.
 
     `headings` are the headings of all its sections, each with those above it, outermost first. `cut` is the range of
@@ -211,20 +210,18 @@ def parse_note(path: str, text: str) -> ParsedNote:
     lines = note_lines(text)
     frontmatter = _read_frontmatter(lines)
     headings, code = _read_blocks(lines, frontmatter.lines)
-    sections = list(_sections(headings, frontmatter.lines, len(lines)))
     inline = _read_inline(lines[frontmatter.lines :], code, frontmatter.lines)
-    heading = next((section.path[-1] for section in sections if section.path), None)
+    first_heading = headings[0].heading if headings else None
+    sections = _sections(headings, frontmatter.lines, len(lines))
     return ParsedNote(
-        title=frontmatter.title or heading or PurePosixPath(path).stem,
-        headings=tuple(section.path[-1] for section in sections if section.path),
+        title=frontmatter.title or first_heading or PurePosixPath(path).stem,
+        headings=tuple(heading.heading for heading in headings),
         tags=_unique([*frontmatter.tags, *inline.tags]),
         aliases=frontmatter.aliases,
         links=_unique(inline.links),
         embeds=_unique(inline.embeds),
         block_ids=_unique(inline.block_ids),
-        sections=tuple(
-            HeadingLine(section.path[-1], section.start + 1, section.level) for section in sections if section.path
-        ),
+        sections=tuple(headings),
         passages=tuple(_passages(lines, sections, code)),
         lines=tuple(lines),
         frontmatter_is_broken=frontmatter.is_broken,
@@ -298,14 +295,12 @@ def _texts(value: Any, separator: str) -> list[str]:
 # --- sections and passages --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(NamedTuple):
     """The lines from a heading to the next one, from 0, the end excluded; `path` is the headings down to it."""
 
     start: int
     end: int
     path: tuple[str, ...]
-    level: int = 0
 
 
 class CodeLines:
@@ -410,16 +405,17 @@ def _sections(headings: Sequence[HeadingLine], first: int, count: int) -> Iterat
             above.pop()
         above.append((level, title))
         end = headings[index + 1].line - 1 if index + 1 < len(headings) else count
-        yield _Section(line - 1, end, tuple(text for _, text in above), level)
+        yield _Section(line - 1, end, tuple([text for _, text in above]))
 
 
 def _passages(lines: list[str], sections: Iterable[_Section], code: CodeLines) -> Iterator[PassageSpan]:
     joined: list[_Section] = []
     chars = 0
     for section in sections:
-        size = sum(map(len, lines[section.start : section.end])) + section.end - section.start
-        if not any(line.strip() for line in lines[section.start : section.end]):
+        text = "\n".join(lines[section.start : section.end])
+        if not text.strip():
             continue
+        size = len(text) + 1
         if joined and (chars + size > _JOINED_CHARS or not _are_neighbours(joined[0], section)):
             yield from _split(lines, joined, chars, code)
             joined, chars = [], 0
@@ -560,8 +556,11 @@ def _read_inline(lines: Iterable[str], code: CodeLines, first: int) -> _Inline:
             continue
         if "`" in line:
             line = _CODE_SPAN.sub(" ", line)
-        for start, end in _cuts(line, _MAX_SEARCHED_CHARS // 2, _MAX_SEARCHED_CHARS):
-            found.add(line[start:end])
+        if len(line) <= _MAX_SEARCHED_CHARS:
+            found.add(line)
+        else:
+            for start, end in _cuts(line, _MAX_SEARCHED_CHARS // 2, _MAX_SEARCHED_CHARS):
+                found.add(line[start:end])
         if "^" in line[-200:] and (block_id := _BLOCK_ID.search(line[-200:])):
             found.block_ids.append(block_id[1])
     return found

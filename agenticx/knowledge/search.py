@@ -108,7 +108,7 @@ def search_notes(
         for rank, passages in enumerate(ranking, start=1):
             for passage_id in passages:
                 scores[passage_id] += weight / (_RANK_OFFSET + rank)
-    return list(_results(index, parsed.words, scores, limit, per_note))
+    return _results(index, parsed.words, scores, limit, per_note)
 
 
 def _rankings(index: VaultIndex, query: _Query, allowed: list[int] | None) -> Iterator[tuple[float, list[list[int]]]]:
@@ -153,11 +153,10 @@ def _quote(term: str) -> str:
 
 
 def _ranked(index: VaultIndex, expression: str, allowed: list[int] | None) -> list[list[int]]:
-    # Without the plus sign SQLite would run the full-text query again for each row that is allowed.
     limited = (
         ""
         if allowed is None
-        else " AND +rowid IN (SELECT id FROM passages WHERE note_id IN (SELECT value FROM json_each(?)))"
+        else " AND (SELECT note_id FROM passages WHERE id = words.rowid) IN (SELECT value FROM json_each(?))"
     )
     rows = index.query(
         f"SELECT rowid FROM words WHERE words MATCH ?{limited} ORDER BY rank LIMIT {_CANDIDATES}",
@@ -176,6 +175,7 @@ def _notes_by_name(index: VaultIndex, words: Iterable[str], allowed: list[int] |
     )
     if not parts:
         return []
+    # Without the plus sign SQLite would run the full-text query again for each row that is allowed.
     limited = "" if allowed is None else " AND +rowid IN (SELECT value FROM json_each(?))"
     expression = " OR ".join(map(_quote, parts))
     rows = index.query(
@@ -251,8 +251,8 @@ def _folded(path: str) -> str:
 
 def _results(
     index: VaultIndex, words: Sequence[str], scores: Mapping[int, float], limit: int, per_note: int
-) -> Iterator[FoundPassage]:
-    """Yield the passages with the highest scores, read from their notes; ties in the order of the notes' paths."""
+) -> list[FoundPassage]:
+    """Return the passages with the highest scores, read from their notes; ties in the order of the notes' paths."""
     rows = index.query(
         "SELECT passages.id, path, heading, line_start, line_end, cut_start, cut_end, passages.sha256 FROM passages "
         "JOIN notes ON notes.id = note_id WHERE passages.id IN (SELECT value FROM json_each(?))",
@@ -261,22 +261,21 @@ def _results(
     rows.sort(key=lambda row: (-scores[row[0]], row[1], row[3]))
     of_note: Counter[str] = Counter()
     lines: dict[str, list[str]] = {}
-    found = 0
+    found: dict[int, Passage] = {}
     for passage_id, path, heading, start, end, cut_start, cut_end, sha256 in rows:
-        if found == limit:
-            return
+        if len(found) == limit:
+            break
         if of_note[path] == per_note:
             continue
         if path not in lines:
             lines[path] = _read_lines(index, path)
         span = PassageSpan(start, end, heading, (), None if cut_start is None else (cut_start, cut_end))
         text = span.text(lines[path])
-        if passage_sha256(text) != sha256.hex():  # changed or removed since it was indexed
-            continue
-        of_note[path] += 1
-        found += 1
-        passage = Passage(path, heading, start, end, text, sha256.hex())
-        yield FoundPassage(passage, round(scores[passage_id], 6), _matched(index, words, passage_id, passage))
+        if passage_sha256(text) == sha256.hex():  # else it was changed or removed since it was indexed
+            of_note[path] += 1
+            found[passage_id] = Passage(path, heading, start, end, text, sha256.hex())
+    matched = _matched(index, words, found)
+    return [FoundPassage(passage, round(scores[key], 6), tuple(matched[key])) for key, passage in found.items()]
 
 
 def _read_lines(index: VaultIndex, path: str) -> list[str]:
@@ -286,8 +285,16 @@ def _read_lines(index: VaultIndex, path: str) -> list[str]:
         return []
 
 
-def _matched(index: VaultIndex, words: Sequence[str], passage_id: int, passage: Passage) -> tuple[str, ...]:
-    """Return the words of the query that a passage has, also in another form, such as "lease" for "leases"."""
-    text = index_text(f"{passage.path} {passage.text}").lower()
-    found = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?"
-    return tuple(word for word in words if word in text or index.query(found, (_quote(word), passage_id)))
+def _matched(index: VaultIndex, words: Sequence[str], found: Mapping[int, Passage]) -> dict[int, list[str]]:
+    """Return the words of the query that each passage has, also in another form, such as "lease" for "leases"."""
+    texts = {key: index_text(f"{passage.path} {passage.text}").lower() for key, passage in found.items()}
+    matched: dict[int, list[str]] = {key: [] for key in found}
+    for word in words:
+        others = [key for key, text in texts.items() if word not in text]
+        rows = index.query(
+            "SELECT rowid FROM words WHERE words MATCH ? AND rowid IN (SELECT value FROM json_each(?))",
+            (_quote(word), json.dumps(others)),
+        )
+        for key in found.keys() - others | {key for (key,) in rows}:
+            matched[key].append(word)
+    return matched

@@ -59,13 +59,11 @@ class VaultMissing(AgenticXError):
     """A vault whose folder does not exist, is no folder or cannot be read at the moment."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoteVersion:
-    """The version of a file as its folder shows it, by which a change is noticed without reading the file."""
+NoteVersion = tuple[int, int, int]
+"""Size, `mtime_ns` and inode of a file as its folder shows them, by which a change is noticed without reading the file.
 
-    size: int
-    mtime_ns: int
-    inode: int
+A plain tuple, since each search makes one for each note: other objects would set off full garbage collections.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +167,13 @@ def decode_note(content: bytes) -> NoteContent:
     sha256 = hashlib.sha256(content).hexdigest()
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return NoteContent(content.decode("utf-16", "replace"), sha256, "not_utf8")
-    if _is_binary(content):
+    has_controls = len(content.translate(None, _CONTROLS)) < len(content)
+    if has_controls and _is_binary(content):
         return NoteContent("", sha256, "binary")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         return NoteContent(content.decode("utf-8-sig", "replace"), sha256, "not_utf8")
-    has_controls = len(content.translate(None, _CONTROLS)) < len(content)
     return NoteContent(text, sha256, "control_characters" if has_controls else None)
 
 
@@ -188,7 +186,7 @@ def _is_binary(content: bytes) -> bool:
 
 
 def _add_entry(scan: VaultScan, path: str, entry: os.DirEntry[str], rules: IgnoreRules) -> None:
-    if entry.name.startswith(".") or rules.ignores(visible(path), is_folder=False):
+    if entry.name.startswith(".") or _are_ignoring(rules, path, is_folder=False):
         return
     if entry.is_symlink():
         scan.problems[path] = "symlink"
@@ -207,7 +205,7 @@ def _add_entry(scan: VaultScan, path: str, entry: os.DirEntry[str], rules: Ignor
     elif status.st_size > MAX_NOTE_BYTES:
         scan.problems[path] = "too_large"
     else:
-        scan.notes[path] = NoteVersion(status.st_size, status.st_mtime_ns, status.st_ino)
+        scan.notes[path] = (status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def _is_plain_name(path: str) -> bool:
@@ -218,9 +216,12 @@ def _is_plain_name(path: str) -> bool:
 
 
 def _is_searched(path: str, name: str, rules: IgnoreRules) -> bool:
-    return (
-        not name.startswith(".") and name not in _SKIPPED_FOLDERS and not rules.ignores(visible(path), is_folder=True)
-    )
+    is_skipped = name.startswith(".") or name in _SKIPPED_FOLDERS
+    return not is_skipped and not _are_ignoring(rules, path, is_folder=True)
+
+
+def _are_ignoring(rules: IgnoreRules, path: str, *, is_folder: bool) -> bool:
+    return bool(rules.rules) and rules.ignores(visible(path), is_folder=is_folder)
 
 
 def _ignore_text(root: Path, folder: str) -> str:

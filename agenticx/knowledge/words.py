@@ -23,7 +23,7 @@ _CJK_RUN = re.compile(f"[{_CJK}]+")
 _WORD = re.compile(rf"[{_CJK}]+|[^\W{_CJK}]+")
 _MAX_WORDS = 32
 _TAG = re.compile(
-    r"(?<![\w#/&=?.%\\])(?<!=[\"'])#"
+    r"#(?<![\w#/&=?.%\\]#)(?<!=[\"']#)"  # in this order it is searched for as fast as a plain sign
     r"([^\s\x00-,.:-@\[-^`{-\xa9\xab-\xb4\xb6-\xb9\xbb-\xbf\u2000-\u206f\u3000-\u3004\u3008-\u3020"
     r"\uff01-\uff0f\uff1a-\uff20]{1,200})"
 )
@@ -37,6 +37,7 @@ _UNTAGGED = re.compile(
     r"|\{\s{0,10}[#:.][^{}\n]{0,200}\}",  # the id of a heading
     re.MULTILINE,
 )
+_UNTAGGED_SIGNS = re.compile(r"[\[<{]|\]\(|://")
 _COLOUR = re.compile(r"(?=[a-z]*\d)[0-9a-f]+|([a-f])\1+|(?:([a-f])\2){3,4}|([a-f]{2})\3{2,3}|([a-f])\4\4([a-f])\5\5")
 """Hexadecimal digits of a colour: without a decimal digit only those that hardly are a word, such as "fff"."""
 
@@ -74,7 +75,10 @@ def find_tags(text: str) -> list[str]:
     """Return the tags of a text in lower case, without "#": none in targets of links, HTML tags, URLs and colours."""
     if _TAG.search(text) is None:
         return []
-    found = (_tag_name(match) for match in _TAG.finditer(_UNTAGGED.sub(" ", unicodedata.normalize("NFC", text))))
+    text = unicodedata.normalize("NFC", text)
+    if _UNTAGGED_SIGNS.search(text) is not None:
+        text = _UNTAGGED.sub(" ", text)
+    found = (_tag_name(match) for match in _TAG.finditer(text))
     return [tag for tag in found if tag is not None]
 
 

@@ -91,7 +91,7 @@ SMALL = Scale(
                 "index of 20 notes",
                 "rescan of 20 notes without changes, CPU",
                 "search in 20 notes, CPU, p50",
-                "search in 20 notes limited to a path, CPU, p50",
+                "search in 20 notes limited to half of them, CPU, p50",
                 "search in 20 notes, p99",
                 "a token of a streaming turn beside an index run, p99 added",
             ],
