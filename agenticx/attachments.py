@@ -35,10 +35,12 @@ __all__ = [
     "check_attachments",
     "fingerprint",
     "image_size",
+    "image_type",
     "is_file_name",
     "load_attachment",
     "make_attachment",
     "page_count",
+    "pixel_size",
 ]
 
 MAX_ATTACHMENTS = 20
@@ -179,8 +181,19 @@ def fingerprint(attachments: Sequence[Attachment]) -> str:
 
 def image_size(attachment: Attachment) -> tuple[int, int] | None:
     """Return the width and height of an image in pixels, read from its header; None if they cannot be read there."""
-    header = b64decode(attachment.data[: _HEADER_BYTES // 3 * 4])
-    match attachment.media_type:
+    return pixel_size(b64decode(attachment.data[: _HEADER_BYTES // 3 * 4]), attachment.media_type)
+
+
+def image_type(content: bytes) -> str | None:
+    """Return the media type of a PNG, JPEG, GIF or WebP image by its first bytes, None for anything else."""
+    found = _magic_type(content)
+    return found if found is not None and found.startswith("image/") else None
+
+
+def pixel_size(content: bytes, media_type: str) -> tuple[int, int] | None:
+    """Return the width and height of an image of that type in pixels; None if its first 256 KiB do not have them."""
+    header = content[:_HEADER_BYTES]
+    match media_type:
         case "image/png" if header[12:16] == b"IHDR" and len(header) >= 24:
             return _big_endian(header[16:20]), _big_endian(header[20:24])
         case "image/gif" if len(header) >= 10:
@@ -291,12 +304,14 @@ def _detect_media_type(name: str, content: bytes, declared: str | None) -> str:
 
 
 def _sniff(content: bytes) -> str | None:
+    return _magic_type(content) or ("text/plain" if _is_text(content) else None)
+
+
+def _magic_type(content: bytes) -> str | None:
     for magic, media_type in _MAGIC.items():
         if content.startswith(magic):
             return media_type
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return "image/webp"
-    return "text/plain" if _is_text(content) else None
+    return "image/webp" if content[:4] == b"RIFF" and content[8:12] == b"WEBP" else None
 
 
 _MAGIC = {

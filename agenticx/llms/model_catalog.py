@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 from agenticx.errors import SettingsError
 from agenticx.llms.base import InlineForm
 from agenticx.llms.file_limits import FileLimits
-from agenticx.llms.prices import LongInputRates, Price
+from agenticx.llms.prices import ImagePrice, LongInputRates, Price
 from agenticx.llms.transport.hosts import ollama_url
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.provider_keys import KeySource, ProviderKey, find_key, find_key_source
@@ -154,10 +154,14 @@ _UNKNOWN = ModelFacts()
 
 @dataclass(frozen=True, slots=True)
 class ModelCatalog:
-    """All known providers by name, in their order as default provider, and models by `provider:model`."""
+    """All known providers by name, in their order as default provider, and models by `provider:model`.
+
+    `images` has the prices of image models, which are in no list of models for a conversation.
+    """
 
     providers: Mapping[str, Provider]
     models: Mapping[str, ModelFacts]
+    images: Mapping[str, ImagePrice]
 
     def model_facts(self, provider: Provider, model: str) -> ModelFacts:
         """Return the facts of a model, by its name or without a suffix for a dated snapshot or (Ollama) a size."""
@@ -176,6 +180,12 @@ class ModelCatalog:
             changes |= {"without_tools": True} if any(known.search(name) for known in expressions) else {}
         return facts.model_copy(update=changes) if changes else facts
 
+    def image_price(self, provider: Provider, model: str) -> ImagePrice | None:
+        """Return the price of an image model, by its name or without a suffix for a dated snapshot; None if unknown."""
+        family = provider.models_of or provider.name
+        specs = (f"{family}:{name}" for name in (model, _SNAPSHOT.sub("", model)))
+        return next((self.images[spec] for spec in specs if spec in self.images), None)
+
 
 def load_model_catalog() -> ModelCatalog:
     """Read both files; a row of the user's file overrides the fields that it has, a price as a whole.
@@ -187,7 +197,7 @@ def load_model_catalog() -> ModelCatalog:
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
-_Row = TypeVar("_Row", Provider, ModelFacts)
+_Row = TypeVar("_Row", Provider, ModelFacts, ImagePrice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +212,18 @@ class _LayeredRow:
 def _parse_layers(layers: tuple[tuple[str, str], ...]) -> ModelCatalog:
     providers: dict[str, _LayeredRow] = {}
     models: dict[str, _LayeredRow] = {}
+    images: dict[str, _LayeredRow] = {}
     for path, text in layers:
         tables = _parse_tables(path, text)
         _merge_table(providers, tables.get("providers", {}), f"providers in {path}", path)
         _merge_table(models, tables.get("models", {}), f"models in {path}", path)
+        _merge_table(images, tables.get("images", {}), f"images in {path}", path)
     valid = {name: _read_provider(name, row, providers) for name, row in providers.items()}
-    return ModelCatalog(valid, {spec: _read_model(spec, row, valid) for spec, row in models.items()})
+    return ModelCatalog(
+        valid,
+        {spec: _read_model(spec, row, valid) for spec, row in models.items()},
+        {spec: _read_image_price(spec, row, valid) for spec, row in images.items()},
+    )
 
 
 def _parse_tables(path: str, text: str) -> dict[str, Any]:
@@ -216,8 +232,8 @@ def _parse_tables(path: str, text: str) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise SettingsError(f"{path} is not TOML: {exc}") from exc
     for name in tables:
-        if name not in ("providers", "models"):
-            expected = '[providers.NAME] and [models."NAME:MODEL"]'
+        if name not in ("providers", "models", "images"):
+            expected = '[providers.NAME], [models."NAME:MODEL"] and [images."NAME:MODEL"]'
             raise SettingsError(f"{path} has a table {name!r}; its tables are {expected}")
     return tables
 
@@ -244,11 +260,7 @@ def _read_provider(name: str, row: _LayeredRow, names: Mapping[str, object]) -> 
 
 def _read_model(spec: str, row: _LayeredRow, providers: Mapping[str, Provider]) -> ModelFacts:
     location = f'[models."{spec}"] in {row.path}'
-    name, _, model = spec.partition(":")
-    provider = providers.get(name)
-    if provider is None or not model or provider.models_of:
-        provider_names = [name for name, other_provider in providers.items() if not other_provider.models_of]
-        raise SettingsError(f"{location}: the name should be provider:model with one of {', '.join(provider_names)}")
+    provider = _provider_of(spec, location, providers)
     values, price = row.values, row.values.get("price")
     if isinstance(price, dict):
         values = {**values, "price": {"source": provider.price_source, **cast("dict[str, Any]", price)}}
@@ -256,6 +268,21 @@ def _read_model(spec: str, row: _LayeredRow, providers: Mapping[str, Provider]) 
         provider_dialect = asdict(provider.dialect or ChatDialect())
         values = {**values, "dialect": {**provider_dialect, **cast("dict[str, Any]", dialect)}}
     return _validated(ModelFacts, values, location)
+
+
+def _read_image_price(spec: str, row: _LayeredRow, providers: Mapping[str, Provider]) -> ImagePrice:
+    location = f'[images."{spec}"] in {row.path}'
+    provider = _provider_of(spec, location, providers)
+    return _validated(ImagePrice, {"source": provider.price_source, **row.values}, location)
+
+
+def _provider_of(spec: str, location: str, providers: Mapping[str, Provider]) -> Provider:
+    name, _, model = spec.partition(":")
+    provider = providers.get(name)
+    if provider is None or not model or provider.models_of:
+        provider_names = [name for name, other_provider in providers.items() if not other_provider.models_of]
+        raise SettingsError(f"{location}: the name should be provider:model with one of {', '.join(provider_names)}")
+    return provider
 
 
 def _validated(kind: type[_Row], values: Mapping[str, Any], location: str) -> _Row:

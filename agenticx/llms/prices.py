@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agenticx.llms.base import Usage
 
-__all__ = ["LongInputRates", "Price", "Rates"]
+__all__ = ["ImagePrice", "LongInputRates", "Price", "Rates"]
 
 _MILLION = Decimal(1_000_000)
 
@@ -67,3 +67,32 @@ class Price(Rates):
             return None
         is_long = self.over is not None and (usage.total_input_tokens or 0) > self.over.tokens
         return (self.over if is_long and self.over else self).dollars_for(usage)
+
+
+class ImagePrice(BaseModel):
+    """The list price of an image model as of the day `read`; after the day `until` it is unknown.
+
+    `per_image` is the most that one image costs, in US dollars. A model that is priced by tokens has the rates `input`
+    and `output` as well, in dollars per million, and `per_image` is the price of a square image in the best quality.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    per_image: _Dollars
+    input: _Dollars | None = None
+    output: _Dollars | None = None
+    read: date
+    source: str = ""
+    until: date | None = None
+
+    def cost(self, usage: Usage, today: date) -> Decimal | None:
+        """Return the cost in US dollars of one image that was made on `today` with that usage, None if unknown."""
+        if self.until is not None and today > self.until:
+            return None
+        if self.input is None or self.output is None:
+            return self.per_image
+        return Rates(input=self.input, output=self.output).dollars_for(usage) or self.per_image
+
+    def largest_cost(self, today: date) -> Decimal | None:
+        """Return the most that one image costs on `today`, in US dollars, None if unknown."""
+        return self.cost(Usage(), today)

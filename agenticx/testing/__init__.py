@@ -5,6 +5,7 @@ replies that were not used, and gates with scripted answers. pytest itself comes
 
 - `ScriptedModel`, a model that replays replies. Their parts: `say`, `think`, `call`, `raw`, `usage`, `finish`; their
   failures: `cut`, `fail`, `hang`, `pause`, `stall_after`. `ScriptExhausted` is raised when there is no further reply.
+- `ScriptedImages`, an image model that gives scripted images and errors.
 - `ScriptedGate`, a gate that replays answers.
 - `collect` and `outline` for the events of a turn, `assert_sequence` to compare them, `check_grammar` to check their
   order, which raises `GrammarError`.
@@ -33,6 +34,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agenticx.llms.images.scripted import ScriptedImages
     from agenticx.llms.scripted import (
         ScriptedModel,
         ScriptExhausted,
@@ -74,6 +76,7 @@ __all__ = [
     "ProviderRequest",
     "ScriptExhausted",
     "ScriptedGate",
+    "ScriptedImages",
     "ScriptedModel",
     "as_json",
     "assert_sequence",
@@ -104,6 +107,7 @@ __all__ = [
 ]
 
 _NAMES_BY_MODULE = {
+    "agenticx.llms.images.scripted": ("ScriptedImages",),
     "agenticx.llms.scripted": (
         *("ScriptExhausted", "ScriptedModel", "call", "cut", "fail", "finish", "hang", "pause", "raw", "say"),
         *("stall_after", "think", "usage"),

@@ -14,7 +14,9 @@ from agenticx.llms.catalog.local_servers import fetch_model_names, fetch_models,
 from agenticx.llms.catalog.wire_classes import WIRES
 from agenticx.llms.embeddings import EmbeddingModel
 from agenticx.llms.file_limits import FileLimits
+from agenticx.llms.images.api import ImagesApi
 from agenticx.llms.model_catalog import ModelCatalog, ModelFacts, Provider, WireName, load_model_catalog
+from agenticx.llms.opening_policy import RetryPolicy
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wrappers.responses_fallback import ResponsesFallbackModel
 from agenticx.logs import get_logger
@@ -31,10 +33,12 @@ __all__ = [
     "load_wire",
     "local_window_query",
     "resolve_embedding_model",
+    "resolve_image_model",
     "resolve_wire",
 ]
 
 _EMBEDDING_PATHS: Mapping[WireName, str] = {"responses": "/embeddings", "chat": "/embeddings", "ollama": "/api/embed"}
+_IMAGE_WIRES: frozenset[WireName] = frozenset({"responses", "chat"})
 _DEMO = ModelFacts(capabilities=("tools",))
 
 _log = get_logger(__name__)
@@ -88,6 +92,27 @@ def resolve_embedding_model(spec: str, *, api_key: str | None = None, base_url: 
     key, override = _key_and_address(provider, spec, api_key, base_url)
     http = ProviderHttp(override or provider.base_url, label=provider.name, key=key)
     return EmbeddingModel(model, http, name=spec, path=path)
+
+
+def resolve_image_model(
+    spec: str, *, api_key: str | None = None, base_url: str | None = None, policy: RetryPolicy | None = None
+) -> ImagesApi:
+    """Return the image model named `spec`, as in `openai:gpt-image-2`.
+
+    `api_key` and `base_url` replace the provider's key and its usual address. Raises `SettingsError` for an unknown
+    name, a provider without the Images API or a missing key.
+    """
+    check_str("the name of an image model", spec)
+    catalog = load_model_catalog()
+    provider, model = _parse_spec(spec, catalog)
+    if provider.wire not in _IMAGE_WIRES:
+        raise SettingsError(
+            f"images of {provider.name!r} cannot be used; name a model of a server that has /v1/images/generations, as "
+            "in 'openai:gpt-image-2'"
+        )
+    key, override = _key_and_address(provider, spec, api_key, base_url)
+    http = ProviderHttp(override or provider.base_url, label=provider.name, key=key)
+    return ImagesApi(model, http, name=spec, price=catalog.image_price(provider, model), policy=policy)
 
 
 def check_names(spec: object, api_key: object, base_url: object) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "HttpRequest",
     "HttpResponse",
     "NoLocalServer",
+    "NotConnected",
     "ProviderClient",
     "TransportFailure",
     "decode_headers",
@@ -32,7 +33,11 @@ class TransportFailure(Exception):
         self.retryable = retryable
 
 
-class NoLocalServer(TransportFailure):
+class NotConnected(TransportFailure):
+    """A connection that could not be made, so that nothing was sent."""
+
+
+class NoLocalServer(NotConnected):
     """A refused connection to this machine: nothing listens there, so that it is not tried again."""
 
 
@@ -90,11 +95,11 @@ class DirectClient:
         try:
             connection = await self._pool.acquire(request.url.origin, request.connect_timeout)
         except TimeoutError as exc:
-            raise TransportFailure("could not be reached in time", exc, "ConnectTimeout") from exc
+            raise NotConnected("could not be reached in time", exc, "ConnectTimeout") from exc
         except OSError as exc:
             if is_loopback(request.url.host) and _is_refused(exc):
                 raise NoLocalServer("could not be reached", exc, "ConnectError", retryable=False) from exc
-            raise TransportFailure("could not be reached", exc, "ConnectError") from exc
+            raise NotConnected("could not be reached", exc, "ConnectError") from exc
         try:
             return _DirectResponse(await self._pool.send(connection, content, request.read_timeout))
         except (OSError, ProtocolError) as exc:

@@ -106,15 +106,16 @@ class ProviderHttp:
         body: bytes,
         *,
         accept: str,
+        content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> ProviderResponse:
-        """Post JSON and return the response once its headers have arrived; raise `ModelError` for any but 2xx.
+        """Post `body` and return the response once its headers have arrived; raise `ModelError` for any but 2xx.
 
         `query` is appended to the base URL's own query. `timeout` bounds each wait for bytes, in seconds. The caller
         closes the response.
         """
-        headers = {**self._headers, "content-type": "application/json", "accept": accept}
+        headers = {**self._headers, "content-type": content_type, "accept": accept}
         seconds = _READ_SECONDS if timeout is None else timeout
         url = self._url(path, query or {})
         return await self._send(HttpRequest("POST", url, headers, body, min(_CONNECT_SECONDS, seconds), seconds))

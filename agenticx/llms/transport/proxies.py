@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 
-from agenticx.llms.transport.clients import HttpRequest, HttpResponse, TransportFailure, decode_headers
+from agenticx.llms.transport.clients import HttpRequest, HttpResponse, NotConnected, TransportFailure, decode_headers
 
 __all__ = ["ProxyClient"]
 
@@ -68,4 +68,6 @@ class _ProxyResponse:
 
 def _failure(exc: Exception) -> TransportFailure:
     what = next((what for kind, what in _FAILURES if isinstance(exc, kind)), "broke the connection")
-    return TransportFailure(what, exc, type(exc).__name__, retryable=not isinstance(exc, httpx.InvalidURL))
+    is_unsent = isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout)
+    kind = NotConnected if is_unsent else TransportFailure
+    return kind(what, exc, type(exc).__name__, retryable=not isinstance(exc, httpx.InvalidURL))

@@ -217,7 +217,7 @@ def test_a_changed_file_takes_effect_at_the_next_call(user_models_file: Path) ->
     ("text", "sentence"),
     [
         ("[models", "is not TOML: "),
-        ("[model.x]", "has a table 'model'; its tables are [providers.NAME] and [models.\"NAME:MODEL\"]"),
+        ("[model.x]", "has a table 'model'; its tables are [providers.NAME], [models.\"NAME:MODEL\"]"),
         ("models = 3", "must be tables, one for each"),
         ('[models]\n"openai:x" = 3', "'openai:x' of models in {path} must be a table"),
         ('[models."gpt-4o"]', '[models."gpt-4o"] in {path}: the name should be provider:model with one of openai, '),
@@ -238,6 +238,7 @@ def test_a_changed_file_takes_effect_at_the_next_call(user_models_file: Path) ->
             '[models."openai:x"]\nprice = { input = -1, output = 2, read = 2026-01-01 }',
             "price.input is -1; input should be greater than or equal to 0",
         ),
+        ('[images."openai:x"]\nread = 2026-01-01', '[images."openai:x"] in {path}: per_image is missing'),
         ("[providers.acme]", "[providers.acme] in {path}: base_url is missing"),
         ('[providers.acme]\nbase_url = "acme"', "base_url is 'acme'; it needs http:// or https:// and a host, as in "),
         (

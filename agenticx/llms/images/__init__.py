@@ -1,0 +1,1 @@
+"""Image models: the protocol, the Images API, and a scripted one for tests."""
