@@ -13,6 +13,7 @@ from typing import Any
 from agenticx.argument_types import check_path, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
+from agenticx.core.agent_files import AgentFiles
 from agenticx.core.memory import MEMORY_HOOK_PRIORITY, MemoryHook, memory_tools
 from agenticx.core.session_agents import SessionAgents, checked_agents
 from agenticx.core.session_notes import SessionNotes
@@ -196,6 +197,7 @@ def make_hub(
         hooks=registry,
         system_prompt=system_prompt,
         teams=teams,
+        agent_files=AgentFiles(settings.home),
         agents=SessionAgents(known, models=models.get, hooks=registry),
         notes=own_notes,
         clock=clock,

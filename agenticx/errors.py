@@ -35,6 +35,7 @@ from collections.abc import Sequence
 from typing import Literal, Self
 
 __all__ = [
+    "AgentConfigError",
     "AgenticXError",
     "AttachmentRefused",
     "AttachmentTooLarge",
@@ -77,6 +78,10 @@ class AgenticXError(Exception):
 
 class SettingsError(AgenticXError):
     """A setting that cannot be used; the message names it, its value and the accepted range."""
+
+
+class AgentConfigError(SettingsError):
+    """An agent of a file that cannot be used; the message names the file, the key and what would be right."""
 
 
 class UnknownAgent(SettingsError):

@@ -45,8 +45,8 @@ Another window may answer first: the page, or a terminal that follows the same t
 """The help on the answers to questions."""
 
 
-def add_turn_options(parser: ArgumentParser) -> None:
-    """Add the options that `run`, `chat`, `ask` and `team run` share."""
+def add_turn_options(parser: ArgumentParser, *, with_agent: bool = False) -> None:
+    """Add the options that `run`, `chat`, `ask` and `team run` share; `with_agent` also the agent of a new session."""
     parser.add_argument("--team", type=_reject_team, help=SUPPRESS)
     parser.add_argument(
         "-m", "--model", metavar="M", help="provider:name or demo (default: AGX_MODEL, else the first usable one)"
@@ -79,6 +79,11 @@ def add_turn_options(parser: ArgumentParser) -> None:
     session.add_argument(
         "-c", "--continue", action="store_const", const=LAST, dest="session", help="the same as --session last"
     )
+    parser.set_defaults(agent=None)
+    if with_agent:
+        session.add_argument(
+            "--agent", metavar="NAME", help="the agent of a new session, see `agx agent list`; its session keeps it"
+        )
 
 
 def _reject_team(name: str) -> NoReturn:

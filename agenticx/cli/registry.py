@@ -74,6 +74,7 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
     for command in (
         ModuleCommand("run", "One turn in the terminal, with tools and confirms", "agenticx.cli.commands.run"),
         ModuleCommand("chat", "A conversation in the terminal", "agenticx.cli.commands.chat"),
+        ModuleCommand("agent", "Agents of files, for run and chat: list them", "agenticx.cli.commands.agent"),
         ModuleCommand("team", "Teams of agents: list them, and run one in the terminal", "agenticx.cli.commands.team"),
         ModuleCommand(
             "sessions", "Stored sessions: list, show, change, export, replay, delete", "agenticx.cli.commands.sessions"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from agenticx.argument_types import check_type
@@ -34,6 +34,9 @@ class SessionAgents:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name

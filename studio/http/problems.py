@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agenticx.errors import (
+    AgentConfigError,
     AgenticXError,
     AttachmentRefused,
     AttachmentTooLarge,
@@ -91,6 +92,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "not_json": ProblemKind(415, "The body is not JSON by its Content-Type."),
     "wrong_host": ProblemKind(421, "The server does not serve this Host."),
     "attachment_refused": ProblemKind(422, "A file is of no accepted type, or cannot be read."),
+    "bad_agent": ProblemKind(422, "The file of the agent has a problem, or its model cannot be used."),
     "bad_archived": ProblemKind(422, "The parameter `archived` has another value than those it takes."),
     "bad_available": ProblemKind(422, "The parameter `available` is neither `true` nor `false`."),
     "bad_before": ProblemKind(422, "The parameter `before` is not the id of a session."),
@@ -179,6 +181,7 @@ _CODES: dict[type[AgenticXError], str] = {
     NoStoredKey: "key_not_found",
     KeyInEnvironment: "key_in_environment",
     UnknownAgent: "unknown_agent",
+    AgentConfigError: "bad_agent",
     NothingToGoOnWith: "invalid_body",
     InvalidVault: "bad_vault",
     UnknownVault: "vault_not_found",

@@ -16,6 +16,7 @@ from studio.http.problems import Problem
 from studio.http.queries import parameter_schemas
 from studio.routes import (
     access,
+    agents,
     confirms,
     conversations,
     events,
@@ -84,6 +85,7 @@ TABLE: tuple[RouteSpec, ...] = (
             "unknown_model",
             "unknown_tool",
             "unknown_agent",
+            "bad_agent",
             "unknown_team",
             "bad_team",
             "bad_workspace",
@@ -369,6 +371,14 @@ TABLE: tuple[RouteSpec, ...] = (
         models_and_tools.tools,
         "Tools that sessions can use",
         _json(models_and_tools.ToolListResponse),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/agents",
+        "list_agents",
+        agents.agents,
+        "Agents of files",
+        _json(agents.AgentListResponse),
     ),
     RouteSpec(
         "GET",

@@ -11,7 +11,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.errors import AgenticXError, ResourcesExhausted, SessionNotFound, ToolError
+from agenticx.errors import (
+    AgentConfigError,
+    AgenticXError,
+    ResourcesExhausted,
+    SessionNotFound,
+    ToolError,
+    UnknownAgent,
+)
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.hub.records import (
     MAX_NAME_CHARS,
@@ -93,7 +100,9 @@ class CreateSessionBody(RequestBody):
     vaults: list[str] | None = Field(None, max_length=_MAX_VAULTS, description="Ids or names; null: all vaults.")
     system_prompt: _SystemPrompt | None = None
     team: str | None = Field(None, max_length=64, description="The configured team that the session's turns run.")
-    agent: _AgentName | None = None
+    agent: _AgentName | None = Field(
+        None, description="The agent that answers: one of the application, else one of a file (`GET /api/agents`)."
+    )
 
 
 class ChangeSessionBody(RequestBody):
@@ -175,7 +184,10 @@ class SessionListResponse(TypedDict):
 
 
 async def create(request: Request) -> Response:
-    """Create a session; each message to one with a `team` is the task of a run of that configured team."""
+    """Create a session; each message to one with a `team` is the task of a run of that configured team.
+
+    One with an `agent` of a file has its prompt, and its model and tools unless the body names others.
+    """
     studio, body = services(request), await read_body(request, CreateSessionBody)
     await check_model(studio, body.model)
     workspace = _workspace(studio, body.workspace)
@@ -197,6 +209,10 @@ async def create(request: Request) -> Response:
         raise Problem("unknown_team", str(exc), field="team") from exc
     except TeamConfigError as exc:
         raise Problem("bad_team", str(exc), field="team") from exc
+    except UnknownAgent as exc:
+        raise Problem("unknown_agent", str(exc), field="agent") from exc
+    except AgentConfigError as exc:
+        raise Problem("bad_agent", str(exc), field="agent") from exc
     return JSONResponse(session_json(record, None), 201, headers={"Location": f"/api/sessions/{record.id}"})
 
 
@@ -342,7 +358,7 @@ def _fields_json(record: SessionRecord, running_turn_id: str | None) -> _Session
         "tools": None if record.tools is None else list(record.tools),
         "vaults": None if record.vaults is None else list(record.vaults),
         "team": record.team,
-        "agent": record.agent,
+        "agent": record.agent_name,
         "pinned": record.pinned,
         "archived": record.archived,
         "forked_from": record.forked_from,

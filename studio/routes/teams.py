@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.teams.configured.build import with_problems
-from agenticx.teams.configured.files import TeamFiles, TeamItem
+from agenticx.teams.configured.files import TeamFiles, TeamItem, team_item
 from agenticx.threads import run_in_thread
 from studio.services import services
 
@@ -24,4 +24,4 @@ async def teams(request: Request) -> Response:
     await studio.models.refresh()
     found = await run_in_thread(TeamFiles(studio.settings.home).list_all, name="agx teams")
     found = with_problems(found, studio.models.get, studio.toolbox)
-    return JSONResponse(TeamListResponse(teams=[team.to_json() for team in found]))
+    return JSONResponse(TeamListResponse(teams=[team_item(team) for team in found]))

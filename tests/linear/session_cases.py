@@ -17,6 +17,16 @@ from agenticx.cli.terminal.event_text import (
     user_message_note,
 )
 from agenticx.cli.terminal.output import PlainOutput
+from agenticx.config_files.table import (
+    ConfigTable,
+    known_names,
+    parse_table,
+    problems,
+    repeated_name,
+    shortened,
+)
+from agenticx.core.agent_files import AgentConfig, parse_agent
+from agenticx.errors import AgentConfigError
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.speech_calls import SpeechCalls
@@ -29,7 +39,6 @@ from agenticx.sessions.store.search import SearchableText, SearchQuery, normaliz
 from agenticx.sessions.store.sqlite._segments import PAGE_BYTES, decode_segment, encode_segments, merge_bodies
 from agenticx.teams.configured.config import AssistantConfig, SelectorConfig, UserConfig, parse_team
 from agenticx.teams.configured.errors import TeamConfigError
-from agenticx.teams.configured.table import ConfigTable, known_names, problems, repeated_name, shortened
 from studio.relay import Relay
 from tests.linear.case import LinearCase, Make
 from tests.linear.histories import HISTORIES
@@ -88,6 +97,21 @@ _TEAMS: Mapping[str, Make] = {
 def _refused_team(text: str) -> None:
     with suppress(TeamConfigError):
         parse_team(text, "a.toml")
+
+
+_AGENTS: Mapping[str, Make] = {
+    "long prompt": lambda size: f'system_prompt = "{"a" * size}"',
+    "tools": lambda size: (
+        f'system_prompt = "A."\ntools = [{", ".join(f"{number!r}" for number in map(str, range(size // 9)))}]'
+    ),
+    "unknown keys": lambda size: "".join(f"key{number} = 1\n" for number in range(size // 14)),
+    "not TOML": lambda size: "a" * size,
+}
+
+
+def _refused_agent(text: str) -> None:
+    with suppress(AgentConfigError):
+        parse_agent(text, "a.toml")
 
 
 def _same_calls(size: int) -> list[RuntimeEvent]:
@@ -286,6 +310,7 @@ SESSION_CASES = [
     ),
     LinearCase(of=question_notes, run=_asked, inputs=TEXTS, where="program"),
     LinearCase(of=PlainOutput, run=_shown, inputs=TEXTS, where="program"),
+    LinearCase(of=parse_agent, run=_refused_agent, inputs=_AGENTS, where="thread", also=(AgentConfig,)),
     LinearCase(
         of=parse_team,
         run=_refused_team,
@@ -293,7 +318,7 @@ SESSION_CASES = [
         where="thread",
         also=(
             *(AssistantConfig, SelectorConfig, UserConfig, ConfigTable),
-            *(known_names, problems, repeated_name, shortened),
+            *(known_names, parse_table, problems, repeated_name, shortened),
         ),
     ),
 ]

@@ -98,6 +98,7 @@ MODULES = [
     "knowledge.parsing",
     "knowledge.citations",
     "knowledge.dates",
+    "core.agent_files",
     "core.modes",
     "core.reasoning",
     "sessions.store.search",
@@ -109,7 +110,7 @@ MODULES = [
     "cli.terminal.output",
     "teams.group_chats.speaker_names",
     "teams.configured.config",
-    "teams.configured.table",
+    "config_files.table",
 ]
 """The modules in which every public function has a row or a stated exemption."""
 
@@ -163,7 +164,9 @@ EXEMPT: dict[str, str] = {
             llms.wires.gemini._request.tool_names llms.wires.request_body.encode_tools tools.protected.is_within
             llms.wires.openai_chat._request.sampling_rules llms.wires.gemini._request.sampling_rules
             tools.protected.changes_bare_repository messages.sources_of cli.terminal.output.output_for
-            cli.terminal.output.terminal_is_dumb teams.configured.table.tags_of
+            cli.terminal.output.terminal_is_dumb config_files.table.tags_of
+            core.agent_files.AgentFiles core.agent_files.AgentItem core.agent_files.agent_item
+            core.agent_files.with_model_problems
         """,
     }.items()
     for name in names.split()

@@ -39,6 +39,7 @@ class SessionOptions:
     model: str | None = None
     tools: tuple[str, ...] | None = None
     team: str | None = None
+    agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ class SessionInfo:
         """Return the object that `GET /api/sessions` lists for this session."""
         matches = {"matches": [dict(match) for match in self.matches]} if self.matches else {}
         row = {**asdict(self.record), "running_turn_id": self.running_turn_id, **matches}
-        del row["system_prompt"], row["workspace_host"]
+        row["agent"] = self.record.agent_name
+        del row["agent_file"], row["system_prompt"], row["workspace_host"]
         return row
 
 

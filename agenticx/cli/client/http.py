@@ -145,7 +145,15 @@ def _error_from_problem(status: int, content: bytes) -> AgenticXError:
             return SessionNotFound(detail)
         case "session_busy":
             return SessionBusy(detail)
-        case "unknown_model" | "unknown_team" | "bad_team" | "bad_settings" | "invalid_body":
+        case (
+            "unknown_model"
+            | "unknown_agent"
+            | "bad_agent"
+            | "unknown_team"
+            | "bad_team"
+            | "bad_settings"
+            | "invalid_body"
+        ):
             return SettingsError(detail)  # as if the turn ran in this process
         case _:
             return RequestRejected(detail, code)

@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar, get_args
 
 from agenticx.cli.client.base import RewindReport, SessionInfo
 from agenticx.cli.client.handover import HandoverListener
+from agenticx.cli.client.remote import RemoteClient
 from agenticx.cli.client.session_lookup import find_session
 from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS, PendingAttachments, validate_prompt
 from agenticx.cli.commands.session_changes import take_back
@@ -29,6 +30,7 @@ from agenticx.cli.terminal.output import FallbackOutput, Output, output_for, ter
 from agenticx.cli.terminal.reasoning_output import ReasoningOutput
 from agenticx.cli.terminal.session_views import rewound_files, session_rows, show_last_turn
 from agenticx.cli.terminal.turns import OutputFailed, termination_signals
+from agenticx.core.agent_files import AgentFiles
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
 from agenticx.messages import UserMessage, clean_text
 from agenticx.runtime.agent_runtime import MAIN_AGENT
@@ -65,6 +67,7 @@ the command line does, and /attach is refused.
 examples:
   agx chat
   agx chat -c                                continue the last session
+  agx chat --agent page-builder              a session with an agent of a file
   agx chat --model ollama:qwen3 --cwd ~/notes
   printf 'List the files here\\nRead README.md\\n' | agx chat"""
 
@@ -75,7 +78,7 @@ _RESTART_SECONDS = 2.0  # in which the next server may begin; a chat can go on w
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx chat` to its parser."""
     parser.epilog = _EPILOG
-    add_turn_options(parser)
+    add_turn_options(parser, with_agent=True)
 
 
 def run(arguments: Namespace) -> int:
@@ -83,6 +86,8 @@ def run(arguments: Namespace) -> int:
     is_typed = sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())
     output = _chat_output() if is_typed else output_for()
     with open_conversation(arguments, output, restart_seconds=_RESTART_SECONDS) as conversation:
+        if arguments.agent is not None and not isinstance(conversation.client, RemoteClient):
+            AgentFiles(conversation.home).read(arguments.agent)  # a server may have others; the first message checks it
         if arguments.base_url is not None:  # refused for the demo, before the first message is typed
             conversation.run(conversation.client.resolve_model(conversation.model_name))
         chat = _Chat(conversation, output)
@@ -244,18 +249,24 @@ class _Chat:
     def print_greeting(self, *, was_mode_given: bool) -> None:
         """Print model, team, folder and mode; how to continue a new session later, or the last turn of one."""
         conversation = self.conversation
-        model = conversation.run(conversation.client.resolve_model(conversation.model_name))
+        options = conversation.new_session_options
+        if conversation.session is None and options.agent is not None:
+            who = f"agent {visible_line(options.agent)}"
+        else:
+            who = conversation.run(conversation.client.resolve_model(conversation.model_name))
         mode = f", mode {conversation.permission_mode}" if conversation.permission_mode != "default" else ""
         if conversation.session is None:
-            self._print(f"{model} in {conversation.new_session_options.workspace}{mode}; /help shows the commands")
+            self._print(f"{who} in {options.workspace}{mode}; /help shows the commands")
             conversation.show_instructions()
             if conversation.permission_mode == "auto":
                 self._print_warning("in mode auto calls run without being asked about")
             if conversation.client.persistent:
                 self._print("a new session; later, agx chat -c continues it")
         else:
-            team = "" if conversation.session.record.team is None else f", team {conversation.session.record.team}"
-            self._print(f"{model}{team}{mode}; /help shows the commands")
+            record = conversation.session.record
+            team = "" if record.team is None else f", team {record.team}"
+            agent = "" if record.agent_name is None else f", agent {visible_line(record.agent_name)}"
+            self._print(f"{who}{team}{agent}{mode}; /help shows the commands")
             self._continue_session(ask=not was_mode_given)
 
     def print_resume_hint(self) -> None:
@@ -409,7 +420,7 @@ class _Chat:
             return
         if name:
             conversation.run(conversation.change(agent=None if name == MAIN_AGENT else name))
-        active = conversation.run(conversation.client.get(session.id)).record.agent
+        active = conversation.run(conversation.client.get(session.id)).record.agent_name
         self._print(f"agent: {visible_line(active or MAIN_AGENT)}")
 
     def _explain_forced(self, mode: str, _: str) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "MAX_PROMPT_CHARS",
     "PendingAttachments",
     "add_attach_option",
+    "add_image_option",
     "load_attachments",
     "read_prompt",
     "read_task",
@@ -40,11 +41,46 @@ def add_attach_option(parser: ArgumentParser) -> None:
     )
 
 
-def load_attachments(paths: Sequence[Path]) -> tuple[Attachment, ...]:
-    """Load the attachments of one message; raise `AttachmentRefused` for a file or a total that is not allowed."""
-    attachments = tuple(map(_load, paths))
-    check_attachments(attachments)
+def add_image_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--image",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="the same for a file that must be an image, such as the screenshot of a page",
+    )
+
+
+def load_attachments(paths: Sequence[Path], images: Sequence[Path] = ()) -> tuple[Attachment, ...]:
+    """Load the attachments of one message, the `images` first.
+
+    Raise `AttachmentRefused`, whose message begins with the option, for a file or a total that is not allowed.
+    """
+    attachments = (*(_load_image(path) for path in images), *(_load_for("--attach", path) for path in paths))
+    try:
+        check_attachments(attachments)
+    except AttachmentRefused as exc:
+        raise AttachmentRefused(f"{'--attach' if paths else '--image'}: {exc}") from exc
     return attachments
+
+
+def _load_image(path: Path) -> Attachment:
+    """Return the image at `path`; raise `AttachmentRefused` for any other file."""
+    image = _load_for("--image", path)
+    if image.kind != "image":
+        raise AttachmentRefused(f"--image: {image.name!r} is {image.media_type}; right would be {_IMAGES}")
+    return image
+
+
+def _load_for(option: str, path: Path) -> Attachment:
+    try:
+        return _load(path)
+    except AttachmentRefused as exc:
+        raise AttachmentRefused(f"{option}: {exc}") from exc
+
+
+_IMAGES = "an image: a PNG, JPEG, GIF or WebP file"
 
 
 def _load(path: Path) -> Attachment:

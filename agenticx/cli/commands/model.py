@@ -66,7 +66,7 @@ def run(arguments: Namespace) -> int:
     try:
         attached = load_attachments(arguments.attach)
     except AttachmentRefused as exc:
-        print(f"agx model call: --attach: {visible_line(str(exc))}", file=sys.stderr)
+        print(f"agx model call: {visible_line(str(exc))}", file=sys.stderr)
         return USAGE
     if arguments.model == "demo" and arguments.base_url is not None:
         raise SettingsError("--base-url cannot be used with the demo, which is offline; name another model")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_task
+from agenticx.cli.commands.message_input import add_attach_option, add_image_option, load_attachments, read_task
 from agenticx.cli.exit_codes import USAGE
 from agenticx.cli.options import ANSWERS, add_turn_options
 from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
@@ -34,6 +34,8 @@ examples:
   agx run "Write notes.txt with the text hello" --yes --cwd /tmp/demo
   git diff | agx run "Write a commit message" -m openai-chat:gpt-4.1-mini
   agx run "What is wrong on this screenshot?" --attach screen.png
+  agx run --agent page-builder "Build a page about a bakery"
+  agx run --agent page-builder --image screen.png "Rebuild this page"
   agx run "Summarise README.md" --json | jq -r 'select(.type == "final") | .data.text'
 
 exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
@@ -43,8 +45,9 @@ def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx run` to its parser."""
     parser.epilog = _EPILOG
     parser.add_argument("prompt", help="the task, to which piped input is added; - reads all of it from stdin")
-    add_turn_options(parser)
+    add_turn_options(parser, with_agent=True)
     add_attach_option(parser)
+    add_image_option(parser)
     parser.add_argument("--json", action="store_true", help="print the turn's events as stored, one envelope per line")
 
 
@@ -52,9 +55,9 @@ def run(arguments: Namespace) -> int:
     """Run `agx run` and return its exit code."""
     prompt = read_task(arguments.prompt)
     try:
-        message = UserMessage(content=prompt, attachments=load_attachments(arguments.attach))
+        message = UserMessage(content=prompt, attachments=load_attachments(arguments.attach, arguments.image))
     except AttachmentRefused as exc:
-        print(f"agx run: {visible_line(f'--attach: {exc}', 2_000)}", file=sys.stderr)
+        print(f"agx run: {visible_line(str(exc), 2_000)}", file=sys.stderr)
         return USAGE
     with open_conversation(arguments, output_for(as_json=arguments.json)) as conversation:
         code = _turn(conversation, message)

@@ -19,7 +19,7 @@ from agenticx.llms.model_cache import NamedModels
 from agenticx.messages import UserMessage
 from agenticx.settings import load_settings
 from agenticx.teams.configured.build import with_problems
-from agenticx.teams.configured.files import ConfiguredTeam, TeamFiles
+from agenticx.teams.configured.files import ConfiguredTeam, TeamFiles, team_item
 from agenticx.tools.visible import visible_line
 
 __all__ = ["configure", "run"]
@@ -113,7 +113,7 @@ def _list(arguments: Namespace) -> int:
     found = TeamFiles(settings.home).list_all()
     for team in with_problems(found, NamedModels(settings).get, make_toolbox(None, settings)):
         print(
-            json.dumps({**team.to_json(), "path": str(team.path)})
+            json.dumps({**team_item(team), "path": str(team.path)})
             if arguments.json
             else visible_line(_to_line(team), 2_000)
         )
@@ -135,7 +135,7 @@ def _run(arguments: Namespace) -> int:
     try:
         message = UserMessage(content=_task(arguments), attachments=load_attachments(arguments.attach))
     except AttachmentRefused as exc:
-        print(f"agx team: {visible_line(f'--attach: {exc}', 2_000)}", file=sys.stderr)
+        print(f"agx team: {visible_line(str(exc), 2_000)}", file=sys.stderr)
         return USAGE
     with open_conversation(arguments, output_for(as_json=arguments.json)) as conversation:
         _check_session(conversation, arguments.team)

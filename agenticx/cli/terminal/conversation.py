@@ -355,8 +355,9 @@ async def _open(
         workspace=str(workspace),
         permission_mode=settings.permission_mode,
         model=model_of(arguments),
-        tools=settings.enabled_tools,
+        tools=settings.enabled_tools if arguments.agent is None else None,  # those of the agent
         team=arguments.team,
+        agent=arguments.agent,
     )
 
     @cache
@@ -370,7 +371,7 @@ async def _open(
     if isinstance(owner, ServerEndpoint):
         reject_local_options(arguments, owner.url)
         client: Client = connect(settings, owner, lambda text: output.show_note(Note(text, "warning")))
-        options = replace(options, model=options.model or settings.model)  # the server may have another AGX_MODEL
+        options = _with_own_model(options, settings)
         session = await _requested_session(client, arguments, settings)
     else:
 
@@ -428,7 +429,7 @@ async def _reconnect(
         if server is not None:
             notify(f"agx serve (process {pid}) has taken the sessions over; this chat goes on through it")
             options = conversation.new_session_options
-            conversation.new_session_options = replace(options, model=options.model or settings.model)
+            conversation.new_session_options = _with_own_model(options, settings)
             return connect(settings, server, notify)
         if pid and is_chat(settings.home, pid):
             break
@@ -449,6 +450,11 @@ async def _reconnect(
     await client.recover()
     notify("no server has the sessions; this chat stores them and runs the turns itself")
     return client
+
+
+def _with_own_model(options: SessionOptions, settings: Settings) -> SessionOptions:
+    """Return the options with the AGX_MODEL of this process, as a server may have another; an agent has its own."""
+    return options if options.agent is not None else replace(options, model=options.model or settings.model)
 
 
 async def _find_store(

@@ -139,7 +139,7 @@ def session_to_text(
         ("folder", record.workspace),
         ("model", record.model or "default"),
         *([] if record.team is None else [("team", record.team)]),
-        *([] if record.agent is None else [("agent", record.agent)]),
+        *([] if record.agent_name is None else [("agent", record.agent_name)]),
         ("mode", record.permission_mode),
         ("created", local_time(record.created_at)),
         *(("" if index else "usage", line) for index, line in enumerate(usage_lines(usage))),

@@ -59,7 +59,14 @@ from agenticx.sessions.hub.submission import (
     check_request,
 )
 from agenticx.sessions.hub.takeover import Takeover
-from agenticx.sessions.hub.turn_services import AgentSource, NextRequest, NoteSource, TeamSource, TurnServices
+from agenticx.sessions.hub.turn_services import (
+    AgentFileSource,
+    AgentSource,
+    NextRequest,
+    NoteSource,
+    TeamSource,
+    TurnServices,
+)
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
@@ -104,6 +111,7 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
         system_prompt: str | None = None,
         work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None,
         agents: AgentSource | None = None,
+        agent_files: AgentFileSource | None = None,
         teams: TeamSource | None = None,
         notes: NoteSource | None = None,
         clock: Clock | None = None,
@@ -123,6 +131,7 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
             own_system_prompt=system_prompt,
             work=work,
             agents=agents,
+            agent_files=agent_files,
             teams=teams,
             notes=notes,
         )
@@ -148,16 +157,19 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
         """Create a session and return its record; the settings supply what is not given.
 
         `vaults` are the ids of the vaults of notes that it may use, None for all. `agent` is the name of the agent that
-        answers, None the main one. Each message to a session with a `team` is the
+        answers, None the main one; the prompt, model and tools of an agent of a file are copied into the record, where
+        none are given. Each message to a session with a `team` is the
         task of a run of that configured team; an empty one lets the team go on. Raises `ValueError` for a value that
-        cannot be stored, `SettingsError` for a workspace that is no folder and for a team that cannot be used, the
-        errors of `models`, `tools` and `agents` for unknown names, `HubClosed`, `StoreError`.
+        cannot be stored, `SettingsError` for a workspace that is no folder and for a team or agent that cannot be used,
+        the errors of `models`, `tools` and `agents` for unknown names, `HubClosed`, `StoreError`.
         """
         self._check_open()
         settings = self._services.settings
         if workspace is not None:
             check_path("workspace", workspace)
         mode = settings.permission_mode if permission_mode is None else permission_mode
+        own = {"model": model, "tools": tools, "system_prompt": system_prompt}
+        given = [field for field, value in own.items() if value is not None]
         tools = settings.enabled_tools if tools is None else tools
         fields = {"name": name, "model": model, "permission_mode": mode, "tools": tools, "system_prompt": system_prompt}
         check_fields(fields | {"agent": agent, "vaults": vaults})
@@ -173,10 +185,12 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
             tools=None if tools is None else tuple(tools),
             vaults=None if vaults is None else tuple(vaults),
             system_prompt=system_prompt,
-            agent=agent,
+            agent=None if team is None else agent,
             team=team,
             created_at=rfc3339(self._services.clock.now()),
         )
+        if agent is not None and team is None:
+            record = await self._services.with_agent(record, agent, given)
         self._services.setup(record, None, None)
         await self._services.check_team(record)
         await self.store.create(record)

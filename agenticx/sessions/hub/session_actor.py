@@ -477,6 +477,8 @@ class SessionActor:
             self._check_exists()
             lists = {key: tuple(changes[key]) for key in ("tools", "vaults") if changes.get(key) is not None}
             changes = changes | lists  # a command from elsewhere has lists
+            if changes.get("agent") is not None and changes["agent"] == self._writer.record.agent_file:
+                changes["agent"] = None  # the name of the main agent
             record = replace(self._writer.record, **changes)
             self._services.check_change(record, changes)
             shown = {name: value for name, value in changes.items() if name != "workspace_host"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from agenticx.clocks import Clock
-from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError, UnknownAgent
+from agenticx.errors import AgentConfigError, AgenticXError, ResourcesExhausted, SettingsError, UnknownAgent
 from agenticx.llms.base import ChatModel, ToolSchema
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.logs import get_logger
@@ -30,7 +30,9 @@ from agenticx.tools.base import Tool, is_idempotent
 from agenticx.tools.registry import Toolbox
 
 __all__ = [
+    "AgentFileSource",
     "AgentSource",
+    "NewSessionAgent",
     "NextRequest",
     "NoteSource",
     "NoteTurn",
@@ -53,6 +55,7 @@ class AgentSource(Protocol):
     """
 
     def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
     def __contains__(self, name: object, /) -> bool: ...
     def check_name(self, name: str) -> None:
         """Raise `UnknownAgent` for the name of no agent."""
@@ -64,6 +67,18 @@ class AgentSource(Protocol):
 
     def for_turn(self, session_id: str, *, default: ChatModel, override: ChatModel | None) -> TurnAgents:
         """Return the agents of one turn of the session, to which it can hand over."""
+        ...
+
+
+class AgentFileSource(Protocol):
+    """The agents of files, with which sessions are made."""
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all; blocks."""
+        ...
+
+    async def new_session_agent(self, name: str) -> NewSessionAgent:
+        """Return the agent of that name; raise `UnknownAgent`, or `AgentConfigError` for an unusable file."""
         ...
 
 
@@ -93,6 +108,15 @@ class TeamSource(Protocol):
     def work(self, record: SessionRecord) -> TurnWork:
         """Return the run of the session's team as the work of a turn."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class NewSessionAgent:
+    """The parts of a new session that an agent of a file supplies; with None it has those of any session."""
+
+    system_prompt: str
+    model: str | None
+    tools: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +178,8 @@ class TurnServices:
     `AgenticXError` whose message names the accepted values. `own_system_prompt` replaces the text of
     `config/prompts/system.md`, and a session's own prompt either of them. `work` returns what takes the place of the
     model calls in all turns of a session, None for most sessions. `agents` are those that sessions can have besides the
-    main one, `teams` those whose run their turns can be, `notes` those of a person; None if no session can have any.
+    main one, `agent_files` those that a session can be made with, `teams` those whose run their turns can be, `notes`
+    those of a person; None if no session can have any.
     `closing` is set once no turn
     may begin any more.
     """
@@ -168,6 +193,7 @@ class TurnServices:
     clock: Clock
     work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None
     agents: AgentSource | None = None
+    agent_files: AgentFileSource | None = None
     teams: TeamSource | None = None
     notes: NoteSource | None = None
     own_system_prompt: str | None = None
@@ -205,6 +231,47 @@ class TurnServices:
     def has_agent(self, name: str) -> bool:
         """Return whether sessions can have the agent of that name, which a later process finds too."""
         return self.agents is not None and name in self.agents
+
+    async def with_agent(self, record: SessionRecord, name: str, given: Collection[str]) -> SessionRecord:
+        """Return the record of a new session with the agent of that name: one of the hub's, else one of a file.
+
+        Of a file the prompt, the model and the tools are copied, apart from the fields in `given`. Raises
+        `UnknownAgent`, and `AgentConfigError` for a file that cannot be used, also for its model.
+        """
+        files = self.agent_files
+        if files is None or self.has_agent(name):
+            return replace(record, agent=name)
+        try:
+            agent = await files.new_session_agent(name)
+        except UnknownAgent as exc:
+            if not self.agents:
+                raise
+            known = ", ".join(sorted({*self.agents, *await run_in_thread(files.names, name="agx agents")}))
+            raise UnknownAgent(f"unknown agent {name!r}; known agents: {known}") from exc
+        copied: dict[str, Any] = {"system_prompt": agent.system_prompt}
+        if agent.model is not None:
+            copied["model"] = agent.model
+        if agent.tools is not None:
+            copied["tools"] = agent.tools
+        copied = {field: value for field, value in copied.items() if field not in given}
+        if "tools" in copied:
+            copied["tools"] = self._available_tools(record, name, copied["tools"])
+        if "model" in copied:
+            try:
+                self.models(copied["model"])
+            except ResourcesExhausted:
+                raise
+            except AgenticXError as exc:
+                raise AgentConfigError(f"agent {name!r}: {exc}") from exc
+        return replace(record, agent_file=name, **copied)
+
+    def _available_tools(self, record: SessionRecord, agent: str, names: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the names that a session can have; `record` has the enabled ones."""
+        available = {tool.schema.name for tool in self.tools(record)}
+        missing = [name for name in names if name not in available]
+        if missing:
+            _log.warning("tools of an agent are not available and left out", agent=agent, tools=missing)
+        return tuple(name for name in names if name in available)
 
     async def check_team(self, record: SessionRecord) -> None:
         """Raise `SettingsError` for a session with a team that it cannot run."""

@@ -66,7 +66,8 @@ class SessionRecord:
     `system_prompt` None means that of the hub; `team` is the name of the configured team that its turns run, None for
     an agent; `forked_from` is the id of the session it was made from. `workspace_host` is the host that has the
     workspace, see `hosts.is_this_host`. `agent` is the name of the agent that answers the next message, None the main
-    one.
+    one. `agent_file` is the name of the agent of a file with which the session was made, whose prompt, model and tools
+    were copied then: it is the name of the main agent.
     """
 
     id: str = field(default_factory=lambda: new_id("ses"))
@@ -79,11 +80,17 @@ class SessionRecord:
     vaults: tuple[str, ...] | None = None
     system_prompt: str | None = None
     agent: str | None = None
+    agent_file: str | None = None
     team: str | None = None
     pinned: bool = False
     archived: bool = False
     forked_from: str | None = None
     created_at: str
+
+    @property
+    def agent_name(self) -> str | None:
+        """The name of the agent that answers the next message; None for a main agent without one."""
+        return self.agent or self.agent_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from agenticx.teams.configured.table import MAX_LISTED, ConfigTable, shortened
+from agenticx.config_files.table import MAX_LISTED, ConfigTable, shortened
 from agenticx.teams.termination import conditions
 from agenticx.teams.termination.base import OrTerminationCondition, TerminationCondition
 

@@ -6,22 +6,21 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal, Self, cast, get_args
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, field_validator, model_validator
 
-from agenticx.runtime.agent_runtime import MAIN_AGENT
-from agenticx.setting_values import read_toml
-from agenticx.teams.configured.conditions import ConditionConfig, HandoffMade, TextMention, TextMessageSent
-from agenticx.teams.configured.errors import TeamConfigError
-from agenticx.teams.configured.table import (
+from agenticx.config_files.table import (
     MAX_LISTED,
     UNKNOWN_KIND,
     ConfigTable,
     known_names,
-    problems,
+    parse_table,
     repeated_name,
     shortened,
     tags_of,
 )
+from agenticx.runtime.agent_runtime import MAIN_AGENT
+from agenticx.teams.configured.conditions import ConditionConfig, HandoffMade, TextMention, TextMessageSent
+from agenticx.teams.configured.errors import TeamConfigError
 
 __all__ = ["AssistantConfig", "ParticipantConfig", "SelectorConfig", "TeamConfig", "UserConfig", "parse_team"]
 
@@ -178,14 +177,7 @@ _TAGS = {
 
 def parse_team(text: str, where: str) -> TeamConfig:
     """Return the team that the TOML `text` describes; `where` names its file in a `TeamConfigError`."""
-    try:
-        values = read_toml(text)
-    except ValueError as exc:
-        raise TeamConfigError(f"{where} is not TOML: {exc}") from exc
-    try:
-        return _ADAPTER.validate_python(values)
-    except ValidationError as exc:
-        raise TeamConfigError(f"{where}: {'; '.join(problems(exc, _TAGS))}") from exc
+    return parse_table(text, where, _ADAPTER, error=TeamConfigError, tags=_TAGS)
 
 
 def _check_known(where: str, names: Iterable[str], known: Mapping[str, None], what: str) -> None:

@@ -86,6 +86,7 @@ OPERATIONS = {
     "POST /api/ticket": "redeem_ticket",
     "POST /api/tickets": "issue_ticket",
     "GET /api/teams": "list_teams",
+    "GET /api/agents": "list_agents",
     "GET /api/tools": "list_tools",
     "GET /api/usage": "get_usage",
     "GET /openapi.json": "get_openapi",
@@ -94,6 +95,8 @@ OPERATIONS = {
 
 SCHEMAS = [
     "AddVaultBody",
+    "AgentItem",
+    "AgentListResponse",
     "AttachmentBody",
     "AttachmentItem",
     "CancelSubagentBody",
@@ -274,6 +277,7 @@ async def test_every_response_matches_the_document(
             "/api/ready",
             "/api/tools",
             "/api/teams",
+            "/api/agents",
             "/api/models?available=true",
             "/api/keys",
         ):
@@ -454,6 +458,7 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
             (422, "bad_day", "GET", "/api/usage?since=today", None),
             (422, "repeated_parameter", "GET", "/api/sessions?limit=1&limit=2", None),
             (422, "unknown_team", "POST", "/api/sessions", {"team": "nope"}),
+            (422, "unknown_agent", "POST", "/api/sessions", {"agent": "nope"}),
             (422, "unknown_parameter", "GET", "/api/tools?limt=1", None),
             (422, "remember_unavailable", "POST", "/api/confirms/cnf_x", ALWAYS),
         ]

@@ -129,7 +129,8 @@ def _is_text_or_none(value: object) -> bool:
 _FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("id", "workspace", "created_at"), _is_text),
     **dict.fromkeys(
-        ("name", "model", "workspace_host", "system_prompt", "agent", "team", "forked_from"), _is_text_or_none
+        ("name", "model", "workspace_host", "system_prompt", "agent", "agent_file", "team", "forked_from"),
+        _is_text_or_none,
     ),
     **dict.fromkeys(("pinned", "archived"), lambda value: isinstance(value, bool)),
     "permission_mode": lambda value: value in get_args(PermissionMode),

@@ -10,7 +10,7 @@ from agenticx import builtin_tools
 from agenticx.errors import AgenticXError
 from agenticx.teams.configured.build import check_parts
 from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
-from agenticx.teams.configured.files import TeamFiles
+from agenticx.teams.configured.files import TeamFiles, team_item
 
 TEAM = """
 kind = "round_robin"
@@ -64,7 +64,7 @@ def test_no_name_leads_outside_the_folder(tmp_path: Path, name: str) -> None:
 )
 def test_a_file_whose_name_is_none_of_a_team_is_listed_with_that_problem(tmp_path: Path, name: str, shown: str) -> None:
     files = write(tmp_path, name, TEAM)
-    (listed,) = [team.to_json() for team in files.list_all() if team.origin == "user"]
+    (listed,) = [team_item(team) for team in files.list_all() if team.origin == "user"]
     assert (listed["name"], listed["kind"]) == (shown, None)
     assert listed["problem"] == f"the name of a team has 1 to 64 letters, digits, _ and -, not {name!r}"
     assert files.names() == ["review", "triage", "writer-critic"]

@@ -5,20 +5,26 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
+
+from agenticx.errors import SettingsError
+from agenticx.setting_values import read_toml
 
 __all__ = [
     "MAX_LISTED",
     "UNKNOWN_KIND",
     "ConfigTable",
     "known_names",
+    "parse_table",
     "problems",
     "repeated_name",
     "shortened",
     "tags_of",
 ]
+
+C = TypeVar("C")
 
 UNKNOWN_KIND = "unknown_kind"
 """The type of an error whose message says all but the place."""
@@ -45,11 +51,33 @@ class ConfigTable(BaseModel):
         return cast("object", given)
 
 
+def parse_table(
+    text: str,
+    where: str,
+    adapter: TypeAdapter[C],
+    *,
+    error: type[SettingsError],
+    tags: Mapping[str, Iterable[str]] | None = None,
+) -> C:
+    """Return the TOML `text` as the type of `adapter`; raise `error` for any other text, with `where`, its file.
+
+    `tags` are as in `problems`.
+    """
+    try:
+        values = read_toml(text)
+    except ValueError as exc:
+        raise error(f"{where} is not TOML: {exc}") from exc
+    try:
+        return adapter.validate_python(values)
+    except ValidationError as exc:
+        raise error(f"{where}: {'; '.join(problems(exc, tags or {}))}") from exc
+
+
 def problems(exc: ValidationError, tags: Mapping[str, Iterable[str]]) -> list[str]:
     """Return a sentence for each of the first problems that names its place, and one that counts the others.
 
     Places are in a file, and in lists of tables of several kinds; `tags` are the values of the keys that tell these
-    apart.
+    apart. Without any the file itself is of one kind.
     """
     found = cast("Sequence[Mapping[str, Any]]", exc.errors(include_url=False))
     shown = [_sentence(error, tags) for error in found[:_MAX_SHOWN_PROBLEMS]]
@@ -57,7 +85,7 @@ def problems(exc: ValidationError, tags: Mapping[str, Iterable[str]]) -> list[st
 
 
 def _sentence(error: Mapping[str, Any], tags: Mapping[str, Iterable[str]]) -> str:
-    place, context = _place(error["loc"]), error.get("ctx", {})
+    place, context = _place(error["loc"] if tags else ("", *error["loc"])), error.get("ctx", {})
     match error["type"]:
         case "missing":
             return f"{place} is missing"

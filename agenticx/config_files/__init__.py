@@ -1,0 +1,1 @@
+"""TOML files by name, such as those of teams: their folders, and the problems in one as sentences."""
