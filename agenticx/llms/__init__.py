@@ -20,6 +20,7 @@ from agenticx.llms.base import (
     UsageDelta,
     complete,
 )
+from agenticx.llms.growing_arguments import GrowingArguments
 from agenticx.llms.sampling import Sampling, UnsupportedSampling
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ __all__ = [
     "DemoModel",
     "Finished",
     "GeminiModel",
+    "GrowingArguments",
     "ModelRequest",
     "OllamaModel",
     "OpenAIChatModel",

@@ -10,6 +10,8 @@ __all__ = [
     "MAX_ARGUMENT_CHARS",
     "MAX_CALLS",
     "MAX_DELTAS",
+    "MAX_DEPTH",
+    "MAX_DIGITS",
     "MAX_ITEMS",
     "MAX_KEPT_BYTES",
     "MAX_NAME_CHARS",
@@ -31,6 +33,14 @@ MAX_ARGUMENT_CHARS = 4 * 1024 * 1024
 MAX_VALUES = 10_000
 """JSON values in the arguments of one call. The longest reply can contain as many; reading them takes about a
 microsecond for each, and they are read several times."""
+
+MAX_DEPTH = 100
+"""Levels of objects and lists in the arguments of one call: far more than any schema has, and far fewer than recursion
+over the value can take."""
+
+MAX_DIGITS = 1_300
+"""Digits of a whole number in the arguments of one call: as many as 4,096 bits, a usual length of keys, have. Parsing
+and printing takes quadratic time in them."""
 
 MAX_ITEMS = 4096
 """Output items or content blocks."""

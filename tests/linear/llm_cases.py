@@ -12,6 +12,7 @@ from agenticx.foreign_text import decode_text, frame_lines, frame_text, one_line
 from agenticx.llms.arguments import check_value_count, parse_arguments, preview_arguments, repair_arguments
 from agenticx.llms.base import ModelRequest, ReplyBuilder, ReplySize, TextDelta, ToolCallDelta, ToolSchema
 from agenticx.llms.file_refusals import data_at_path, find_refused, is_undecodable, is_vague
+from agenticx.llms.growing_arguments import GrowingArguments
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import cleaned, json_text, object_from_pairs
 from agenticx.llms.memory_estimate import estimate_fragment_bytes, estimate_parsed_bytes, history_size, measure_bytes
@@ -145,6 +146,19 @@ def _named(names: list[str]) -> object:
     return ToolNames(_RULE, ModelRequest(messages=[AssistantMessage(tool_calls=calls)], tools=[_WRITE])).originals
 
 
+def _read_while_growing(text: str) -> Generator[None]:
+    """Read arguments in single characters, and look at what each thirty-second one added."""
+    arguments = GrowingArguments()
+    shown = 0
+    for number, character in enumerate(text):
+        arguments.add(character)
+        if number % 32 == 0:
+            key = arguments.open_key
+            shown += len(arguments.text_from(key, shown)) if key is not None and key in arguments else 0
+            yield
+    arguments.end()
+
+
 _SPEAKERS = [
     "a____b",
     "code__writer",
@@ -190,6 +204,7 @@ LLM_CASES = [
     LinearCase(of=clean_json, run=partial(clean_json, max_depth=100), inputs=_VALUES, where="thread"),
     LinearCase(of=parse_arguments, run=partial(_refusing, parse_arguments), inputs=JSON),
     LinearCase(of=preview_arguments, run=preview_arguments, inputs=JSON),
+    LinearCase(of=GrowingArguments, run=_read_while_growing, inputs=JSON),
     LinearCase(of=repair_arguments, run=partial(_refusing, repair_arguments), inputs=JSON | TEXTS, where="thread"),
     # --- of all wires
     LinearCase(of=cleaned, run=cleaned, inputs=_VALUES, where="thread", also=(object_from_pairs,)),

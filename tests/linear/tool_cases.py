@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agenticx.errors import InvalidArguments, ToolError
+from agenticx.llms.growing_arguments import GrowingArguments
 from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.messages import clean_text
 from agenticx.secret_names import (
@@ -23,6 +24,8 @@ from agenticx.secret_names import (
     may_hold_credentials,
     may_hold_keys,
 )
+from agenticx.tools.artifacts.paths import check_artifact_path
+from agenticx.tools.artifacts.preview import FilePreview, preview
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
@@ -282,7 +285,20 @@ def _writing(function: FunctionTool) -> Callable[[str], None]:
     return run
 
 
+def _preview(arguments: str) -> object:
+    growing = GrowingArguments()
+    growing.add(arguments)
+    return preview(growing)
+
+
 TOOL_CASES = [
+    LinearCase(of=check_artifact_path, run=partial(_refusing, check_artifact_path), inputs=TEXTS),
+    LinearCase(
+        of=preview,
+        run=_preview,
+        inputs=JSON | {"a path": repeated("a/", head='{"content":"a","path":"', tail='"}')},
+        also=(FilePreview,),
+    ),
     LinearCase(of=visible, run=visible, inputs=TEXTS, where="thread"),
     LinearCase(of=visible_line, run=visible_line, inputs=TEXTS),
     LinearCase(of=visible_path, run=visible_path, inputs=TEXTS, where="thread"),
