@@ -84,6 +84,10 @@ class Attachment(BaseModel, frozen=True, extra="forbid"):
         """The content of a text file; bytes that are not text in its encoding become U+FFFD."""
         return decode_text(b64decode(self.data)) or ""
 
+    def content(self) -> bytes:
+        """Return the content of the file."""
+        return b64decode(self.data)
+
     @property
     def framed_text(self) -> str:
         """The content of a text file as it stands in a prompt."""

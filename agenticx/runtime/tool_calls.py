@@ -13,6 +13,7 @@ import json
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from inspect import isawaitable
 from itertools import groupby
@@ -34,7 +35,7 @@ from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import ToolResult, TurnChange
 from agenticx.settings import Settings
 from agenticx.threads import run_sized
-from agenticx.tools.base import Tool, ToolContext, ToolOutput, runs_in_thread
+from agenticx.tools.base import SettleCost, Tool, ToolContext, ToolOutput, runs_in_thread
 
 __all__ = ["CallOutcome", "ToolCalls"]
 
@@ -99,6 +100,7 @@ class ToolCalls:
                 self.authorizer.close_resumed(turn)
             for pending in pending_calls[len(outcomes) :]:
                 self._answer(turn, pending, self._outcome_at_end(turn, pending), outcomes)
+            turn.append_result_files([file for outcome in outcomes for file in outcome.attachments])
         turn.enter("observing")
         return outcomes
 
@@ -221,8 +223,9 @@ class ToolCalls:
                 text, truncated = await render_value_async(value if effect is None else effect.text, limit)
                 if late:
                     pending.partial[:] = [ToolOutput(text, truncated)]
-                sources = value.sources if isinstance(value, ToolOutput) else ()
-                return CallOutcome(text, "ok", truncated, effect, sources)
+                if isinstance(value, ToolOutput):
+                    return CallOutcome(text, "ok", truncated, effect, value.sources, value.attachments)
+                return CallOutcome(text, "ok", truncated, effect)
             except InvalidArguments as exc:
                 text, truncated = render_value(f"Invalid arguments: {exc}", limit)
                 return CallOutcome(text, "invalid_arguments", truncated)
@@ -282,7 +285,7 @@ class ToolCalls:
         if text == outcome.text:
             return outcome
         text, truncated = render_value(text, self.settings.tool_result_chars)
-        return replace(outcome, text=text, truncated=outcome.truncated or truncated)
+        return replace(outcome, text=text, truncated=outcome.truncated or truncated, attachments=())
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
@@ -345,22 +348,25 @@ class ToolCalls:
     def _context(self, turn: Turn, pending: PendingCall) -> ToolContext:
         loop, loop_thread = asyncio.get_running_loop(), threading.get_ident()
 
-        def emit(type_: str, payload: Mapping[str, Any]) -> None:
-            event_type, data = self._tool_event(pending, type_, payload)
+        def on_loop(function: Callable[..., object], *arguments: Any) -> None:
+            """Call `function` on the event loop: now if this is its thread, else soon."""
             if threading.get_ident() == loop_thread:
-                put(event_type, data)
+                function(*arguments)
             else:
-                loop.call_soon_threadsafe(put, event_type, data)
+                loop.call_soon_threadsafe(function, *arguments)
+
+        def emit(type_: str, payload: Mapping[str, Any]) -> None:
+            on_loop(put, *self._tool_event(pending, type_, payload))
 
         def put(event_type: EventType, data: dict[str, Any]) -> None:
             if not pending.closed:
                 turn.emit(event_type, data)
 
         def afterwards(work: Coroutine[Any, Any, None]) -> None:
-            if threading.get_ident() == loop_thread:
-                turn.background.run(work)
-            else:
-                loop.call_soon_threadsafe(turn.background.run, work)
+            on_loop(turn.background.run, work)
+
+        def reserve_cost(name: str, cost_usd: Decimal | None) -> SettleCost:
+            return partial(on_loop, turn.reserve_cost(name, cost_usd))
 
         async def started(process: Mapping[str, Any]) -> None:
             try:
@@ -382,6 +388,8 @@ class ToolCalls:
             record_process=started,
             protected_roots=self.settings.private_paths,
             snapshots=turn.session.snapshots,
+            reserve_cost=reserve_cost,
+            attachments=turn.attached_files,
             raise_if_stopped=partial(_raise_if_stopped, turn, pending),
         )
 

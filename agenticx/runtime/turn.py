@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, S
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, Literal
 
-from agenticx.attachments import check_attachments
+from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, check_attachments
 from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
@@ -38,6 +39,7 @@ from agenticx.runtime.turns.notes import TurnNotes
 from agenticx.runtime.turns.work import WorkResult
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.settings import Settings
+from agenticx.tools.base import SettleCost
 from agenticx.tools.permissions import PermissionMode, stricter_mode
 from agenticx.tools.registry import Toolbox
 
@@ -519,6 +521,29 @@ class Turn:
         """Append a text for the model in the user's role."""
         self.append(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
 
+    def append_result_files(self, files: Sequence[Attachment]) -> None:
+        """Append a message with the files of the last results, as many as one message may have."""
+        if not files:
+            return
+        shown, size = list[Attachment](), 0
+        for file in files:
+            if len(shown) < MAX_ATTACHMENTS and size + file.size <= MAX_TOTAL_BYTES:
+                shown.append(file)
+                size += file.size
+        text = f"[results] The files of the results above, in this order: {', '.join(file.name for file in shown)}."
+        if left_out := [file.name for file in files if file not in shown]:
+            text += f" For these there is no room: {', '.join(left_out)}."
+        self.append(UserMessage(content=text, attachments=tuple(shown), injected=True))
+
+    def attached_files(self) -> Sequence[Attachment]:
+        """Return the files that the user attached to this conversation and to those above it, newest first."""
+        files, turn = list[Attachment](), self
+        while turn is not None:
+            users = (message for message in reversed(turn.session.messages) if _is_of_user(message))
+            files += [file for message in users if isinstance(message, UserMessage) for file in message.attachments]
+            turn = turn.context.parent
+        return files
+
     def append_steering(self) -> Sequence[UserMessage]:
         """Append what was sent since the last model call, so that the next one has it; return the user's messages."""
         if self.context.work is None:  # work tells no model; notices wait for the turns below it
@@ -553,9 +578,27 @@ class Turn:
         known = self.unreported
         self.unreported = Spent(known.tokens + spent.tokens, known.cost_usd + spent.cost_usd)
 
+    def reserve_cost(self, name: str, cost_usd: Decimal | None) -> SettleCost:
+        """Reserve a call of the paid service `name`, such as an image model, at the turn's budgets.
+
+        `cost_usd` is the most that it costs, in US dollars, None if that is unknown. The function that is returned ends
+        the reservation, and adds what was used to the turn's usage. Raises `BudgetExceeded`.
+        """
+        reservation = None if self.budget is None else self.budget.reserve_cost(name, cost_usd)
+
+        def settle(usage: Usage | None) -> None:
+            unreported = Spent() if reservation is None else reservation.settle(usage)
+            if usage is not None and self.state != "done":  # nothing may come between that and the last event
+                self._record(usage, name, unreported)
+
+        return settle
+
     def record_usage(self, usage: Usage, model_name: str) -> int | None:
         """Add the usage of a model call to the turn's, emit it with what is `unreported`; return its input tokens."""
         unreported, self.unreported = self.unreported, Spent()
+        return self._record(usage, model_name, unreported)
+
+    def _record(self, usage: Usage, model_name: str, unreported: Spent) -> int | None:
         self.usage = usage if self.usage is None else self.usage + usage
         data = usage_data(usage, unreported, self.agent.organization_id)
         self.emit(EventType.USAGE, {**data, "model": model_name})

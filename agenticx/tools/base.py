@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from agenticx.attachments import Attachment
 from agenticx.clocks import Clock, SystemClock
-from agenticx.llms.base import ToolSchema
+from agenticx.llms.base import ToolSchema, Usage
 
 __all__ = [
     "Assessment",
     "Risk",
+    "SettleCost",
     "Snapshots",
     "Tool",
     "ToolContext",
@@ -92,15 +95,18 @@ class ToolState:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A result that the tool has shortened itself, or that has text of others.
+    """A result that the tool has shortened itself, that has text of others, or that has images.
 
     `truncated` is True if text was left out. `sources` name the texts in it that others than the user and the model
     wrote, such as notes: while they are in the conversation, the user is asked about each call that runs code.
+    `attachments` are files that the model is to see: it gets them in a message behind the results of the round, as
+    many as one message may have.
     """
 
     text: str
     truncated: bool = False
     sources: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 class Snapshots(Protocol):
@@ -126,6 +132,23 @@ class Snapshots(Protocol):
         ...
 
 
+SettleCost = Callable[[Usage | None], None]
+"""A function that ends a reservation: it is called once, with what was used, `Usage()` if that is not known, or None if
+nothing was."""
+
+
+def _settle_nothing(_usage: Usage | None) -> None:
+    return None
+
+
+def _reserve_nothing(_name: str, _cost_usd: Decimal | None) -> SettleCost:
+    return _settle_nothing
+
+
+def _no_attachments() -> Sequence[Attachment]:
+    return ()
+
+
 def _discard_event(_type: str, _payload: Mapping[str, Any]) -> None:
     return None
 
@@ -145,7 +168,12 @@ class ToolContext:
     `record_process(process)` stores the identity of a process, {pid, started, mark} of `tools.processes`, so that the
     process can be terminated after a crash. A tool that changes files awaits `snapshots.record_edit`, if `snapshots` is
     not None, just before each change. `raise_if_stopped()` raises `ToolError` once the turn, or this call, is to end; a
-    tool that works in a thread calls it there before it begins.
+    tool that works in a thread calls it there before it begins. `attachments()` returns the files that the user
+    attached to messages of the conversation, newest first.
+
+    Before a tool uses a paid service, it calls `reserve_cost(name, dollars)` with the service's name and the most that
+    this costs (None: unknown). That raises `BudgetExceeded` if the budgets of the turn do not have it, and returns a
+    `SettleCost`, which counts what was used in the usage of the turn.
     """
 
     workspace: Path
@@ -160,6 +188,8 @@ class ToolContext:
     record_process: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
     protected_roots: tuple[Path, ...] = ()
     snapshots: Snapshots | None = None
+    reserve_cost: Callable[[str, Decimal | None], SettleCost] = _reserve_nothing
+    attachments: Callable[[], Sequence[Attachment]] = _no_attachments
     raise_if_stopped: Callable[[], None] = _never_stopped
 
 

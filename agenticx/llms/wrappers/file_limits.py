@@ -1,7 +1,7 @@
 """A wrapper that checks attached files against the known limits of the provider before they are sent.
 
-A file of the newest message that is over a limit is refused, as the provider would refuse it; an older one, which
-another model may have accepted, is replaced by a note.
+A file of the newest message of the user that is over a limit is refused, as the provider would refuse it; an older one,
+which another model may have accepted, and one that a tool has made are replaced by a note.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agenticx.llms.file_refusals import SentFile, sent_files, with_notes
 from agenticx.llms.opening import OpenReply, open_reply
 from agenticx.llms.wrappers.base import ModelWrapper
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Message
+from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.threads import run_sized
 
 __all__ = ["FileLimitModel"]
@@ -56,7 +56,8 @@ class FileLimitModel(ModelWrapper):
     def _without(self, messages: Sequence[Message], over: Sequence[tuple[SentFile, str]]) -> Sequence[Message]:
         """Return the messages with notes in place of files over a limit; refuse those of the newest message."""
         replies = [index for index, message in enumerate(messages) if isinstance(message, AssistantMessage)]
-        new_ids = {message.message_id for message in messages[replies[-1] + 1 if replies else 0 :]}
+        new = messages[replies[-1] + 1 if replies else 0 :]
+        new_ids = {message.message_id for message in new if not (isinstance(message, UserMessage) and message.injected)}
         if refused := [(file, reason) for file, reason in over if file.message.message_id in new_ids]:
             clauses = "; ".join(
                 f"the file {file.attachment.name!r} cannot be sent: {reason}" for file, reason in refused

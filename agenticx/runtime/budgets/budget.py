@@ -138,6 +138,18 @@ class Budget:
             reservation.add(input_tokens + granted, reservation.cost_usd)
         return reservation
 
+    def reserve_cost(self, name: str, cost_usd: Decimal | None) -> Reservation:
+        """Reserve a call of the paid service `name` that costs at most `cost_usd` US dollars, here and above.
+
+        Raises `BudgetExceeded` if too little is left, or if a cost is limited and that of the call unknown (None).
+        """
+        with _lock:
+            for node in self._nodes:
+                node._check_cost(name, cost_usd)
+            reservation = Reservation(self._nodes, Usage(input_tokens=0, output_tokens=0), cost_usd or Decimal(0))
+            reservation.add(0, reservation.cost_usd)
+        return reservation
+
     @property
     def _nodes(self) -> tuple[Budget, ...]:
         return (self, *self._above)
@@ -162,6 +174,17 @@ class Budget:
                 raise _exceeded(f"${self.cost_usd}", f"${self._used_cost} are used and ${input_cost} needed for input")
         self._check_seconds()
         return granted
+
+    def _check_cost(self, name: str, cost_usd: Decimal | None) -> None:
+        """Raise `BudgetExceeded` if this budget does not have `cost_usd` left."""
+        if self.tokens is not None and self._used_tokens >= self.tokens:
+            raise _exceeded(f"{self.tokens} tokens", "they are used")
+        if self.cost_usd is not None:
+            if cost_usd is None:
+                raise _unknown_price(name)
+            if self._used_cost + cost_usd > self.cost_usd:
+                raise _exceeded(f"${self.cost_usd}", f"${self._used_cost} are used and ${cost_usd} needed for {name}")
+        self._check_seconds()
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -225,9 +248,13 @@ def _exceeded(limit: str, detail: str) -> BudgetExceeded:
 def _known_cost(model: ChatModel, input_tokens: int, output_tokens: int) -> Decimal:
     cost = largest_cost(model, Usage(input_tokens=input_tokens, output_tokens=output_tokens))
     if cost is None:
-        text = f"the price of {model.name} is unknown, so its calls cannot be kept within a budget in US dollars"
-        raise BudgetExceeded(text, code="budget_exceeded")
+        raise _unknown_price(model.name)
     return cost
+
+
+def _unknown_price(name: str) -> BudgetExceeded:
+    text = f"the price of {name} is unknown, so its calls cannot be kept within a budget in US dollars"
+    return BudgetExceeded(text, code="budget_exceeded")
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from agenticx import user_code
+from agenticx.attachments import Attachment
 from agenticx.errors import AgenticXError, InvalidArguments
 from agenticx.llms.arguments import check_value_count, parse_arguments, repair_arguments
 from agenticx.messages import ToolCall, ToolOutcome
@@ -28,13 +29,17 @@ _MAX_CHARS_ON_LOOP = 2 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """The answer of one call; `effect` is its result if that may change the turn, `sources` name texts of others."""
+    """The answer of one call; `effect` is its result if that may change the turn, `sources` name texts of others.
+
+    `attachments` are files for the model, which it gets behind the results of the round.
+    """
 
     text: str
     outcome: ToolOutcome = "ok"
     truncated: bool = False
     effect: ToolResult | None = None
     sources: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

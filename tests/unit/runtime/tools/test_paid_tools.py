@@ -1,0 +1,126 @@
+"""Tools that use paid services, and tools whose results have images."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from agenticx import open_hub
+from agenticx.clocks import SystemClock
+from agenticx.llms.base import Usage
+from agenticx.llms.file_limits import FileLimits
+from agenticx.llms.prices import Price
+from agenticx.llms.wrappers.file_limits import FileLimitModel
+from agenticx.llms.wrappers.pricing import PricedModel
+from agenticx.messages import UserMessage
+from agenticx.runtime import Budget, BudgetExceeded, TurnContext
+from agenticx.testing import ScriptedModel, call, say, usage
+from agenticx.tools.base import ToolContext, ToolOutput
+from agenticx.tools.registry import tool
+from tests.support.wires.files import GIF, JPEG, PNG
+
+pytestmark = pytest.mark.anyio
+
+
+def paint(price: str | None, *, cost: str | None = "0.03"):
+    """Return a tool that reserves `price` dollars and uses `cost`; its attribute `sent` counts what it sent."""
+    sent: list[str] = []
+
+    @tool(risk="read")
+    async def paint(text: str, context: ToolContext) -> str:
+        """Paint."""
+        settle = context.reserve_cost("acme:painter", None if price is None else Decimal(price))
+        sent.append(text)
+        settle(Usage(100, 50, cost_usd=None if cost is None else Decimal(cost)))
+        return "painted"
+
+    return paint, sent
+
+
+async def test_what_a_tool_pays_counts_in_the_usage_and_the_budget_of_the_turn(play):
+    painter, sent = paint("0.04")
+    budget = Budget(cost_usd="0.10")
+    free = Price(input=Decimal(0), output=Decimal(0), read=date(2026, 1, 1))
+    replies = [[call("paint", {"text": text}), usage(10, 10)] for text in "abcd"]
+    model = PricedModel(ScriptedModel([*replies, [say("Done."), usage(10, 10)]]), free, SystemClock())
+    run = await play(model, tools=[painter], context=TurnContext(budget=budget))
+
+    *_, refused = run.events_of("tool_result")
+    assert refused.data["result"] == (
+        "Error: the budget of $0.10 is exceeded: $0.09 are used and $0.04 needed for acme:painter"
+    )
+    assert (sent, budget.spent.cost_usd, run.terminal["text"]) == (["a", "b", "c"], Decimal("0.09"), "Done.")
+    assert run.terminal["usage"] == {"input_tokens": 350, "output_tokens": 200, "cost_usd": "0.09"}
+    (paid, *_) = [event.data for event in run.events_of("usage") if event.data["model"] == "acme:painter"]
+    assert paid == {"input_tokens": 100, "output_tokens": 50, "cost_usd": "0.03", "model": "acme:painter"}
+
+
+async def test_an_unknown_price_is_refused_only_where_a_cost_is_limited(play):
+    painter, sent = paint(None, cost=None)
+    script, context = [call("paint", {"text": "a"}), "Done."], TurnContext(budget=Budget(tokens=100_000))
+    await play(ScriptedModel(script), tools=[painter], context=context)
+    assert sent == ["a"]
+    with pytest.raises(BudgetExceeded, match="the price of acme:painter is unknown, so its calls cannot be kept"):
+        Budget(cost_usd=1).child().reserve_cost("acme:painter", None)
+
+
+async def test_a_cost_that_is_not_reported_stays_reserved():
+    budget = Budget(cost_usd="1")
+    reservation = budget.reserve_cost("acme:painter", Decimal("0.25"))
+    assert budget.spent.cost_usd == Decimal("0.25")
+    assert reservation.settle(Usage()).cost_usd == Decimal("0.25")
+    budget.reserve_cost("acme:painter", Decimal("0.75")).settle(None)
+    assert budget.spent.cost_usd == Decimal("0.25")
+
+
+@tool(risk="read")
+def draw(name: str) -> ToolOutput:
+    """Draw."""
+    file = {"png": PNG, "gif": GIF}[name]
+    return ToolOutput(f"drew {name}", attachments=(file,))
+
+
+async def test_a_model_sees_the_images_of_results_behind_all_results_of_the_round(tmp_path: Path) -> None:
+    calls = [call("draw", {"name": "png"}), call("draw", {"name": "gif"})]
+    model = ScriptedModel([calls, "Nice.", "As before."])
+    url = f"sqlite:///{tmp_path / 'chat.db'}"
+    async with open_hub(url, model=model, tools=[draw], workspace=tmp_path) as hub:
+        session = (await hub.create()).id
+        _ = [event async for event in hub.run_turn(session, "Draw.")]
+    async with open_hub(url, model=model, tools=[draw], workspace=tmp_path) as hub:
+        _ = [event async for event in hub.run_turn(session, "Again?")]
+    for request in model.requests[1:]:
+        messages = [message for message in request.messages if message.role != "system"]
+        assert [message.role for message in messages[:5]] == ["user", "assistant", "tool", "tool", "user"]
+        shown = messages[4]
+        assert isinstance(shown, UserMessage)
+        assert (shown.injected, shown.attachments) == (True, (PNG, GIF))
+        assert shown.content == "[results] The files of the results above, in this order: a.png, c.gif."
+
+
+async def test_an_image_of_a_result_that_the_provider_does_not_take_is_replaced_by_a_note(play):
+    inner = ScriptedModel([call("draw", {"name": "gif"}), "Nice."])
+    limits = FileLimits(image_types=("image/png",))
+    run = await play(FileLimitModel(inner, limits), tools=[draw])
+    assert run.terminal["text"] == "Nice."
+    sent = inner.requests[1].messages[-1]
+    assert isinstance(sent, UserMessage)
+    assert (sent.attachments, sent.content.partition(": its content")[0]) == (
+        (),
+        "[attached file 'c.gif' (image/gif, 14 bytes)",
+    )
+
+
+async def test_a_tool_finds_the_files_that_the_user_attached_newest_first(play):
+    @tool(risk="read")
+    async def names(context: ToolContext) -> list[str]:
+        """Return the names."""
+        return [file.name for file in context.attachments()]
+
+    session = play.session(messages=[UserMessage(content="one", attachments=(PNG,))])
+    message = UserMessage(content="two", attachments=(GIF, JPEG))
+    run = await play(ScriptedModel([call("names"), say("ok")]), user=message, tools=[names], session=session)
+    assert run.events_of("tool_result")[0].data["result"] == '["c.gif", "b.jpg", "a.png"]'
