@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
+from agenticx.errors import InvalidArguments
 from agenticx.llms import GrowingArguments
 from agenticx.llms.arguments import parse_arguments
+from agenticx.tools.artifacts.paths import check_artifact_path
 from agenticx.tools.artifacts.preview import FilePreview, preview
 from tests.support.knowledge.data import knowledge_rows
 
@@ -81,3 +86,77 @@ def assert_ends_as_expected(row: Row, arguments: GrowingArguments) -> None:
         assert shown["content"] == row["content"]
     if shown is not None:
         assert row["content"].startswith(shown["content"])
+
+
+def test_nothing_is_shown_before_the_path_is_closed() -> None:
+    path, content = '"path": "a/b.html"', '"content": "<p>"'
+    assert [preview(read("{" + path[:end])) for end in range(len(path) + 1)] == [None] * (len(path) + 1)
+    behind = [preview(read("{" + content + ", " + path[:end])) for end in range(len(path) + 1)]
+    assert behind == [None] * len(path) + [{"path": "a/b.html", "content": "<p>"}]
+
+
+def test_a_file_without_a_path_is_shown_as_index_html_once_the_call_has_ended() -> None:
+    text = '{"content": "<p>"}'
+    assert preview(read(text)) is None
+    assert preview(read(text, ended=True)) == {"path": "index.html", "content": "<p>"}
+    for other in (text[:-1], text + "{}", text[:-1] + ', "content": "b"}', '{"content": "<p>", "path": null}'):
+        assert preview(read(other, ended=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ('{"path": "a", "content": "one", "content": "two"}', "one"),
+        ('{"content": "one", "path": "a", "content": "two"}', "one"),
+        ('{"path": "a", "content": "one", "path": "b"}', "one"),
+        ('{"path": "a", "path": "b", "content": "one"}', None),
+        ('{"path": "a", "content": "one"} and so on', "one"),
+        ('{"path": "a", "content": "one\\x41"}', "one"),
+        ('{"path": "a", "content": "one\\ud83d', "one"),
+        ('{"path": "a", "content": "<\\/p>\\u0000\\ufeff"}', "</p>\0\ufeff"),
+        ('{"path": "a", "content": ""}', None),
+        ('{"path": "a", "content": ["one"]}', None),
+        ('{"path": "a", "content": {"path": "b", "content": "one"}}', None),
+        ('{"path": 1, "content": "one"}', None),
+        ('{"path": "a\n", "content": "one"}', None),
+        ('[{"path": "a", "content": "one"}]', None),
+        ('"{\\"path\\": \\"a\\", \\"content\\": \\"one\\"}"', None),
+    ],
+)
+def test_the_preview_stops_where_the_text_stops_being_json(text: str, content: str | None) -> None:
+    shown = None if content is None else {"path": "a", "content": content}
+    assert preview(read(text)) == preview(read(*text, "", ended=True)) == shown
+
+
+REFUSED = {
+    "": "is empty",
+    "a" * 201: "is longer than 200 characters",
+    "/etc/passwd": "is absolute",
+    "C:/a": "is absolute",
+    "a\\b": "has a backslash",
+    "a\0": "has a control character",
+    "a\n": "has a control character",
+    "a\x85": "has a control character",
+    "a\u202egnp.html": "has a control character",
+    "a\ud83d": "is not valid Unicode",
+    "../a": "has the part '..'",
+    "a/../b": "has the part '..'",
+    "a/..": "has the part '..'",
+    "a//b": "has a part that is empty or '.'",
+    "a/": "has a part that is empty or '.'",
+    "./a": "has a part that is empty or '.'",
+}
+
+
+@pytest.mark.parametrize(("path", "reason"), REFUSED.items())
+def test_a_path_that_is_refused_shows_nothing(path: str, reason: str) -> None:
+    with pytest.raises(InvalidArguments, match=rf"^the path '.*' {reason}; give a relative one, such as 'index.html'$"):
+        check_artifact_path(path)
+    if reason != "is not valid Unicode":  # JSON has it as U+FFFD
+        assert preview(read(f'{{"path": {json.dumps(path)}, "content": "one"}}')) is None
+
+
+@pytest.mark.parametrize("path", ["a" * 200, "日本/ページ😀.html", "..a/b..c/...", "a b/.hidden", "👩\u200d👧.html"])
+def test_a_relative_path_is_shown(path: str) -> None:
+    check_artifact_path(path)
+    assert preview(read(f'{{"path": {json.dumps(path)}, "content": "one"}}')) == {"path": path, "content": "one"}
