@@ -1,4 +1,4 @@
-"""Arguments that are read while they arrive: any pieces give the same, which is what `parse_arguments` returns."""
+"""Arguments read while they arrive: any pieces give the same as `parse_arguments` of the whole."""
 
 from __future__ import annotations
 
