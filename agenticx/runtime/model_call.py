@@ -116,6 +116,7 @@ async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: 
             turn.overflowed_in_reply = True  # part of the reply was already shown: too late to compact and ask again
         raise
     finally:
+        call.writer.previews.finish(complete=complete)
         turn.answering_model = call.writer.model_name
         call.writer.record_usage()
         if not complete:

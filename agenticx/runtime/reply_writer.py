@@ -8,6 +8,7 @@ from dataclasses import replace
 from agenticx.llms.base import Attempt, Delta, Reply, ReplyBuilder, TextDelta, ThinkingDelta, ToolCallDelta, Usage
 from agenticx.messages import AssistantMessage, clean_text, new_id
 from agenticx.runtime.events import Event, EventType, ThinkingEvent, TokenEvent, ToolCallDeltaEvent
+from agenticx.runtime.previews import Previews
 from agenticx.runtime.turn import Turn
 
 __all__ = ["ReplyWriter"]
@@ -24,6 +25,7 @@ class ReplyWriter:
         self.message_id = new_id("msg")
         self.attempt: Attempt | None = None
         self.model_name = model_name
+        self.previews = Previews(turn)
         self._turn = turn
         self._builder = ReplyBuilder()
         self._offset = 0
@@ -36,6 +38,7 @@ class ReplyWriter:
         deltas = [_cleaned(delta) if isinstance(delta, _WITH_TEXT) else delta for delta in deltas]
         self._builder.add(*deltas)
         events: list[Event] = []
+        grown: list[tuple[str, str]] = []
         for delta in deltas:
             if isinstance(delta, TextDelta):
                 if delta.text and self._turn.state != "responding":
@@ -46,10 +49,12 @@ class ReplyWriter:
             elif isinstance(delta, ThinkingDelta):
                 self._thinking(delta.text, events)
             elif isinstance(delta, ToolCallDelta):
-                self._call(delta, events)
+                grown.append(self._call(delta, events))
             elif isinstance(delta, Attempt):
                 self._start_attempt(delta)
         self._turn.emit_deltas(events)
+        for call_id, arguments in grown:
+            self.previews.add(call_id, arguments)
         return bool(events)
 
     @property
@@ -119,20 +124,21 @@ class ReplyWriter:
             events.append(ThinkingEvent(EventType.THINKING, data, self._turn.agent_id, self._turn.id))
             self._thinking_offset += len(text)
 
-    def _call(self, delta: ToolCallDelta, events: list[Event]) -> None:
+    def _call(self, delta: ToolCallDelta, events: list[Event]) -> tuple[str, str]:
+        """Emit the event of a delta; return the id of its call, and what it adds to the arguments."""
         new = False
         while len(self._call_ids) <= delta.index:
             index = len(self._call_ids)
             self._call_ids[index] = self._turn.session.assign_call_id(delta.id if index == delta.index else "")
             new = True
+        call_id, arguments = self._call_ids[delta.index], clean_text(delta.arguments)
         name = self._call_names[delta.index] = delta.name or self._call_names.get(delta.index, "")
+        if delta.name:
+            self.previews.begin(call_id, name)
         if new or delta.arguments:
-            data = {
-                "tool_call_id": self._call_ids[delta.index],
-                "name": name,
-                "arguments_delta": clean_text(delta.arguments),
-            }
+            data = {"tool_call_id": call_id, "name": name, "arguments_delta": arguments}
             events.append(ToolCallDeltaEvent(EventType.TOOL_CALL_DELTA, data, self._turn.agent_id, self._turn.id))
+        return call_id, arguments
 
 
 _WITH_TEXT = (TextDelta, ThinkingDelta, ToolCallDelta)

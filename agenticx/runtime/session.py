@@ -15,6 +15,7 @@ from agenticx.llms.openai_rows import messages_from_rows, messages_to_rows
 from agenticx.messages import Message, UserMessage, clean_text, new_id
 from agenticx.tools.base import Snapshots, ToolState
 from agenticx.tools.permissions import PermissionMode
+from agenticx.tools.session_files import Artifacts
 
 __all__ = ["Notice", "Session", "checked_session"]
 
@@ -60,7 +61,8 @@ class Session:
     may have been calls that `messages` no longer contains: the history was compacted, and then the program was
     restarted. `size_at_failed_compaction` is the size, in messages and characters, of the history when a summary last
     failed to make it smaller: none is requested again before it has grown (`ContextCompactor.has_changed`). `snapshots`
-    keeps the earlier content of files that tools changed. `active_agent` is the name of the agent that a handoff made
+    keeps the earlier content of files that tools changed. `artifacts` are the files that live in the session itself,
+    which turns below its turns share. `active_agent` is the name of the agent that a handoff made
     the one to answer the next message, None before any. `notices` are texts for the model, such as the endings of
     sub-agents, which the next model call gets in one message; `unstored_notices` are those of a store which its
     conversation, or that of a turn below its turn, has, while that is not stored with them.
@@ -75,6 +77,7 @@ class Session:
     resumed: bool
     size_at_failed_compaction: tuple[int, int] | None
     snapshots: Snapshots | None
+    artifacts: Artifacts
     active_agent: str | None
     compacted: list[Message]
     stored_compacted: int
@@ -95,6 +98,7 @@ class Session:
         allowed: Iterable[str] = (),
         resumed: bool = False,
         snapshots: Snapshots | None = None,
+        artifacts: Artifacts | None = None,
         compacted: Sequence[Message | Mapping[str, Any]] = (),
         stored_compacted: int = 0,
     ) -> None:
@@ -108,6 +112,7 @@ class Session:
         self.resumed = resumed
         self.size_at_failed_compaction = None
         self.snapshots = snapshots
+        self.artifacts = artifacts or Artifacts()
         self.active_agent = None
         self.notices = []
         self.unstored_notices = []
@@ -133,8 +138,9 @@ class Session:
         return messages_to_rows(self.messages)
 
     def inherit(self, above: Session, permission_mode: PermissionMode) -> None:
-        """Work in the workspace of the session of a turn above, which records the edits of files, in that mode."""
+        """Work in the workspace and with the files of the session of a turn above, in that mode."""
         self.workspace, self.snapshots, self.permission_mode = above.workspace, above.snapshots, permission_mode
+        self.artifacts = above.artifacts
 
     def begin_turn(self, turn: object) -> None:
         """Reserve the session for `turn`; raise `SessionBusy` while another runs, `ValueError` for an unknown mode."""

@@ -311,6 +311,7 @@ class ToolCalls:
             data["repaired"] = True
         if sources:
             data |= {"untrusted": True, "sources": list(sources)}
+        turn.drop_previews([pending.call.id])
         turn.append(
             ToolMessage(
                 tool_call_id=pending.call.id,
@@ -390,6 +391,8 @@ class ToolCalls:
             snapshots=turn.session.snapshots,
             reserve_cost=reserve_cost,
             attachments=turn.attached_files,
+            artifacts=turn.session.artifacts,
+            preview=turn.previews.get(pending.call.id),
             raise_if_stopped=partial(_raise_if_stopped, turn, pending),
         )
 
@@ -405,6 +408,8 @@ class ToolCalls:
             )
         except (TypeError, ValueError) as exc:
             raise ToolError(f"the payload of {type_!r} is not JSON: {exc}") from exc
+        if type_ == EventType.ARTIFACT:
+            data["tool_call_id"] = pending.call.id
         if type_ == EventType.TOOL_PROGRESS:
             return EventType(type_), self._progress(pending) | (
                 {"output": str(data["output"])} if "output" in data else {}

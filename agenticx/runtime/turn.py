@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -42,6 +42,7 @@ from agenticx.settings import Settings
 from agenticx.tools.base import SettleCost
 from agenticx.tools.permissions import PermissionMode, stricter_mode
 from agenticx.tools.registry import Toolbox
+from agenticx.tools.session_files import ArtifactPreview
 
 __all__ = [
     "CURRENT_TURN",
@@ -189,6 +190,8 @@ class Turn:
     is `handover` then. `calling_replies` holds the ids of the replies with which the acting agent has made calls.
     `loop` runs the turn. `gate` is asked before risky calls. `agents` makes those to which calls hand over.
 
+    `previews` are those of calls, by id, of whose files no last event was emitted yet.
+
     `unreported` is what budgets count of a call without counts, until its usage is emitted.
 
     `children` are the turns that run below this one, by id; `waiting_children` are those of an earlier process that go
@@ -243,6 +246,7 @@ class Turn:
     waiting_children: list[ResumedTurn] = field(default_factory=list[ResumedTurn], repr=False)
     earlier_events: Sequence[Event] = ()
     accepts_children: bool = True
+    previews: dict[str, ArtifactPreview] = field(default_factory=dict[str, ArtifactPreview], repr=False)
     writer: ChildTurnWriter | None = None
     written: asyncio.Event = field(default_factory=asyncio.Event)
     log: TurnLog = field(init=False)
@@ -408,10 +412,17 @@ class Turn:
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:
         if type_ is EventType.ARTIFACT:
+            if data["final"]:
+                self.previews.pop(data.get("tool_call_id", ""), None)
             self.loops.record_artifact(data["path"], data.get("content", ""), data.get("delta", ""))
         self.channel.put(EVENT_CLASSES[type_](type_, data, self.agent_id, self.id))
         if type_ in LOGGED_EVENTS:
             self.log.record(type_, data)
+
+    def drop_previews(self, call_ids: Collection[str] | None = None) -> None:
+        """Say of these calls, or all, that nothing was stored of what was shown of them and has no last event yet."""
+        for call_id in [call_id for call_id in self.previews if call_ids is None or call_id in call_ids]:
+            self.emit(EventType.ARTIFACT, self.previews[call_id].dropped_data | {"tool_call_id": call_id})
 
     def emit_deltas(self, events: Sequence[Event]) -> None:
         """Emit tokens, thinking and deltas of tool calls, which need nothing more than to be written."""
@@ -444,6 +455,8 @@ class Turn:
     def enter(self, state: TurnState) -> None:
         """Change the state and emit it; do nothing if the turn is in that state already."""
         if state != self.state:
+            if state == "done":
+                self.drop_previews()
             self.state = state
             self.emit(EventType.STATE, {"state": state})
 

@@ -59,5 +59,9 @@ def tools_left(agent: Subagent, above: Turn | None) -> Toolbox | None:
 def new_session(near: Session, messages: Sequence[Message] = ()) -> Session:
     """Return a conversation with these messages in the workspace of another one."""
     return Session(
-        workspace=near.workspace, permission_mode=near.permission_mode, snapshots=near.snapshots, messages=messages
+        workspace=near.workspace,
+        permission_mode=near.permission_mode,
+        snapshots=near.snapshots,
+        artifacts=near.artifacts,
+        messages=messages,
     )

@@ -53,7 +53,8 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
     3. `round_start` counts up from 1.
     4. All calls of a round come before any of them runs. Each has an id that is unique within the session and exactly
        one `tool_result`, in call order, before a `steered`, the next model call and the turn's end.
-    5. `tool_progress`, `artifact` and a `stall` of a tool occur between a call and its result.
+    5. `tool_progress` and a `stall` of a tool occur between a call and its result; an `artifact` with a `tool_call_id`
+       between the call's first `tool_call_delta` and its result, one without before `state done`.
     6. A confirmation or question is asked about a call without a result, or a question without a `tool_call_id` by the
        turn's work, and answered once, by an event of its own kind, before the turn ends.
     7. `token` and `thinking` offsets continue where that message's text ended, in Unicode code points; text is empty
@@ -166,6 +167,7 @@ class _Turn:
     state: str | None = None
     previous: str = ""
     open_calls: dict[str, str] = field(default_factory=dict[str, str])
+    written_calls: set[str] = field(default_factory=set[str])
     running: bool = False
     questions: dict[str, tuple[str, bool]] = field(default_factory=dict[str, tuple[str, bool]])
     texts: dict[tuple[str, str], list[str]] = field(default_factory=dict[tuple[str, str], list[str]])
@@ -244,6 +246,7 @@ class _Turn:
 
     def check_tool_call_delta(self, event: View) -> list[str]:
         id_ = event.data.get("tool_call_id")
+        self.written_calls.add(str(id_))
         return [f"arguments of {id_} continue after its tool_call"] if id_ in self.call_ids else []
 
     def check_tool_progress(self, event: View) -> list[str]:
@@ -273,6 +276,20 @@ class _Turn:
     def check_during_call(self, event: View) -> list[str]:
         self.running = True
         return [] if self.open_calls else [f"{event.type} outside of any call"]
+
+    def check_artifact(self, event: View) -> list[str]:
+        if self.state == "done":
+            return ["artifact after state done"]
+        id_ = str(event.data.get("tool_call_id"))
+        is_written = id_ in self.written_calls and id_ not in self.call_ids
+        has_place = "tool_call_id" not in event.data or is_written or id_ in self.open_calls
+        problems = [] if has_place else [f"{id_} is not written and does not run"]
+        if (offset := event.data.get("offset")) is not None:
+            key, delta = ("artifact", id_), event.data.get("delta")
+            expected = self.lengths.get(key, 0)
+            problems += [] if offset == expected else [f"offset {offset} where {expected} was due"]
+            self.lengths[key] = expected + len(str(delta))
+        return problems
 
     def check_stall(self, event: View) -> list[str]:
         return self.check_during_call(event) if event.data.get("phase") == "tool" else []
@@ -344,7 +361,7 @@ _RULE_BY_TYPE: Mapping[str, Callable[[_Turn, View], list[str]]] = {
     "tool_call_delta": _Turn.check_tool_call_delta,
     "tool_progress": _Turn.check_tool_progress,
     "tool_result": _Turn.check_tool_result,
-    "artifact": _Turn.check_during_call,
+    "artifact": _Turn.check_artifact,
     "stall": _Turn.check_stall,
     "confirm_required": _Turn.check_question,
     "confirm_response": _Turn.check_answer,

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from agenticx.attachments import Attachment
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ToolSchema, Usage
+from agenticx.tools.session_files import ArtifactPreview, Artifacts
 
 __all__ = [
     "Assessment",
@@ -161,15 +162,16 @@ def _never_stopped() -> None:
 class ToolContext:
     """The environment of a call, passed to the tool beside its arguments; never part of its schema.
 
-    `emit(type, payload)` emits an event of the tool between its call and its result: `tool_progress`
-    (payload {"output": str}; id, name and elapsed time are filled in), `artifact`, `citation` and the like; types that
-    belong to the engine are refused with `ToolError`. `add_background_task(coroutine)` registers work that continues
-    after the call has returned (terminating processes); the turn waits 3 s for it and then cancels it.
-    `record_process(process)` stores the identity of a process, {pid, started, mark} of `tools.processes`, so that the
-    process can be terminated after a crash. A tool that changes files awaits `snapshots.record_edit`, if `snapshots` is
-    not None, just before each change. `raise_if_stopped()` raises `ToolError` once the turn, or this call, is to end; a
-    tool that works in a thread calls it there before it begins. `attachments()` returns the files that the user
-    attached to messages of the conversation, newest first.
+    `emit(type, payload)` emits an event of the tool between its call and its result: `tool_progress` (payload
+    {"output": str}; id, name and elapsed time are filled in), `artifact`, `citation` and the like; types that belong to
+    the engine are refused with `ToolError`. `add_background_task(coroutine)` registers work that continues after the
+    call has returned (terminating processes); the turn waits 3 s for it and then cancels it. `record_process(process)`
+    stores the identity of a process, {pid, started, mark} of `tools.processes`, so that the process can be terminated
+    after a crash. A tool that changes files awaits `snapshots.record_edit`, if `snapshots` is not None, just before
+    each change. `artifacts` are the files of the session, and `preview` is what was shown of one while this call was
+    received. `raise_if_stopped()` raises `ToolError` once the turn, or this call, is to end; a tool that works in a
+    thread calls it there before it begins. `attachments()` returns the files that the user attached to messages of the
+    conversation, newest first.
 
     Before a tool uses a paid service, it calls `reserve_cost(name, dollars)` with the service's name and the most that
     this costs (None: unknown). That raises `BudgetExceeded` if the budgets of the turn do not have it, and returns a
@@ -190,6 +192,8 @@ class ToolContext:
     snapshots: Snapshots | None = None
     reserve_cost: Callable[[str, Decimal | None], SettleCost] = _reserve_nothing
     attachments: Callable[[], Sequence[Attachment]] = _no_attachments
+    artifacts: Artifacts = field(default_factory=Artifacts)
+    preview: ArtifactPreview | None = None
     raise_if_stopped: Callable[[], None] = _never_stopped
 
 

@@ -17,6 +17,7 @@ from agenticx.argument_types import check_callable, check_iterable, check_str, c
 from agenticx.errors import ToolError
 from agenticx.forks import confine_forked_child
 from agenticx.llms.base import ToolSchema
+from agenticx.llms.growing_arguments import GrowingArguments
 from agenticx.threads import run_in_thread
 from agenticx.tools.assessments import checked_assessment
 from agenticx.tools.base import Assessment, Risk, Tool, ToolContext
@@ -25,6 +26,7 @@ from agenticx.tools.schema import CallSchema, read_signature
 __all__ = ["Assess", "FunctionTool", "Toolbox", "as_tool", "tool"]
 
 Assess = Callable[[Mapping[str, Any], ToolContext], Assessment]
+Preview = Callable[[GrowingArguments], Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +49,7 @@ class FunctionTool:
     parallel: bool
     timeout: float | None
     assessor: Assess | None
+    preview: Preview | None
 
     @property
     def runs_in_thread(self) -> bool:
@@ -111,6 +114,7 @@ def tool(
     idempotent: bool | None = None,
     parallel: bool | None = None,
     assess: Assess | None = None,
+    preview: Preview | None = None,
 ) -> FunctionTool: ...
 @overload
 def tool(
@@ -123,6 +127,7 @@ def tool(
     idempotent: bool | None = None,
     parallel: bool | None = None,
     assess: Assess | None = None,
+    preview: Preview | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -136,16 +141,19 @@ def tool(
     idempotent: bool | None = None,
     parallel: bool | None = None,
     assess: Assess | None = None,
+    preview: Preview | None = None,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool from a function, as `@tool`, `@tool(risk="read")` or `tool(function)`.
 
     A plain function runs in a thread, an async one on the event loop. Name and description come from it unless given.
     The user is asked before a tool runs that declares the risk "write" or "execute", and where there is a confirm gate
     also before one that declares none; one of the risk "read" runs unasked. `read_only` follows from the risk "read"
-    unless it is given, and `idempotent` (a call that a crash interrupted may be run again) and
-    `parallel` (at most 8 calls of the round run at a time) from `read_only`; `timeout` is in seconds; `assess` assesses
-    each call by its arguments. Raises `TypeError` for a generator function, whose calls have no result, and
-    `TypeError` or `ValueError` for an option that cannot be used.
+    unless it is given, and `idempotent` (a call that a crash interrupted may be run again) and `parallel` (at most 8
+    calls of the round run at a time) from `read_only`; `timeout` is in seconds; `assess` assesses each call by its
+    arguments. `preview` shows a file while the model is still writing the call: a pure function of the arguments
+    received so far that returns {"path": str, "content": str}, whose content only grows, or None. Raises `TypeError`
+    for a generator function, whose calls have no result, and `TypeError` or `ValueError` for an option that cannot be
+    used.
 
     >>> @tool(risk="read")
     ... def add(left: int, right: int) -> int:
@@ -155,9 +163,9 @@ def tool(
     ('add', ['left', 'right'], 3)
     """
     defaults = {"read_only": read_only, "idempotent": idempotent, "parallel": parallel}
-    _check_options(name, description, risk, timeout, assess, defaults)
+    _check_options(name, description, risk, timeout, assess, preview, defaults)
     if function is None:
-        options = {"risk": risk, "timeout": timeout, "assess": assess}
+        options = {"risk": risk, "timeout": timeout, "assess": assess, "preview": preview}
         return partial(tool, name=name, description=description, **options, **defaults)
     signature = read_signature(function)
     _refuse_generator(function, name or _name_of(function))
@@ -179,11 +187,18 @@ def tool(
         parallel=only_reads if parallel is None else parallel,
         timeout=timeout,
         assessor=assess,
+        preview=preview,
     )
 
 
 def _check_options(
-    name: object, description: object, risk: object, timeout: object, assess: object, flags: Mapping[str, object]
+    name: object,
+    description: object,
+    risk: object,
+    timeout: object,
+    assess: object,
+    preview: object,
+    flags: Mapping[str, object],
 ) -> None:
     if name is not None:
         check_str("name", name)
@@ -194,6 +209,8 @@ def _check_options(
         _check_timeout(timeout)
     if assess is not None:
         check_callable("assess", assess, "a function or None")
+    if preview is not None:
+        check_callable("preview", preview, "a function or None")
     for flag, value in flags.items():
         check_type(flag, value, (bool, NoneType), "True, False or None")
     if risk is not None and risk not in get_args(Risk):

@@ -41,6 +41,7 @@ from agenticx.subagents.records import (
     SubagentNotFound,
     SubagentsClosed,
 )
+from agenticx.tools.session_files import UnknownArtifact
 
 __all__ = ["HANDLERS", "PROBLEMS", "Problem", "ProblemKind", "problem_response"]
 
@@ -65,6 +66,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "unauthorized": ProblemKind(401, "The token is missing or wrong."),
     "cross_site": ProblemKind(403, "Another site sent the request."),
     "foreign_origin": ProblemKind(403, "The Origin is not allowed."),
+    "artifact_not_found": ProblemKind(404, "The session has no file of this path, or no such revision of it."),
     "confirm_not_found": ProblemKind(404, "No confirmation has this id."),
     "key_not_found": ProblemKind(404, "No key of the provider is stored."),
     "message_not_found": ProblemKind(404, "No message of the session has this id."),
@@ -101,6 +103,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "bad_limit": ProblemKind(422, "The parameter `limit` is out of range."),
     "bad_path": ProblemKind(422, "The parameter `path` cannot be used."),
     "bad_query": ProblemKind(422, "The parameter `q` is too long."),
+    "bad_revision": ProblemKind(422, "The parameter `revision` is not a whole number from 1 on."),
     "bad_settings": ProblemKind(422, "A setting or a settings file cannot be used."),
     "bad_tag": ProblemKind(422, "The parameter `tag` is too long."),
     "bad_team": ProblemKind(422, "The file of the team has a problem, or the session cannot run the team."),
@@ -184,6 +187,7 @@ _CODES: dict[type[AgenticXError], str] = {
     AgentConfigError: "bad_agent",
     NothingToGoOnWith: "invalid_body",
     InvalidVault: "bad_vault",
+    UnknownArtifact: "artifact_not_found",
     UnknownVault: "vault_not_found",
     VaultUnreadable: "vault_unreadable",
     MemoryUnusable: "memory_unusable",

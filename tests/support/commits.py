@@ -16,7 +16,7 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRecord,
 )
-from agenticx.sessions.store.records import SYNCED_EVENTS, Loaded
+from agenticx.sessions.store.records import Loaded, is_synced
 from tests.support.two_hubs import authority
 
 __all__ = ["add_fact", "append", "delete", "end_lease", "load", "must_sync", "update"]
@@ -24,7 +24,7 @@ __all__ = ["add_fact", "append", "delete", "end_lease", "load", "must_sync", "up
 
 def must_sync(events: Sequence[RuntimeEvent]) -> bool:
     """Return whether a commit of `events` alone must be synced before it returns."""
-    return any(event.type in SYNCED_EVENTS for event in events)
+    return any(map(is_synced, events))
 
 
 async def append(

@@ -242,10 +242,23 @@ class SteeredData(TypedDict):
 
 
 class ArtifactData(TypedDict):
+    """A revision of a file of the session while it grows, or, if `final`, as it is stored.
+
+    `delta` is added at `offset`, in Unicode code points. A last event has its `sha256`, `size` in bytes and
+    `media_type`, and `content` unless that was shown or has more than 256 kB; or it is `dropped`: nothing was stored.
+    """
+
     path: str
-    content: NotRequired[str]
-    delta: NotRequired[str]
     final: bool
+    revision: NotRequired[int]
+    tool_call_id: NotRequired[str]
+    delta: NotRequired[str]
+    offset: NotRequired[int]
+    content: NotRequired[str]
+    media_type: NotRequired[str]
+    sha256: NotRequired[str]
+    size: NotRequired[int]
+    dropped: NotRequired[bool]
 
 
 class Citation(TypedDict):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message, new_id
 from agenticx.runtime.events import encode_envelope
+from agenticx.sessions.files.artifacts import forked_artifacts
 from agenticx.sessions.files.snapshots import copied_edits, share_contents
 from agenticx.sessions.history.deliveries import HistoryWithSubagents, copied_deliveries
 from agenticx.sessions.history.interrupted import InterruptedTurn
@@ -18,7 +19,7 @@ from agenticx.sessions.history.transcript import (
     read_conversation,
     searchable_path_texts,
 )
-from agenticx.sessions.history.turns_on_path import calls_on_path, turns_on_path
+from agenticx.sessions.history.turns_on_path import calls_on_path, revisions_on_path, turns_on_path
 from agenticx.sessions.store.attachments import attachment_digests
 from agenticx.sessions.store.base import Doubtful, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
@@ -72,8 +73,12 @@ async def fork(
         log.add(turn)
     history = HistoryWithSubagents.on_path(events, conversation, path, current.ids_of(messages))
     facts = list(copied_deliveries(await store.log.subagent_facts(session_id), history, log.turn_id))
-    forked = _forked_state(messages, current, state.state_json)
     blobs = store.blobs
+    files: dict[str, Any] = {}
+    if blobs is not None and state.state_json is not None:
+        kept = revisions_on_path(events, conversation, path)
+        files = await forked_artifacts(state.state_json, kept, blobs, session_id, record.id)
+    forked = _forked_state(messages, current, state.state_json, files)
     if blobs is not None:
         edits = await copied_edits(store.log, blobs, session_id, calls_on_path(events, conversation, path))
         facts += await share_contents(blobs, session_id, record.id, edits)
@@ -96,14 +101,19 @@ async def _current_history(log: Log, session_id: str, state: SessionState) -> Cu
     return CurrentHistory(state.messages, summary_count, await log.compacted_messages(session_id))
 
 
-def _forked_state(messages: Sequence[Message], current: CurrentHistory, state_json: str | None) -> StateChange:
-    """Return the state of the fork, without permissions, and with compacted messages only if it has their summaries."""
+def _forked_state(
+    messages: Sequence[Message], current: CurrentHistory, state_json: str | None, files: Mapping[str, Any]
+) -> StateChange:
+    """Return the state of the fork, with these files and without permissions.
+
+    It has compacted messages only if it has their summaries.
+    """
     summary_count, compacted = current.summary_count, current.compacted
     if not current.keeps_summaries(messages):
         summary_count, compacted = 0, ()
     if state_json is not None:
         with map_decode_errors("the state of a session"):
-            new = {"allowed": [], "front": [summary_count, len(compacted)]}
+            new = {"allowed": [], "artifacts": files, "front": [summary_count, len(compacted)]}
             state_json = json.dumps(json.loads(state_json) | new, separators=(",", ":"))
     return StateChange(messages, state_json, compacted=compacted, keep_compacted=0)
 

@@ -63,6 +63,7 @@ class InterruptedTurn:
     text: str = ""
     ended: bool = False
     open_calls: dict[str, str] = field(default_factory=dict[str, str])  # calls without a result: id → name
+    previews: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])  # by call, not stored yet
     questions: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     asked_at: dict[str, datetime] = field(default_factory=dict[str, datetime])
     responses: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -108,6 +109,8 @@ class InterruptedTurn:
             case "token" if data["text"]:
                 before = self.text if data["message_id"] == self.message_id else ""
                 self.message_id, self.text = data["message_id"], before + data["text"]
+            case "artifact":
+                self._apply_artifact(data)
             case "tool_call":
                 self.open_calls[data["tool_call_id"]] = data["name"]
             case "tool_result":
@@ -119,6 +122,12 @@ class InterruptedTurn:
                 self.responses[data["id"]] = data
             case _:
                 pass
+
+    def _apply_artifact(self, data: dict[str, Any]) -> None:
+        if data["final"]:
+            self.previews.pop(data.get("tool_call_id", ""), None)
+        elif "revision" in data:  # it has none where a tool of the application shows something
+            self.previews[data["tool_call_id"]] = {"path": data["path"], "revision": data["revision"]}
 
     @property
     def has_handed_over(self) -> bool:
@@ -187,6 +196,9 @@ class InterruptedTurn:
                 events.append(RuntimeEvent(EventType.CONFIRM_RESPONSE, {"id": id_, "approved": False, "by": by}))
             else:
                 events.append(RuntimeEvent(EventType.QUESTION_ANSWERED, {"id": id_, "answer": "", "by": by}))
+        for call_id, preview in self.previews.items():
+            dropped = {**preview, "final": True, "dropped": True, "tool_call_id": call_id}
+            events.append(RuntimeEvent(EventType.ARTIFACT, dropped))
         results = _results(messages)
         events += (_result_event(results[call_id]) for call_id in self.open_calls if call_id in results)
         if self.state != "done":

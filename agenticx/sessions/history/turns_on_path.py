@@ -10,7 +10,7 @@ from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["calls_on_path", "read_events_on_path", "subagents_on_path", "turns_on_path"]
+__all__ = ["calls_on_path", "read_events_on_path", "revisions_on_path", "subagents_on_path", "turns_on_path"]
 
 
 async def read_events_on_path(log: Log, session_id: str, types: Collection[str]) -> list[StoredEvent]:
@@ -82,3 +82,19 @@ def subagents_on_path(
             if envelope["data"]["parent_agent_id"] in found if is_below else event.seq in on_path:
                 found.add(envelope["agent_id"])
     return found
+
+
+def revisions_on_path(
+    events: Sequence[StoredEvent], conversation: Conversation, path: Sequence[TranscriptEntry]
+) -> dict[str, int]:
+    """Return the revision of each file that a path of the conversation has last written; raises `DamagedData`."""
+    if all(event.type != "artifact" for event in events):
+        return {}
+    found = (event for turn in turns_on_path(events, conversation, path) for event in turn if event.type == "artifact")
+    current: dict[str, int] = {}
+    with map_decode_errors("the log of a session"):
+        for event in sorted(found, key=lambda event: event.seq):
+            data = json.loads(event.frame_json)["data"]
+            if data["final"] and "sha256" in data:
+                current[data["path"]] = data["revision"]
+    return current

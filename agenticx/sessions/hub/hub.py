@@ -39,6 +39,7 @@ from agenticx.sessions.hub.commands import (
     encode_result,
     repeatable,
 )
+from agenticx.sessions.hub.methods.artifacts import ArtifactMethods
 from agenticx.sessions.hub.methods.questions import QuestionMethods
 from agenticx.sessions.hub.methods.subagents import SubagentMethods
 from agenticx.sessions.hub.methods.teams import TeamMethods
@@ -86,7 +87,7 @@ _PAUSE_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # between attempts at a
 _log = get_logger(__name__)
 
 
-class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
+class Hub(ArtifactMethods, QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
     """The owner of the sessions of one store, each of which has a `SessionActor` while it is in use.
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
@@ -377,8 +378,7 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
 
     async def _forget_contents(self, session_id: str) -> None:
         """Delete the contents that are left of a deleted session."""
-        if self.store.blobs is not None:
-            await self.store.blobs.forget(session_id)
+        await self._services.blobs.forget(session_id)
 
     # --- owners -------------------------------------------------------------------------------------------------------
 

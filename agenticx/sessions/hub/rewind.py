@@ -20,7 +20,7 @@ from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.history.deliveries import HistoryWithSubagents, rewound_deliveries
 from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
 from agenticx.sessions.history.transcript import read_conversation
-from agenticx.sessions.history.turns_on_path import calls_on_path
+from agenticx.sessions.history.turns_on_path import calls_on_path, revisions_on_path
 from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store.attachments import load_attachments
 from agenticx.sessions.store.base import Lease, Log
@@ -104,6 +104,8 @@ async def rewind(
         )
         _update_known_versions(session, files)
     previous, session.messages = session.messages, messages
+    previous_files = session.artifacts.current
+    session.artifacts.return_to(revisions_on_path(events, conversation, target_path))
 
     def on_stored() -> None:  # which after `Doubtful` is known only later
         session.messages = messages
@@ -115,7 +117,7 @@ async def rewind(
         ids = frozenset(entry.id for entry in target_path)
         await writer.commit(None, [event], facts=facts, searchable_ids=ids, on_stored=on_stored)
     except BaseException:
-        session.messages = previous
+        session.messages, session.artifacts.current = previous, previous_files
         raise
     return RewindResult(message_id, conversation.head, files)
 

@@ -14,6 +14,7 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, EventType, QuestionAnswer, RuntimeEvent
 from agenticx.runtime.turn import TurnWork
+from agenticx.sessions.files.artifacts import SessionContents
 from agenticx.sessions.hub import commands
 from agenticx.sessions.hub.confirmations import store_answer
 from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission, steer
@@ -60,6 +61,8 @@ class SessionActor:
         self._writer = SessionWriter(lease, loaded, self.session, self._queue, services.clock)
         self._snapshots = session_snapshots(lease, services.store.blobs, self._writer)
         self.session.snapshots = self._snapshots
+        self._contents = SessionContents(services.blobs, self.id)
+        self.session.artifacts.contents = self._contents
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
         self.turns = TurnRunner(self.session, self._writer, services, self._on_free, loaded.subagent_facts)
         self.unresumed = loaded.running
@@ -544,3 +547,4 @@ class SessionActor:
             self.turns.pending_end = None
             if self._snapshots is not None:  # only now: with a lost lease, they are another owner's
                 await self._snapshots.delete()
+            await self._contents.delete()

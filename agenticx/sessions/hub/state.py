@@ -22,6 +22,7 @@ from agenticx.runtime import Session
 from agenticx.sessions.history.rebuild import read_replacement_counts
 from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
 from agenticx.tools.base import ToolState
+from agenticx.tools.session_files import Artifacts
 
 __all__ = ["ENCODING_ERRORS", "StateTracker", "conversation_data", "load_session", "read_conversation"]
 
@@ -48,16 +49,17 @@ def load_session(record: SessionRecord, stored: SessionState) -> Session:
         if size := state.get("incompressible"):
             session.size_at_failed_compaction = (size[0], size[1])
         session.state = _tool_state(state)
+        session.artifacts = Artifacts.from_json(state["artifacts"], session.artifacts.contents)
     return session
 
 
 def conversation_data(session: Session) -> dict[str, Any]:
     """Return the messages and the tool state of a turn below another one as JSON; see `read_conversation`.
 
-    Raises one of `ENCODING_ERRORS`.
+    Its files are those of the session, whose state has them. Raises one of `ENCODING_ERRORS`.
     """
     messages = [message.model_dump(mode="json") for message in session.messages]
-    return {"messages": messages, "state": json.loads(_state_text(session, 0))}
+    return {"messages": messages, "state": json.loads(_state_text(session, 0)) | {"artifacts": {}}}
 
 
 def read_conversation(data: Mapping[str, Any]) -> tuple[Sequence[Message], ToolState]:
@@ -168,6 +170,7 @@ def _state_text(session: Session, replacement_count: int) -> str:
             "context_variables": _json_only(state.context_variables),
             "passages": state.passages,
             "sources_below": state.sources_below,
+            "artifacts": session.artifacts.to_json(),
             "incompressible": session.size_at_failed_compaction,
             "front": (replacement_count, session.stored_compacted + len(session.compacted))
             if replacement_count

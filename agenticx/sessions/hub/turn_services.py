@@ -21,6 +21,7 @@ from agenticx.runtime.turns.notes import TurnNotes
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.sessions.hub.records import check_folder
 from agenticx.sessions.store.base import Log, Store
+from agenticx.sessions.store.blobs import Blobs, MemoryBlobs
 from agenticx.sessions.store.hosts import check_workspace
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import PROJECT_FILE, Settings, prompt_text
@@ -199,7 +200,13 @@ class TurnServices:
     own_system_prompt: str | None = None
     closing: bool = False
     pacer: WritePacer = field(default_factory=WritePacer)
+    _own_blobs: Blobs = field(default_factory=MemoryBlobs, init=False)
     _runtime: tuple[ChatModel, Settings, AgentRuntime] | None = field(default=None, init=False)
+
+    @property
+    def blobs(self) -> Blobs:
+        """The contents of sessions: the store's, or, for a store without them, those of this process."""
+        return self.store.blobs or self._own_blobs
 
     def setup(
         self, record: SessionRecord, model_name: str | None, sampling: Sampling | None, work: TurnWork | None = None

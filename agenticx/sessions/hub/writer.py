@@ -18,7 +18,6 @@ from agenticx.sessions.store.base import Doubtful, Lease
 from agenticx.sessions.store.records import (
     ASKING_EVENTS,
     QUESTION_EVENTS,
-    SYNCED_EVENTS,
     Commit,
     Fact,
     Loaded,
@@ -26,6 +25,7 @@ from agenticx.sessions.store.records import (
     StateChange,
     StoredEvent,
     TurnRecord,
+    is_synced,
 )
 
 __all__ = ["SessionWriter", "delivered_facts", "delivered_keys", "merge_deltas", "run_to_completion"]
@@ -113,7 +113,7 @@ class SessionWriter:
             self._commit_count += 1
             events = merge_deltas(events)
             types = {event.type for event in events}
-            synced = not types.isdisjoint(SYNCED_EVENTS)
+            synced = any(map(is_synced, events))
             state: StateChange | None = None
             if synced:  # all events that change messages, questions or the queue are
                 # events of no turn must not store what a running turn has not stored yet

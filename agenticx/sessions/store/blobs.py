@@ -79,6 +79,10 @@ class Blobs(Protocol):
         """Return the content of that digest, None if it is not stored."""
         ...
 
+    def read(self, session_id: str, digest: str) -> bytes | None:
+        """Return what `get` does; may block, so it is called in a thread."""
+        ...
+
     async def share(self, session_id: str, other_id: str, digests: Collection[str]) -> None:
         """Give the session `other_id` the contents of those digests as well; raises `StoreError`."""
         ...
@@ -114,6 +118,9 @@ class MemoryBlobs:
         return digest
 
     async def get(self, session_id: str, digest: str) -> bytes | None:
+        return self.read(session_id, digest)
+
+    def read(self, session_id: str, digest: str) -> bytes | None:
         return self._contents.get(session_id, {}).get(digest)
 
     async def share(self, session_id: str, other_id: str, digests: Collection[str]) -> None:
@@ -148,7 +155,10 @@ class BlobFolder:
         return await run_in_thread(put, self.folder(session_id), content, synced, name="agx storing a content")
 
     async def get(self, session_id: str, digest: str) -> bytes | None:
-        return await run_in_thread(_read_content, self.folder(session_id), digest, name="agx reading a content")
+        return await run_in_thread(self.read, session_id, digest, name="agx reading a content")
+
+    def read(self, session_id: str, digest: str) -> bytes | None:
+        return _read_content(self.folder(session_id), digest)
 
     async def share(self, session_id: str, other_id: str, digests: Collection[str]) -> None:
         await run_in_thread(self._share, self.folder(session_id), self.folder(other_id), digests)

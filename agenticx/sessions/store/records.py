@@ -31,6 +31,7 @@ __all__ = [
     "StoredEvent",
     "TurnRecord",
     "encode_events",
+    "is_synced",
 ]
 
 SYNCED_EVENTS = frozenset(EventType) - {
@@ -46,7 +47,7 @@ SYNCED_EVENTS = frozenset(EventType) - {
 }
 """The events that are synced before their commit returns, so that they survive what the log's `durability` says: among
 them all that report a message, a call, a question, an answer or an ending. The others, such as tokens, survive the
-death of the process."""
+death of the process. The last `artifact` event of a revision is synced too, see `is_synced`."""
 
 ASKING_EVENTS = frozenset({EventType.CONFIRM_REQUIRED, EventType.QUESTION_ASKED})
 """The events that ask the user."""
@@ -116,6 +117,11 @@ class TurnRecord:
     vaults: tuple[str, ...] | None = None
     after_seq: int | None = None
     parent_turn_id: str | None = None
+
+
+def is_synced(event: RuntimeEvent) -> bool:
+    """Return whether an event is synced: one of `SYNCED_EVENTS`, or the last one of a file's revision."""
+    return event.type in SYNCED_EVENTS or (event.type is EventType.ARTIFACT and event.data["final"])
 
 
 class StoredEvent(NamedTuple):

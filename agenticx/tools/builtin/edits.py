@@ -41,7 +41,7 @@ from agenticx.tools.text_files import (
 )
 from agenticx.tools.visible import visible_path
 
-__all__ = ["file_edit", "file_write"]
+__all__ = ["assess_write", "file_edit", "file_write", "write_file"]
 
 _MAX_EDITED_BYTES = 16 * 1024 * 1024
 _MAX_HINT_CHARS = 1024 * 1024
@@ -51,26 +51,24 @@ _log = get_logger(__name__)
 # --- file_write -------------------------------------------------------------------------------------------------------
 
 
-def _assess_write(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-    content: str = arguments["content"]
-    change = _plan_write(arguments["path"], content, context)
+def assess_write(path: str, content: str | bytes, context: ToolContext) -> Assessment:
+    """Return the assessment of writing a whole file: text as `file_write` does, bytes just as they are.
+
+    Blocks, and raises `ToolError` for a file that cannot be written.
+    """
+    change = _plan_write(path, content, context)
     is_new = change.before is None
-    lines = content.count("\n") + (not content.endswith("\n") and content != "")
-    amount = f"{pluralize(lines, 'line')}, {pluralize(len(change.content), 'byte')}"
+    amount = pluralize(len(change.content), "byte")
+    if isinstance(content, str):
+        lines = content.count("\n") + (not content.endswith("\n") and content != "")
+        amount = f"{pluralize(lines, 'line')}, {amount}"
     question = f"{'Create' if is_new else 'Overwrite'} {change.target.shown}?"
     reason = f"It {'creates a file' if is_new else 'replaces the whole file'}: {amount}."
-    return _assessment(change, arguments["path"], question, reason)
+    return _assessment(change, path, question, reason)
 
 
-@tool(risk="write", assess=_assess_write)
-async def file_write(path: str, content: str, context: ToolContext) -> str:
-    """Create a file, or replace all of an existing one. Missing folders are made. To change a part, use file_edit.
-
-    Args:
-        path: The file, relative to the workspace.
-        content: The complete new content of the file, to the last character. An existing file keeps its byte order
-            mark, and CRLF at the end of its lines.
-    """
+async def write_file(path: str, content: str | bytes, context: ToolContext) -> str:
+    """Write a whole file as `assess_write` has assessed it; return the result for the model."""
     change = await run_in_thread(_plan_write, path, content, context, name="agx file_write")
     _refuse_stale(change, context)
     notes = await _write(change, context)
@@ -79,9 +77,27 @@ async def file_write(path: str, content: str, context: ToolContext) -> str:
     return " ".join([f"{verb} {change.target.shown} ({size}).", *change.notes, *notes])
 
 
-def _plan_write(path: str, content: str, context: ToolContext) -> _Change:
+def _assess_file_write(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+    return assess_write(arguments["path"], arguments["content"], context)
+
+
+@tool(risk="write", assess=_assess_file_write)
+async def file_write(path: str, content: str, context: ToolContext) -> str:
+    """Create a file, or replace all of an existing one. Missing folders are made. To change a part, use file_edit.
+
+    Args:
+        path: The file, relative to the workspace.
+        content: The complete new content of the file, to the last character. An existing file keeps its byte order
+            mark, and CRLF at the end of its lines.
+    """
+    return await write_file(path, content, context)
+
+
+def _plan_write(path: str, content: str | bytes, context: ToolContext) -> _Change:
     target = resolve_accessible(path, context)
     before = _read_current(target)
+    if isinstance(content, bytes):
+        return _plan_bytes(target, before, content)
     data = _encode(content)
     if before is None:
         return _Change(target, None, "", content, data)
@@ -101,6 +117,13 @@ def _plan_write(path: str, content: str, context: ToolContext) -> _Change:
     after, mark_notes = _with_old_mark(after, old)
     notes += mark_notes
     return _Change(target, before, old.text, after, _encode(after, old.encoding), tuple(notes))
+
+
+def _plan_bytes(target: WorkspacePath, before: _CurrentFile | None, content: bytes) -> _Change:
+    text = content.decode() if is_valid_utf8(content) and not is_binary(content) else None
+    if text is None or (before is not None and before.text is None):
+        return _Change(target, before, None, "", content)
+    return _Change(target, before, "" if before is None or before.text is None else before.text.text, text, content)
 
 
 def _with_old_mark(content: str, old: FileText) -> tuple[str, list[str]]:

@@ -30,6 +30,8 @@ pytestmark = pytest.mark.anyio
 QUERIES = {
     "/api/sessions": ["q", "limit", "before", "archived"],
     "/api/sessions/{session_id}/export": ["format"],
+    "/api/sessions/{session_id}/artifacts": ["format"],
+    "/api/sessions/{session_id}/artifacts/{path}": ["revision"],
     "/api/sessions/{session_id}/events": ["cursor", "lastEventId"],
     "/api/events": ["cursor", "lastEventId"],
     "/api/confirms": ["session_id"],
@@ -42,6 +44,8 @@ QUERIES = {
 
 
 OPERATIONS = {
+    "GET /api/sessions/{session_id}/artifacts": "list_artifacts",
+    "GET /api/sessions/{session_id}/artifacts/{path}": "get_artifact",
     "GET /api/memory": "list_memory",
     "DELETE /api/memory/{entry_id}": "delete_memory",
     "GET /api/vaults": "list_vaults",
@@ -97,6 +101,8 @@ SCHEMAS = [
     "AddVaultBody",
     "AgentItem",
     "AgentListResponse",
+    "ArtifactItem",
+    "ArtifactListResponse",
     "AttachmentBody",
     "AttachmentItem",
     "CancelSubagentBody",
@@ -245,7 +251,7 @@ async def test_every_response_matches_the_document(
         [
             call("file_write", {"path": "a.txt", "content": "x"}),
             "Written, the needle is in there.",
-            call("ask_user", {"text": "Which?", "options": ["one"]}),
+            [call("ask_user", {"text": "Which?", "options": ["one"]}), call("create_file", {"content": "<p>"})],
             "Thanks.",
             [call("spawn_subagent", {"task": "Work", "name": "a"}), call("wait_subagents")],
             *["Worked.", "Reported.", "Worked again.", "Worked more."],
@@ -258,11 +264,16 @@ async def test_every_response_matches_the_document(
         client = DocumentedClient(studio, without_additional_properties(document))
         await client.request("GET", "/openapi.json")
 
-        session = {"name": "Named", "tools": ["file_write", "ask_user", "spawn_subagent", "wait_subagents"]}
+        session = {
+            "name": "Named",
+            "tools": ["file_write", "create_file", "ask_user", "spawn_subagent", "wait_subagents"],
+        }
         made = (await client.request("POST", "/api/sessions", session)).json()
         await confirm_a_tool_call(client, made["id"])
         await read_and_rewind(client, made["id"])
         await answer_a_question(client, made["id"])
+        for artifact in ("artifacts", "artifacts?format=zip", "artifacts/index.html?revision=1"):
+            await client.request("GET", f"/api/sessions/{made['id']}/{artifact}")
         await direct_a_subagent(client, made["id"])
         await queue_messages_and_stop(client, made["id"])
         await open_streams(client, made["id"])

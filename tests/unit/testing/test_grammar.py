@@ -122,8 +122,8 @@ def test_a_running_turn_passes_only_if_incomplete_turns_are_allowed():
         ([STARTED, ROUND, PROGRESS, STOPPED], "event 3 (tool_progress): c1 is not a call without a result"),
         ([STARTED, ROUND, TOOL_STALL, STOPPED], "event 3 (stall:tool): stall outside of any call"),
         (
-            [STARTED, ("artifact", {"path": "a", "content": "", "final": True}), STOPPED],
-            "event 2 (artifact): artifact outside of any call",
+            [STARTED, ("artifact", {"path": "a", "final": True, "tool_call_id": "c1"}), STOPPED],
+            "event 2 (artifact): c1 is not written and does not run",
         ),
         (
             [STARTED, ROUND, CALL, ANSWERED, RESULT, STOPPED],

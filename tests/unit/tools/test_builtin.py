@@ -27,6 +27,9 @@ def test_the_tools_come_in_a_fixed_order_with_their_arguments() -> None:
         ("scratchpad_write", False, ["key", "content"]),
         ("scratchpad_read", True, ["key"]),
         ("ask_user", False, ["text", "options"]),
+        ("create_file", False, ["content", "path"]),
+        ("artifact_read", True, ["path"]),
+        ("artifact_save", False, ["path", "to"]),
     ]
 
 

@@ -97,7 +97,8 @@ async def test_emitted_text_is_cleaned(play):
     run = await play([call("odd"), "ok"], tools=[odd])
 
     assert run.events_of("tool_progress")[0].data["output"] == "a\ufffd"
-    assert run.events_of("artifact")[0].data == {"path": "b\ufffd", "content": "c\ufffd", "final": True}
+    artifact = {"path": "b\ufffd", "content": "c\ufffd", "final": True, "tool_call_id": "call_1"}
+    assert run.events_of("artifact")[0].data == artifact
 
 
 async def test_emitting_from_many_threads_keeps_each_threads_order(play):

@@ -392,7 +392,8 @@ async def test_a_tools_own_events_come_between_its_call_and_its_result(play):
     run = await play([call("draw"), "ok"], tools=[draw])
 
     assert run.outline[3:7] == ["tool_call:draw", "tool_progress", "artifact", "tool_result:ok"]
-    assert run.events_of("artifact")[0].data == {"path": "a.html", "delta": "<p>", "final": False}
+    artifact = {"path": "a.html", "delta": "<p>", "final": False, "tool_call_id": "call_1"}
+    assert run.events_of("artifact")[0].data == artifact
     progress = dict(run.events_of("tool_progress")[0].data)
     assert progress.pop("elapsed_seconds") >= 0
     assert progress == {"tool_call_id": "call_1", "name": "draw", "output": "drawing"}

@@ -1,0 +1,119 @@
+"""Live previews: the file that a call will write, shown while its arguments are being received."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agenticx.errors import AgenticXError
+from agenticx.llms.growing_arguments import GrowingArguments
+from agenticx.logs import get_logger
+from agenticx.runtime.events import EventType
+from agenticx.runtime.turn import Turn
+from agenticx.tools.session_files import ArtifactPreview
+from agenticx.user_code import call_sync
+
+__all__ = ["Previews"]
+
+PREVIEW_SECONDS = 0.1
+"""The least time between two previews of a call, and the most that a received character waits for one."""
+
+_log = get_logger(__name__)
+
+
+class Previews:
+    """The previews of the calls of one reply, whose tools have a `preview` function.
+
+    What is added is shown at once if the last preview of the call is 0.1 s old, else when it is.
+    """
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._calls: dict[str, _GrowingCall] = {}
+        self._due: asyncio.TimerHandle | None = None
+        self._shown_at = float("-inf")
+
+    def begin(self, call_id: str, name: str) -> None:
+        """Take note of a call whose name is known now."""
+        tools = self._turn.tools
+        preview = getattr(tools.get(name), "preview", None) if name in tools else None
+        if preview is not None:
+            self._calls[call_id] = _GrowingCall(self._turn, call_id, name, preview)
+
+    def add(self, call_id: str, delta: str) -> None:
+        """Add a piece of the arguments of a call."""
+        call = self._calls.get(call_id)
+        if call is None:
+            return
+        call.add(delta)
+        if self._due is not None:
+            return
+        loop = asyncio.get_running_loop()
+        wait = self._shown_at + PREVIEW_SECONDS - loop.time()
+        if wait > 0:
+            self._due = loop.call_later(wait, self._show)
+        else:
+            self._show()
+
+    def finish(self, *, complete: bool) -> None:
+        """Show what is left of a complete reply, or say that what was shown of another one is not stored."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        if not self._calls:
+            return
+        for call in self._calls.values():
+            call.show(is_last=complete)
+        if not complete:
+            self._turn.drop_previews()
+
+    def _show(self) -> None:
+        self._due, self._shown_at = None, asyncio.get_running_loop().time()
+        for call in self._calls.values():
+            call.show()
+
+
+class _GrowingCall:
+    """The arguments of one call so far, and what was shown of them."""
+
+    def __init__(self, turn: Turn, call_id: str, name: str, preview: Callable[[Any], Mapping[str, Any] | None]) -> None:
+        self._turn = turn
+        self._call_id = call_id
+        self._name = name
+        self._preview = preview
+        self._arguments = GrowingArguments()
+        self._is_new = self._is_frozen = False
+
+    def add(self, delta: str) -> None:
+        self._is_new = True
+        self._arguments.add(delta)
+
+    def show(self, *, is_last: bool = False) -> None:
+        """Emit what the preview has more than when it was last shown; it is not shown any more once it shrinks."""
+        if is_last:
+            self._arguments.end()
+        if self._is_frozen or not (self._is_new or is_last):
+            return
+        self._is_new = False
+        try:
+            found = call_sync(self._preview, self._arguments, what=f"the preview of {self._name!r}")
+        except AgenticXError as exc:
+            _log.warning("preview of a call failed; no more of it is shown", tool_name=self._name, error=str(exc))
+            self._is_frozen = True
+            return
+        if found is None:
+            return
+        path, content = str(found["path"]), str(found["content"])
+        shown = self._turn.previews.get(self._call_id)
+        if shown is None:
+            shown = ArtifactPreview(path, self._turn.session.artifacts.reserve(path), "")
+        if path != shown.path or not content.startswith(shown.text):
+            self._is_frozen = True
+            return
+        if len(content) == len(shown.text):
+            return
+        data = {"path": path, "final": False, "tool_call_id": self._call_id, "revision": shown.revision}
+        more = {"delta": content[len(shown.text) :], "offset": len(shown.text)}
+        self._turn.previews[self._call_id] = ArtifactPreview(path, shown.revision, content)
+        self._turn.emit(EventType.ARTIFACT, data | more)

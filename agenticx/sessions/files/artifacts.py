@@ -1,0 +1,63 @@
+"""The files that live in a session: contents among the blobs, and a table in the state."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agenticx.sessions.store.blobs import Blobs
+from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.tools.session_files import Artifacts
+
+__all__ = ["SessionContents", "artifacts_of_state", "forked_artifacts"]
+
+
+class SessionContents:
+    """The `Contents` of one session, stored as blobs that stay until the session is deleted."""
+
+    def __init__(self, blobs: Blobs, session_id: str) -> None:
+        self._blobs = blobs
+        self._session_id = session_id
+        self._storing = set[asyncio.Future[str]]()
+
+    async def put(self, content: bytes) -> None:
+        """Store a content whatever room is left; it is stored to its end if the caller is cancelled."""
+        storing = asyncio.ensure_future(self._blobs.put(self._session_id, content, kept=True))
+        self._storing.add(storing)
+        storing.add_done_callback(self._storing.discard)
+        await asyncio.shield(storing)
+
+    def read(self, sha256: str) -> bytes | None:
+        """Return a content, None if it is not stored; blocks."""
+        return self._blobs.read(self._session_id, sha256)
+
+    async def delete(self) -> None:
+        """Delete all contents of the session, whose turn was stopped, once none is being stored; raise `StoreError`."""
+        while self._storing:
+            await asyncio.wait(self._storing)
+        await self._blobs.forget(self._session_id)
+
+
+def artifacts_of_state(state_json: str | None, blobs: Blobs, session_id: str) -> Artifacts:
+    """Return the files of a session whose state this is; raises `DamagedData`."""
+    contents = SessionContents(blobs, session_id)
+    if state_json is None:
+        return Artifacts(contents)
+    with map_decode_errors("the state of a session"):
+        return Artifacts.from_json(json.loads(state_json)["artifacts"], contents)
+
+
+async def forked_artifacts(
+    state_json: str, current: Mapping[str, int], blobs: Blobs, session_id: str, other_id: str
+) -> dict[str, Any]:
+    """Return the table of a fork's files, which begins with these revisions, and share their contents with it.
+
+    Raises `StoreError` and `DamagedData`.
+    """
+    artifacts = artifacts_of_state(state_json, blobs, session_id)
+    artifacts.return_to(current)
+    if artifacts.revisions:
+        await blobs.share(session_id, other_id, {artifact.sha256 for artifact in artifacts.revisions})
+    return artifacts.to_json()

@@ -1,0 +1,80 @@
+"""The files that live in a session over HTTP: listed, and sent one by one or in an archive."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Literal
+from urllib.parse import quote
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
+
+from agenticx.threads import run_in_thread
+from agenticx.tools.session_files import Artifact, Artifacts, is_image_type, zip_files
+from studio.http.queries import RequestQuery, WholeNumber, read_query
+from studio.services import services
+
+__all__ = ["ArtifactListResponse", "ArtifactQuery", "ArtifactsQuery", "index", "show"]
+
+
+class ArtifactsQuery(RequestQuery):
+    """The form of the answer."""
+
+    format: Literal["json", "zip"] = Field("json", description="`json`: a list; `zip`: an archive of all files.")
+
+
+class ArtifactQuery(RequestQuery):
+    """The revision of a file; by default the last one."""
+
+    revision: WholeNumber | None = Field(None, ge=1, description="The number of the revision; by default the last.")
+
+
+class ArtifactItem(TypedDict):
+    """A file of a session as it is now; `size` is in bytes."""
+
+    path: str
+    revision: int
+    size: int
+    sha256: str
+    media_type: str
+
+
+class ArtifactListResponse(TypedDict):
+    """The files of a session, by path in order."""
+
+    artifacts: list[ArtifactItem]
+
+
+async def index(request: Request) -> Response:
+    query = read_query(request, ArtifactsQuery)
+    artifacts = await _artifacts(request)
+    if query.format == "zip":
+        files = [(artifact.path, await artifacts.read(artifact)) for artifact in artifacts.listed()]
+        archive = await run_in_thread(zip_files, files, name="agx zip")
+        return _attachment(archive, "application/zip", "artifacts.zip")
+    items = [ArtifactItem(**asdict(artifact)) for artifact in artifacts.listed()]
+    return JSONResponse(ArtifactListResponse(artifacts=items))
+
+
+async def show(request: Request) -> Response:
+    """Send a file; a browser stores it, as a page written by a model must not run on this origin."""
+    query = read_query(request, ArtifactQuery)
+    artifacts = await _artifacts(request)
+    artifact = artifacts.find(request.path_params["path"], query.revision)
+    content = await artifacts.read(artifact)
+    return _attachment(content, _sent_type(artifact), artifact.path.rpartition("/")[2])
+
+
+async def _artifacts(request: Request) -> Artifacts:
+    return await services(request).hub.artifacts(request.path_params["session_id"])
+
+
+def _sent_type(artifact: Artifact) -> str:
+    return artifact.media_type if is_image_type(artifact.media_type) else "text/plain; charset=utf-8"
+
+
+def _attachment(content: bytes, media_type: str, name: str) -> Response:
+    disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+    return Response(content, media_type=media_type, headers={"Content-Disposition": disposition})
