@@ -16,12 +16,13 @@ from agenticx.core.agent import Agent
 from agenticx.core.agent_files import AgentFiles
 from agenticx.core.memory import MEMORY_HOOK_PRIORITY, MemoryHook, memory_tools
 from agenticx.core.session_agents import SessionAgents, checked_agents
-from agenticx.core.session_notes import SessionNotes
+from agenticx.core.session_notes import OPTIONAL_TOOLS, SessionNotes
 from agenticx.errors import SettingsError, ToolError
-from agenticx.knowledge.registry import NOTE_TOOLS
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.resolve import find_model_facts
+from agenticx.llms.configured_images import ConfiguredImages
 from agenticx.llms.duck_typed.model import adapt
+from agenticx.llms.images.base import ImageProvider
 from agenticx.llms.model_cache import ModelCache, NamedModels
 from agenticx.runtime import AgentHook, AsyncConfirmGate, HookRegistry
 from agenticx.sessions.hub.hub import Hub, workspace_folder
@@ -36,9 +37,18 @@ from agenticx.teams.configured.session_teams import SessionTeams
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
+from agenticx.tools.builtin.images import image_tools
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["default_tools", "make_hub", "make_toolbox", "open_hub"]
+__all__ = [
+    "check_images",
+    "close_images",
+    "configured_images",
+    "default_tools",
+    "make_hub",
+    "make_toolbox",
+    "open_hub",
+]
 
 
 @asynccontextmanager
@@ -50,6 +60,7 @@ async def open_hub(
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
     agents: Iterable[Agent] = (),
+    images: ImageProvider | None = None,
     workspace: str | PathLike[str] | None = None,
     settings: Settings | None = None,
 ) -> AsyncGenerator[Hub]:
@@ -71,7 +82,9 @@ async def open_hub(
     replaces `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the main agent: a tool
     that returns one hands over to it, and it answers the next messages of that session too, until another handoff or
     `hub.change(id, {"agent": NAME})` (None: the main agent). One that is not among them acts to the end of the turn;
-    then the session goes back to its main agent (`session_changed`). `workspace` is that of sessions created without
+    then the session goes back to its main agent (`session_changed`). `images` makes images for the tools
+    `generate_images` and `remove_background`, by default the model of AGX_IMAGE_MODEL; without either there are no such
+    tools. `workspace` is that of sessions created without
     one. Without `settings` they are read from the environment and the user's file.
 
     Opening the hub ends the turns that a killed process left, and resumes those that wait for an answer. At the end,
@@ -84,11 +97,14 @@ async def open_hub(
     registry, agents = HookRegistry.from_hooks(hooks), checked_agents(agents)
     own_model = None if model is None or isinstance(model, str) else adapt(model)
     toolbox = None if tools is None else Toolbox(tools)
+    check_images(images)
     name = model if isinstance(model, str) else None
     async with AsyncExitStack() as stack:
         settings, models = await run_in_thread(_models, settings, url, name, own_model, workspace, name="agx models")
         stack.push_async_callback(models.aclose)
-        toolbox = make_toolbox(toolbox, settings)
+        images = images or configured_images(settings)
+        stack.push_async_callback(close_images, images)
+        toolbox = make_toolbox(toolbox, settings, images)
         store = MemoryStore() if url == MEMORY_URL else await _open_store(settings)
         stack.push_async_callback(store.aclose)
         hub = make_hub(
@@ -204,21 +220,53 @@ def make_hub(
     )
 
 
-def default_tools() -> list[Tool]:
-    """Return the tools of sessions to which an application gives none: built-in ones, for sub-agents and for memory."""
-    return [*builtin_tools(), *session_tools(), *memory_tools()]
+def default_tools(images: ImageProvider | None = None) -> list[Tool]:
+    """Return the tools of sessions to which an application gives none: built-in ones, for sub-agents and for memory.
+
+    With `images` there are those that make images, too.
+    """
+    return [*builtin_tools(), *_added_tools(images)]
 
 
-def make_toolbox(tools: Iterable[Tool | Callable[..., Any]] | None, settings: Settings) -> Toolbox:
+def make_toolbox(
+    tools: Iterable[Tool | Callable[..., Any]] | None, settings: Settings, images: ImageProvider | None = None
+) -> Toolbox:
     """Return the tools of an application, by default the built-in ones, and those for sub-agents and for memory.
 
-    A tool of the application replaces one of these that has its name. Raises `SettingsError` when
-    AGX_ENABLED_TOOLS has the name of an unknown tool.
+    With `images` there are those that make images, too. A tool of the application replaces one of these that has its
+    name. Raises `SettingsError` when AGX_ENABLED_TOOLS has the name of an unknown tool.
     """
     own = Toolbox(builtin_tools() if tools is None else tools)
-    toolbox = Toolbox([*own, *(tool for tool in (*session_tools(), *memory_tools()) if tool.schema.name not in own)])
+    toolbox = Toolbox([*own, *(tool for tool in _added_tools(images) if tool.schema.name not in own)])
     try:
-        toolbox.only(name for name in settings.enabled_tools or () if name not in NOTE_TOOLS)
+        toolbox.only(name for name in settings.enabled_tools or () if name in toolbox or name not in OPTIONAL_TOOLS)
     except ToolError as exc:
         raise SettingsError(f"AGX_ENABLED_TOOLS: {exc}") from exc
     return toolbox
+
+
+def _added_tools(images: ImageProvider | None) -> list[Tool]:
+    return [*session_tools(), *memory_tools(), *([] if images is None else image_tools(images))]
+
+
+# --- images -----------------------------------------------------------------------------------------------------------
+
+
+def check_images(images: object) -> None:
+    """Raise `TypeError` for an image model that is none and not None."""
+    if images is not None:
+        check_type("images", images, ImageProvider, "an ImageProvider, with generate and remove_background")
+
+
+def configured_images(settings: Settings) -> ImageProvider | None:
+    """Return the image model of AGX_IMAGE_MODEL, None if it is not set; raise `SettingsError` for an unknown name."""
+    try:
+        return None if settings.image_model is None else ConfiguredImages(settings.image_model, settings)
+    except SettingsError as exc:
+        raise SettingsError(f"AGX_IMAGE_MODEL: {exc}") from exc
+
+
+async def close_images(images: ImageProvider | None) -> None:
+    """Close the connections of an image model, but not those of an application's own."""
+    if isinstance(images, ConfiguredImages):
+        await images.aclose()

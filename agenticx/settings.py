@@ -108,6 +108,11 @@ class Settings(BaseModel):
         description="Model that finds notes by meaning, such as ollama:nomic-embed-text (unset: notes are found by"
         " words); needs agenticx[embeddings].",
     )
+    image_model: str | None = Field(
+        None,
+        description="Model that makes images, of a server with the Images API, such as openai:gpt-image-2 (unset: the"
+        " tools for images are not offered).",
+    )
     recent_conversations: Annotated[int, integer(0, 50)] = Field(
         0, description="Earlier sessions of the same workspace whose titles and dates the system prompt has."
     )

@@ -30,8 +30,10 @@ from starlette.middleware import Middleware
 from starlette.types import Scope
 
 from agenticx.argument_types import check_type
+from agenticx.assembly import check_images
 from agenticx.core.agent import Agent
 from agenticx.core.session_agents import checked_agents
+from agenticx.llms.images.base import ImageProvider
 from agenticx.llms.model_cache import ModelSource, NamedModels, OwnModels, own_models
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.hub.records import check_text
@@ -58,6 +60,7 @@ class AppParts:
     hooks: HookRegistry | Sequence[AgentHook] = ()
     system_prompt: str | None = None
     agents: Sequence[Agent] = ()
+    images: ImageProvider | None = None
     settings: Settings | None = None
 
     def make_services(self, settings: Settings) -> Services:
@@ -75,6 +78,7 @@ class AppParts:
             hooks=self.hooks,
             system_prompt=self.system_prompt,
             agents=self.agents,
+            images=self.images,
         )
 
 
@@ -85,6 +89,7 @@ def create_app(
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
     agents: Iterable[Agent] = (),
+    images: ImageProvider | None = None,
     settings: Settings | None = None,
 ) -> Starlette:
     """Return the studio as a Starlette application, to be served (`agx serve --app MODULE:NAME`) or mounted.
@@ -93,21 +98,23 @@ def create_app(
     of them by default. Or it is a function that returns the model of a name (None: the default). `tools` replace the
     built-in ones (`[*builtin_tools(), mine]` adds one); those for sub-agents stay unless AGX_ENABLED_TOOLS leaves them
     out. `hooks` run in every turn. `system_prompt` replaces `config/prompts/system.md`, with the same placeholders.
-    `agents` can answer besides the main agent, see `agenticx.open_hub`. Without `settings` they are read from the
-    environment and the settings files as the application starts. An application that mounts this one must run its
-    lifespan: see the docstring of this module. Raises `TypeError` or `ValueError` for models, tools, hooks, prompts and
-    settings that are none.
+    `agents` can answer besides the main agent, and `images` makes images, see `agenticx.open_hub`. Without `settings`
+    they are read from the environment and the settings files as the application starts. An application that mounts this
+    one must run its lifespan: see the docstring of this module. Raises `TypeError` or `ValueError` for models, tools,
+    hooks, prompts and settings that are none.
     """
     if system_prompt is not None:
         check_text("system_prompt", system_prompt)
     if settings is not None:
         check_type("settings", settings, Settings, "Settings, as load_settings returns them")
+    check_images(images)
     parts = AppParts(
         models=None if models is None else own_models(models),
         tools=None if tools is None else Toolbox(tools),
         hooks=HookRegistry.from_hooks(hooks),
         system_prompt=system_prompt,
         agents=checked_agents(agents),
+        images=images,
         settings=settings,
     )
     return _new_app(parts)
@@ -177,5 +184,5 @@ async def _running(services: Services) -> AsyncGenerator[None]:
         await services.hub.close()
         services.relay.closing.set()
         await relaying
-        await services.models.aclose()
+        await services.close_models()
         await services.store.aclose()

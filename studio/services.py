@@ -10,11 +10,12 @@ from typing import Any, cast
 
 from starlette.requests import Request
 
-from agenticx.assembly import make_hub, make_toolbox
+from agenticx.assembly import close_images, configured_images, make_hub, make_toolbox
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.session_notes import SessionNotes
 from agenticx.knowledge import Vaults
+from agenticx.llms.images.base import ImageProvider
 from agenticx.llms.model_cache import NamedModels
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.hub.hub import Hub
@@ -44,6 +45,7 @@ class Services:
     relay: Relay
     models: NamedModels
     toolbox: Toolbox
+    images: ImageProvider | None
     workspace: Path
     tickets: Tickets
     access: AccessRules
@@ -54,6 +56,11 @@ class Services:
     def vaults(self) -> Vaults:
         """The vaults of notes."""
         return self.notes.vaults
+
+    async def close_models(self) -> None:
+        """Close the connections of all models."""
+        await self.models.aclose()
+        await close_images(self.images)
 
 
 def make_services(
@@ -66,16 +73,19 @@ def make_services(
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
     agents: Iterable[Agent] = (),
+    images: ImageProvider | None = None,
     clock: Clock | None = None,
 ) -> Services:
     """Return the services of a server; all its turns run `hooks`, and have `system_prompt` instead of the usual one.
 
-    Raises `SettingsError` when AGX_ENABLED_TOOLS has the name of an unknown tool.
+    `images` makes images, by default the model of AGX_IMAGE_MODEL. Raises `SettingsError` when AGX_ENABLED_TOOLS has
+    the name of an unknown tool, or AGX_IMAGE_MODEL that of no image model.
     """
     clock = clock or SystemClock()
     store = store or open_store(settings, clock)
     models = models or NamedModels(settings)
-    toolbox = make_toolbox(tools, settings)
+    images = images or configured_images(settings)
+    toolbox = make_toolbox(tools, settings, images)
     notes = SessionNotes(settings, clock, store.catalog)
     return Services(
         settings=settings,
@@ -95,6 +105,7 @@ def make_services(
         relay=Relay(store, clock=clock),
         models=models,
         toolbox=toolbox,
+        images=images,
         workspace=settings.workspace_root or Path.cwd(),
         tickets=Tickets(clock),
         access=AccessRules(token, settings.allowed_hosts, settings.allowed_origins),

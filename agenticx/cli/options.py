@@ -137,9 +137,9 @@ def reject_local_options(arguments: Namespace, url: str) -> None:
 
 def enabled_tools(settings: Settings) -> Sequence[Tool]:
     """Return the default tools enabled by AGX_ENABLED_TOOLS; raise SettingsError for an unknown name in it."""
-    from agenticx.assembly import default_tools  # on first use: it imports the hub
+    from agenticx.assembly import configured_images, default_tools  # on first use: it imports the hub
 
-    tools = {tool.schema.name: tool for tool in default_tools()}
+    tools = {tool.schema.name: tool for tool in default_tools(configured_images(settings))}
     if settings.enabled_tools is None:
         return tuple(tools.values())
     unknown = [name for name in settings.enabled_tools if name not in tools]

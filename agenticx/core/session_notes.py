@@ -24,12 +24,16 @@ from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
+from agenticx.tools.builtin.images import IMAGE_TOOLS
 from agenticx.tools.registry import Toolbox
 
 if TYPE_CHECKING:
     from agenticx.knowledge import Vaults
 
-__all__ = ["SessionNotes"]
+__all__ = ["OPTIONAL_TOOLS", "SessionNotes"]
+
+OPTIONAL_TOOLS = NOTE_TOOLS | IMAGE_TOOLS
+"""Tools that a session or a setting may name although they are not offered, without a vault or an image model."""
 
 T = TypeVar("T")
 
@@ -77,7 +81,7 @@ class SessionNotes:
         available = self.with_tools(toolbox)
         if record.tools is None:
             return tuple(available)
-        return tuple(available.only(name for name in record.tools if name in available or name not in NOTE_TOOLS))
+        return tuple(available.only(name for name in record.tools if name in available or name not in OPTIONAL_TOOLS))
 
     async def enter(self, record: SessionRecord, turn: TurnRecord) -> NoteTurn | None:
         """Let the tools for notes and memory find those of a turn, in which the caller runs; return its notes.

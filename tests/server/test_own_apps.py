@@ -27,6 +27,7 @@ from agenticx.runtime import AgentHook, AgentRuntime, TurnContext, current_turn
 from agenticx.sessions.store.owner import OwnedElsewhere
 from agenticx.settings import Settings, load_settings
 from agenticx.subagents.meta_tools import session_tools
+from agenticx.testing import ScriptedImages
 from agenticx.tools.registry import tool
 from studio import create_app
 from studio.app_import import import_app
@@ -254,6 +255,15 @@ def outer_app(studio_app: Starlette) -> Starlette:
         return PlainTextResponse("hello from outside")
 
     return Starlette(routes=[Route("/hello", hello), Mount("/studio", studio_app)], lifespan=lifespan)
+
+
+async def test_an_image_model_of_the_application_adds_the_tools_for_images(tmp_path: Path) -> None:
+    app = outer_app(create_app(tools=[note], images=ScriptedImages(), settings=settings_in(tmp_path)))
+    async with served(app) as url, patient_client(url, headers=authorized(tmp_path / "home")) as client:
+        rows = {row["name"]: row["read_only"] for row in (await client.get("/studio/api/tools")).json()["tools"]}
+    assert (rows["generate_images"], rows["remove_background"]) == (False, False)
+    with pytest.raises(TypeError, match="images must be an ImageProvider"):
+        create_app(images="openai:gpt-image-2")  # type: ignore[arg-type]
 
 
 async def test_a_studio_is_mounted_in_another_application(tmp_path: Path) -> None:

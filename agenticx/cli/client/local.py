@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import Any, Literal, cast
 
-from agenticx.assembly import default_tools, make_hub
+from agenticx.assembly import close_images, configured_images, default_tools, make_hub
 from agenticx.cli.client.base import RewindReport, SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.stored_log import export_log, read_envelopes
@@ -59,7 +59,8 @@ class LocalClient:
         self._store = store
         self._settings = settings
         self._models = models
-        self._toolbox = Toolbox(default_tools())
+        self._images = configured_images(settings)
+        self._toolbox = Toolbox(default_tools(self._images))
         self._resumed: set[str] = set()
         self._used: set[str] = set()  # ids of the sessions in which turns were started or followed
         self._confirms_by_policy = isinstance(gate, PolicyGate)
@@ -231,4 +232,5 @@ class LocalClient:
     async def aclose(self) -> None:
         await self._hub.close()
         await self._models.aclose()
+        await close_images(self._images)
         await self._store.aclose()

@@ -6,7 +6,7 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 
-from agenticx.assembly import make_toolbox
+from agenticx.assembly import configured_images, make_toolbox
 from agenticx.cli.action_parser import ActionParser
 from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_task
 from agenticx.cli.exit_codes import DONE, USAGE
@@ -111,7 +111,9 @@ def run(arguments: Namespace) -> int:
 def _list(arguments: Namespace) -> int:
     settings = load_settings(project=current_folder())
     found = TeamFiles(settings.home).list_all()
-    for team in with_problems(found, NamedModels(settings).get, make_toolbox(None, settings)):
+    for team in with_problems(
+        found, NamedModels(settings).get, make_toolbox(None, settings, configured_images(settings))
+    ):
         print(
             json.dumps({**team_item(team), "path": str(team.path)})
             if arguments.json

@@ -25,6 +25,7 @@ from agenticx.threads import run_in_thread
 
 __all__ = [
     "ModelInfo",
+    "check_image_model",
     "check_names",
     "default_model_spec",
     "find_file_limits",
@@ -102,17 +103,27 @@ def resolve_image_model(
     `api_key` and `base_url` replace the provider's key and its usual address. Raises `SettingsError` for an unknown
     name, a provider without the Images API or a missing key.
     """
-    check_str("the name of an image model", spec)
     catalog = load_model_catalog()
+    provider, model = _parse_image_spec(spec, catalog)
+    key, override = _key_and_address(provider, spec, api_key, base_url)
+    http = ProviderHttp(override or provider.base_url, label=provider.name, key=key)
+    return ImagesApi(model, http, name=spec, price=catalog.image_price(provider, model), policy=policy)
+
+
+def check_image_model(spec: str) -> None:
+    """Raise `SettingsError` unless `spec` is the name of an image model; its key may be missing."""
+    _parse_image_spec(spec, load_model_catalog())
+
+
+def _parse_image_spec(spec: str, catalog: ModelCatalog) -> tuple[Provider, str]:
+    check_str("the name of an image model", spec)
     provider, model = _parse_spec(spec, catalog)
     if provider.wire not in _IMAGE_WIRES:
         raise SettingsError(
             f"images of {provider.name!r} cannot be used; name a model of a server that has /v1/images/generations, as "
             "in 'openai:gpt-image-2'"
         )
-    key, override = _key_and_address(provider, spec, api_key, base_url)
-    http = ProviderHttp(override or provider.base_url, label=provider.name, key=key)
-    return ImagesApi(model, http, name=spec, price=catalog.image_price(provider, model), policy=policy)
+    return provider, model
 
 
 def check_names(spec: object, api_key: object, base_url: object) -> None:
