@@ -185,9 +185,14 @@ class Artifacts:
 
     def _check_room(self, path: str, size: int, media_type: str) -> None:
         is_image = is_image_type(media_type)
-        others = [artifact for artifact in self.listed() if artifact.path != path]
+        others = [
+            artifact
+            for artifact in self.listed()
+            if artifact.path != path and is_image_type(artifact.media_type) == is_image
+        ]
+        kind = "images" if is_image else "files"
         if len(others) >= MAX_FILES:
-            raise ToolError(f"the session has {MAX_FILES} files, which is the most; write to one of those")
+            raise ToolError(f"the session has {MAX_FILES} {kind}, which is the most; write to one of those")
         most, together = (MAX_IMAGE_BYTES, MAX_IMAGES_BYTES) if is_image else (MAX_FILE_BYTES, MAX_TEXT_BYTES)
         if size > most:
             raise ToolError(
@@ -195,9 +200,8 @@ class Artifacts:
                 if not is_image
                 else f"the image has {size:,} bytes, and {most:,} is the most"
             )
-        used = sum(artifact.size for artifact in others if is_image_type(artifact.media_type) == is_image)
+        used = sum(artifact.size for artifact in others)
         if used + size > together:
-            kind = "images" if is_image else "files"
             raise ToolError(
                 f"the session's {kind} would have {used + size:,} bytes together, and {together:,} is the most"
             )

@@ -14,7 +14,7 @@ import pytest
 from agenticx import AgentRuntime, ConfirmAnswer, Session, open_hub
 from agenticx.attachments import make_attachment
 from agenticx.clocks import SystemClock
-from agenticx.errors import SettingsError
+from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.images.base import ImageResult
 from agenticx.llms.prices import Price
 from agenticx.llms.wrappers.pricing import PricedModel
@@ -245,12 +245,32 @@ async def test_the_tools_are_offered_only_with_an_image_model(tmp_path: Path) ->
             pass
 
 
-async def test_without_a_key_the_call_says_which_one_is_missing(
+async def test_without_a_key_the_call_says_which_one_is_missing_until_it_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    model = ScriptedModel([call("generate_images", {"prompts": ["a fox"]}), "Sorry."])
-    settings = load_settings({"home": tmp_path, "image_model": "openai:gpt-image-2"}, environ={})
-    async with open_hub("memory://", model=model, workspace=tmp_path, settings=settings) as hub:
-        events = [event async for event in hub.run_turn((await hub.create()).id, "Draw.")]
-    assert "no images can be made: model 'openai:gpt-image-2' needs a key (OPENAI_API_KEY is not" in result_of(events)
+    drawing = call("generate_images", {"prompts": ["a fox"]})
+    model = ScriptedModel([drawing, "Sorry.", drawing, "Done."])
+    values = {"home": tmp_path, "image_model": "openai:gpt-image-2", "permission_mode": "auto"}
+    settings = load_settings(values, environ={})
+    with image_server() as server:
+        async with open_hub("memory://", model=model, workspace=tmp_path, settings=settings) as hub:
+            session = (await hub.create()).id
+            events = [event async for event in hub.run_turn(session, "Draw.")]
+            assert "no images can be made: model 'openai:gpt-image-2' needs a key (OPENAI_API_KEY " in result_of(events)
+            monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+            monkeypatch.setenv("OPENAI_BASE_URL", f"{server.address}/v1")
+            events = [event async for event in hub.run_turn(session, "Draw.")]
+    assert (server.prompts, result_of(events).startswith("1. 'a fox': images/a-fox-")) == (["a fox"], True)
+
+
+async def test_images_count_apart_from_the_files_of_a_session() -> None:
+    artifacts = Session().artifacts
+    for number in range(200):
+        await artifacts.write(f"{number}.txt", b"x")
+    for number in range(10):
+        await artifacts.write(f"images/{number}.png", bytes(10 * 1024 * 1024), media_type="image/png")
+    with pytest.raises(ToolError, match="the session has 200 files, which is the most"):
+        await artifacts.write("one.txt", b"x")
+    with pytest.raises(ToolError, match="images would have 104,857,601 bytes together, and 104,857,600 is the most"):
+        await artifacts.write("images/one.png", b"x", media_type="image/png")
