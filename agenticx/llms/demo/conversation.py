@@ -8,6 +8,12 @@ The rules, for teams and for agents that hand over:
    question for the person goes to one that is called like a person.
 4. Having heard others, the demo ends with the word in capitals that its instructions ask for, such as DONE.
 5. Asked to choose from a list of names such as `['a', 'b']`, it names the one that has spoken least.
+
+The rules for pages:
+
+1. The design of a new page is that of the number after "option" in the message, or in a system prompt that says which
+   option is to be made; the first one otherwise.
+2. A page is changed by exact text of the file that was written last, which the calls in the conversation have.
 """
 
 from __future__ import annotations
@@ -19,6 +25,16 @@ from dataclasses import dataclass, replace
 
 from agenticx.foreign_text import without_frames
 from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms.demo.pages import (
+    INDEX,
+    NewPage,
+    PageChange,
+    design_words,
+    edit_of,
+    make_page,
+    pages_in,
+    title_of,
+)
 from agenticx.llms.demo.plan import HANDOFF, Plan, PlannedCall, make_plan
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 
@@ -39,6 +55,10 @@ _PASSAGE = re.compile(r"\[passage (\d+): [^\n]*\n(.*?)\n\[end of passage \1: ", 
 _WORD = re.compile(r"\w{4,}")
 _QUOTED_CHARS, _NOTES_CHARS = 500, 40_000
 _MOST_HANDOFFS = 4  # in one request
+_OPTION = re.compile(r"\boption[ #-](\d{1,6})\b", re.IGNORECASE)
+_OWN_OPTION = re.compile(
+    r"\b(?:are|is|as|make|build|write)\s+option[ #-](\d{1,6})\b|\boption[ #-](\d{1,6}) of \d", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +162,62 @@ class DemoConversation:
         if cannot and not any(call.tool in self.tools or call.tool.startswith(HANDOFF) for call in plan.calls):
             return self._handed_over(plan) or plan
         return plan
+
+    def due(self, planned: PlannedCall) -> PlannedCall | str:
+        """Return a planned call as it is to be made now, with its exact arguments, or a sentence that says why not."""
+        match planned.page:
+            case None:
+                return self._of_a_written_file(planned)
+            case NewPage() as page:
+                content = make_page(self._with_subject(page), self._design)
+                return replace(planned, arguments={"path": INDEX, "content": content})
+            case PageChange() as change:
+                written = pages_in(self.request.messages)
+                if not written:
+                    return f"I could not {planned.intent}: I have made no page in this conversation yet."
+                path, content = list(written.items())[-1]
+                edit = edit_of(content, change)
+                if edit is None:
+                    return f"I could not {planned.intent}: {path} has no such text."
+                return replace(planned, arguments={"path": path, **edit})
+
+    def report(self, planned: PlannedCall) -> str:
+        """Return the sentence that reports a call that has succeeded, "" if its result does."""
+        if not isinstance(planned.page, NewPage):
+            return planned.done
+        title, look = title_of(self._with_subject(planned.page)), design_words(self._design)
+        if planned.page.language == "de":
+            return f"Die Seite „{title}“ steht in {INDEX}; als Skript habe ich Beispieltext verwendet."
+        seen = " I am a script, so I did not look at the image." if self._has_image else ""
+        return f"I have made the page “{title}” in {INDEX}, {look}; its text is an example.{seen}"
+
+    def _of_a_written_file(self, planned: PlannedCall) -> PlannedCall:
+        """Return the edit of a file that calls in the conversation have written as one of `edit_file`."""
+        path = planned.arguments.get("path")
+        if planned.tool != "file_edit" or "edit_file" not in self.tools or path not in pages_in(self.request.messages):
+            return planned
+        return replace(planned, tool="edit_file")
+
+    @property
+    def _has_image(self) -> bool:
+        return any(attachment.kind == "image" for attachment in self.message.attachments)
+
+    def _with_subject(self, page: NewPage) -> NewPage:
+        """Return the page, about the name of the attached file if the request says no subject."""
+        if page.subject or not self.message.attachments:
+            return page
+        return replace(page, subject=self.message.attachments[0].name.rpartition(".")[0])
+
+    @property
+    def _design(self) -> int:
+        injected = [message.content for message in self.later if isinstance(message, UserMessage) and message.injected]
+        for text in (self.message.content, *injected):
+            if found := _OPTION.search(text[:_SEARCHED_CHARS]):
+                return int(found[1])
+        for message in self.request.messages:
+            if isinstance(message, SystemMessage) and (found := _OWN_OPTION.search(message.content)):
+                return int(found[1] or found[2])
+        return 1
 
     def ending(self) -> str:
         """Return the word that ends an answer after others have spoken, "" if there is none."""

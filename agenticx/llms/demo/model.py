@@ -40,6 +40,7 @@ _WORD_SECONDS = 0.025
 _QUOTED_LINES = 12
 _QUOTED_CHARS = 800
 _MAX_CALL_DELTAS = 12
+_MAX_PAGE_DELTAS = 60  # in 1.5 s, in which the preview of a page grows
 _QUOTED_WORDS_CHARS = 80
 _EXTRACTED_CHARS = 60
 _STREAMED_CHARS = 10_000
@@ -58,6 +59,7 @@ and use the real tools for them, so you can watch a real turn:
 - remember KEY: TEXT, and later: recall KEY
 - ask me: QUESTION (ONE, ANOTHER), which waits for your answer
 - think about SOMETHING, say SOMETHING, count to N
+- make a page about SOMETHING, and later: make the heading red, change the title to TEXT, add a section about SOMETHING
 - start a sub-agent that VERBS …, and in a team: hand over to NAME
 
 Join them with "and then". Everything after "with the text" is written exactly as it is, to the end."""
@@ -89,11 +91,15 @@ _OUTCOME_TEXTS: dict[ToolOutcome, str] = {
 
 @dataclass(frozen=True, slots=True)
 class DemoModel:
-    """A `ChatModel` for trying things out; `clock` paces its words."""
+    """A `ChatModel` for trying things out; `clock` paces its words.
+
+    It has no window; the one that it names, in tokens, keeps pages in the conversation that a compaction after 20
+    messages would take out, since it changes them by the exact text of its calls.
+    """
 
     clock: Clock = field(default_factory=SystemClock)
     name: str = "demo"
-    context_window: int | None = None
+    context_window: int | None = 100_000
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         """Return True: `say {…}` makes it answer with an object; `stream` raises `ModelError` for any other answer."""
@@ -138,11 +144,17 @@ def _reply(request: ModelRequest) -> Iterator[Delta]:
         yield from _thinking_deltas(plan.thinking_topic)
     missing = [planned for planned in plan.calls if planned.tool not in talk.tools]
     remaining = [planned for planned in plan.calls if planned.tool in talk.tools][calls_made:]
+    problem = ""
     if remaining and not _was_refused(results):
-        id_ = f"demo_{talk.message.message_id[-8:]}_{calls_made + 1}"
-        yield from _call_deltas(remaining[0], id_=id_, first=not calls_made)
-        return
-    text = "\n\n".join(_report(talk, remaining, missing)) if plan.calls else _answer_text(plan, talk)
+        due = talk.due(remaining[0])
+        if isinstance(due, PlannedCall):
+            id_ = f"demo_{talk.message.message_id[-8:]}_{calls_made + 1}"
+            yield from _call_deltas(due, id_=id_, first=not calls_made)
+            return
+        problem, remaining = due, remaining[1:]
+    made = [planned for planned in plan.calls if planned.tool in talk.tools][:calls_made]
+    texts = [*_report(talk, made, remaining, missing), problem] if plan.calls else [_answer_text(plan, talk)]
+    text = "\n\n".join(filter(None, texts))
     yield from _text_deltas("\n\n".join(filter(None, [text, talk.ending()])))
 
 
@@ -153,7 +165,8 @@ def _was_refused(results: Iterable[ToolMessage]) -> bool:
 def _call_deltas(planned: PlannedCall, *, id_: str, first: bool) -> Iterator[Delta]:
     yield from _text_deltas(f"{'' if first else 'Next, '}I'll {planned.intent}.")
     arguments = json.dumps(planned.arguments, ensure_ascii=False)
-    step = max(8, -(-len(arguments) // _MAX_CALL_DELTAS))
+    pieces = _MAX_PAGE_DELTAS if planned.tool == "create_file" else _MAX_CALL_DELTAS
+    step = max(8, -(-len(arguments) // pieces))
     yield ToolCallDelta(0, id_, planned.tool, arguments[:step])
     for start in range(step, len(arguments), step):
         yield ToolCallDelta(0, arguments=arguments[start : start + step])
@@ -188,13 +201,20 @@ def _estimate_tokens(messages: Iterable[Message]) -> int:
 # --- texts of replies ----------------------------------------------------------------------------------------------
 
 
-def _report(talk: DemoConversation, remaining: Sequence[PlannedCall], missing: Sequence[PlannedCall]) -> Iterator[str]:
+def _report(
+    talk: DemoConversation,
+    made: Sequence[PlannedCall],
+    remaining: Sequence[PlannedCall],
+    missing: Sequence[PlannedCall],
+) -> Iterator[str]:
     """Yield the result of each call, or of the sub-agents, then the planned calls that were not made."""
     endings = talk.subagent_endings
-    for result in talk.results:
+    for index, result in enumerate(talk.results):
         if endings and result.name in {"spawn_subagent", "wait_subagents"}:
             continue
-        if result.outcome == "ok":
+        if result.outcome == "ok" and index < len(made) and (sentence := talk.report(made[index])):
+            yield sentence
+        elif result.outcome == "ok":
             yield (
                 f"`{result.name}` gave:\n\n{_fenced_excerpt(result.content)}"
                 if result.content

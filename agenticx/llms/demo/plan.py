@@ -7,23 +7,17 @@ write, note or say, or of a command, that extends to the end of the request; oth
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from agenticx.llms.demo.clauses import PlannedCall, compile_clause, unquoted
+from agenticx.llms.demo.page_requests import PAGE_CLAUSES, TEXT_CLAUSE
 
 __all__ = ["HANDOFF", "Plan", "PlannedCall", "make_plan"]
 
 HANDOFF = "handoff_to_"
 """Before the name of an agent in the tool of a planned handoff, whose only argument is the `reason`."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCall:
-    """One call: the tool, its exact arguments, and a phrase in which the demo announces it."""
-
-    tool: str
-    arguments: Mapping[str, Any]
-    intent: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +38,7 @@ class _ThinkingClause:
     topic: str
 
 
-_BuildClause = Callable[[re.Match[str]], PlannedCall | _ThinkingClause]
+_BuildClause = Callable[[re.Match[str]], PlannedCall | _ThinkingClause | None]
 _BuildToEnd = Callable[[re.Match[str], str], PlannedCall]
 
 
@@ -60,7 +54,7 @@ def make_plan(text: str) -> Plan:
     while rest:
         parsed, rest = _first_clause(rest, tail)
         if isinstance(parsed, PlannedCall):
-            calls.setdefault(f"{parsed.tool} {parsed.arguments!r}", parsed)
+            calls.setdefault(f"{parsed.tool} {parsed.arguments!r} {parsed.page!r}", parsed)
         elif parsed is not None:
             thinking_topic = parsed.topic
     if calls:
@@ -83,8 +77,8 @@ def _first_clause(text: str, tail: str) -> tuple[PlannedCall | _ThinkingClause |
     if found := _RUN.fullmatch(clause.strip() if separator else (clause + tail).strip()):
         return _run(found), rest  # a command keeps its full stop and its semicolons
     for pattern, build in _CLAUSES:
-        if found := pattern.fullmatch(_FULL_STOP.sub("", clause.strip())):
-            return build(found), rest
+        if (found := pattern.fullmatch(_FULL_STOP.sub("", clause.strip()))) and (built := build(found)):
+            return built, rest
     return None, rest
 
 
@@ -101,7 +95,7 @@ def _plan_without_calls(text: str) -> Plan:
 
 
 def _write(found: re.Match[str], tail: str) -> PlannedCall:
-    path = _unquoted(_FILE_CALLED.sub("", found["path"]))
+    path = unquoted(_FILE_CALLED.sub("", found["path"]))
     return PlannedCall("file_write", {"path": path, "content": found["content"] + tail}, f"write {path}")
 
 
@@ -141,23 +135,23 @@ def _list(found: re.Match[str]) -> PlannedCall:
     path = found["path"]
     if path is None:
         return PlannedCall("list_files", {}, "list the files")
-    return PlannedCall("list_files", {"path": _unquoted(path)}, f"list the files in {_unquoted(path)}")
+    return PlannedCall("list_files", {"path": unquoted(path)}, f"list the files in {unquoted(path)}")
 
 
 def _search(found: re.Match[str]) -> PlannedCall:
-    pattern = _unquoted(found["pattern"])
-    in_path = {} if found["path"] is None else {"path": _unquoted(found["path"])}
+    pattern = unquoted(found["pattern"])
+    in_path = {} if found["path"] is None else {"path": unquoted(found["path"])}
     return PlannedCall("file_search", {"pattern": pattern, **in_path, "literal": True}, f"search for {pattern!r}")
 
 
 def _edit(found: re.Match[str]) -> PlannedCall:
-    path = _unquoted(found["path"])
-    old, new = _unquoted(found["old"]), _unquoted(found["new"])
+    path = unquoted(found["path"])
+    old, new = unquoted(found["old"]), unquoted(found["new"])
     return PlannedCall("file_edit", {"path": path, "old_text": old, "new_text": new}, f"edit {path}")
 
 
 def _read(found: re.Match[str]) -> PlannedCall:
-    path = _unquoted(found["named"] or _FILE_CALLED.sub("", found["path"]))
+    path = unquoted(found["named"] or _FILE_CALLED.sub("", found["path"]))
     return PlannedCall("file_read", {"path": path}, f"read {path}")
 
 
@@ -172,61 +166,54 @@ def _recall(found: re.Match[str]) -> PlannedCall:
     key = found["key"]
     if key is None:
         return PlannedCall("scratchpad_read", {}, "look at my notes")
-    return PlannedCall("scratchpad_read", {"key": _unquoted(key)}, f"look up {_unquoted(key)!r}")
+    return PlannedCall("scratchpad_read", {"key": unquoted(key)}, f"look up {unquoted(key)!r}")
 
 
 def _think(found: re.Match[str]) -> _ThinkingClause:
     return _ThinkingClause((found["topic"] or "").strip())
 
 
-def _unquoted(text: str) -> str:
-    text = text.strip()
-    if len(text) > 1 and (text[0], text[-1]) in {('"', '"'), ("'", "'"), ("`", "`"), ("“", "”")}:
-        return text[1:-1]
-    return text
-
-
 _SEARCHED_CHARS = 4_000
-
-
-def _compile(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
 # White space is matched possessively (`++`) and only from its first character (`(?<!\s)`), so that a long run of it
 # takes linear time.
 _VERB = (
     r"(?=(?:(?:please|also|finally)\s++)*+(?:list|show|read|open|cat|search|find|grep|write|create|edit|replace|change|"
-    r"run|execute|todo|plan|remember|note|recall|think|start|hand|transfer)\b)"
+    r"run|execute|todo|plan|remember|note|recall|think|start|hand|transfer|save|add\s++a\s|(?:make|turn|paint)\s++the\s|"
+    r"(?:make|build|design)\s++(?:me\s++)?+an?\s)\b)"
 )
-_POLITE = _compile(
-    r"\s*+(?:(?:please|now|first|next|then|also|finally|and|hi|hello|hey|(?:can|could|would|will) you)[\s,:!]++)*+"
+_POLITE = compile_clause(
+    r"\s*+(?:(?:please|now|first|next|then|also|finally|and|hi|hello|hey|(?:can|could|would|will) you|"
+    r"option\s\d{1,6}(?=\s*+:))[\s,:!]++)*+"
 )
-_FILE_CALLED = _compile(r"^(?:the |a |an )?(?:new )?(?:text )?file (?:called |named )?(?=\S)")
-_BEFORE_REASON = _compile(r"[\s,;:.]*+(?:and\b\s*+)?+(?:then\b\s*+)?+(?:because\b\s*+)?+")
-_FULL_STOP = _compile(r"(?<=[\w\"'`])[.!?]+$")
-_COMMAND_SEPARATOR = _compile(r"(?<!\s)(?:\s*+,)?+\s++(?:(?<=,\s)|and\s++)then\s++" + _VERB)
-_SEPARATOR = _compile(
+_FILE_CALLED = compile_clause(r"^(?:the |a |an )?(?:new )?(?:text )?file (?:called |named )?(?=\S)")
+_BEFORE_REASON = compile_clause(r"[\s,;:.]*+(?:and\b\s*+)?+(?:then\b\s*+)?+(?:because\b\s*+)?+")
+_FULL_STOP = compile_clause(r"(?<=[\w\"'`])[.!?]+$")
+_COMMAND_SEPARATOR = compile_clause(r"(?<!\s)(?:\s*+,)?+\s++(?:(?<=,\s)|and\s++)then\s++" + _VERB)
+_SEPARATOR = compile_clause(
     r"(?:(?<!\s)(?:(?:\s*+[,;.])?+\s++(?:and\s++)?then\s++|\s*+;\s*+|(?=[^\S\n]*+\n)\s++)|"
     r"(?:[,.]|(?<!\s))\s++and\s++|\.\s++)" + _VERB
 )
-_RUN = _compile(r"(?:run|execute)\s+(?:the\s+command\s+)?(?P<command>.+)")
+_RUN = compile_clause(r"(?:run|execute)\s+(?:the\s+command\s+)?(?P<command>.+)")
 _CLAUSES_TO_END: tuple[tuple[re.Pattern[str], _BuildToEnd], ...] = (
     (
-        _compile(
+        compile_clause(
             r"(?:write|create|save)\s++(?P<path>[^\n]+?)(?<!\s)\s++with\s++(?:the\s++)?(?:text|content)(?::\s|\s)"
             r"(?P<content>.*)"
         ),
         _write,
     ),
-    (_compile(r"(?:remember|note)\s++(?P<key>[^:\n]{1,80}):\s*(?P<text>.+)"), _remember),
+    (compile_clause(r"(?:remember|note)\s++(?P<key>[^:\n]{1,80}):\s*(?P<text>.+)"), _remember),
     (
-        _compile(r"(?:(?:make\s+)?(?:a\s+)?(?:to-?\s?do(?:\s+list)?|plan)(?:\s+with)?|plan\s+to)\s*:?\s+(?P<items>.+)"),
+        compile_clause(
+            r"(?:(?:make\s+)?(?:a\s+)?(?:to-?\s?do(?:\s+list)?|plan)(?:\s+with)?|plan\s+to)\s*:?\s+(?P<items>.+)"
+        ),
         _todo,
     ),
-    (_compile(r"ask\s++me(?::|\s)\s*+(?P<question>\S.*)"), _ask),
+    (compile_clause(r"ask\s++me(?::|\s)\s*+(?P<question>\S.*)"), _ask),
     (
-        _compile(
+        compile_clause(
             r"(?:hand(?:\s++(?:it|this|me))?+\s++over|transfer(?:\s++(?:it|this|me))?+)\s++to\s++(?:the\s++)?+"
             r"(?P<name>\w{1,64}+)(?P<rest>.*)"
         ),
@@ -234,8 +221,9 @@ _CLAUSES_TO_END: tuple[tuple[re.Pattern[str], _BuildToEnd], ...] = (
     ),
 )
 _CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
+    *PAGE_CLAUSES,
     (
-        _compile(
+        compile_clause(
             r"(?:(?:list|show)(?:\s+me)?\s+(?:all\s+)?(?:of\s+)?(?:the\s+|my\s+)?(?:files|folder|directory|workspace)|ls|"
             r"(?:what|which)\s+files\s+(?:are\s+there|do\s+(?:you|i|we)\s+have))(?:\s+here)?"
             r"(?:\s+(?:in|of|under)\s+(?:the\s+|this\s+)?(?:workspace|(?:current\s+)?(?:folder|directory)(?!\s+\S)|"
@@ -244,47 +232,48 @@ _CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
         _list,
     ),
     (
-        _compile(
+        compile_clause(
             r"(?:edit|in)\s++(?P<path>\S+?)(?:\s*+[:,])?+\s++(?:and\s++)?(?:replace|change)\s++"
             r"(?P<old>.+?)(?<!\s)\s++(?:with|to|by)\s++(?P<new>.*)"
         ),
         _edit,
     ),
     (
-        _compile(
+        compile_clause(
             r"(?:edit|replace|change)\s++(?P<old>.+?)(?<!\s)\s++(?:with|to|by)\s++(?P<new>.*)(?<!\s)\s++"
             r"in\s++(?:the\s++file\s++)?(?P<path>\S+)"
         ),
         _edit,
     ),
     (
-        _compile(
+        compile_clause(
             r"(?:search|find|grep|look)(?:\s+(?:through\s+)?(?:the\s+|all\s+)?files)?(?:\s+for)?\s+(?P<pattern>.+?)"
             r"(?:(?<!\s)\s++in\s++(?:(?:(?:the|all)\s++)*+(?:files|workspace|folder)|(?P<path>\S+)))?"
         ),
         _search,
     ),
     (
-        _compile(
+        compile_clause(
             r"(?:read|open|cat|show(?:\s+me)?|what\s+is\s+in|what's\s+in)\s+"
             r"(?:(?P<named>\"[^\"]+\"|'[^']+'|`[^`]+`|\S+\.\w+)(?:\s.*)?|(?P<path>.+))"
         ),
         _read,
     ),
     (
-        _compile(r"(?:recall|what\s+do\s+you\s+remember|read\s+(?:the\s+)?notes?)(?:\s+(?:about\s+)?(?P<key>.+))?"),
+        compile_clause(r"(?:recall|what\s+do\s+you\s+remember|read\s+(?:the\s+)?notes?)(?:\s+(?:about\s+)?(?P<key>.+))?"),
         _recall,
     ),
     (
-        _compile(
+        compile_clause(
             r"(?:start|spawn)\s+(?:an?|another)\s+sub-?agent\s+(?P<person>that|which|who|to)\s+(?P<verb>\w+)(?P<rest>.*)"
         ),
         _spawn,
     ),
-    (_compile(r"think(?:\s+(?:hard\s+|deeply\s+)?(?:about\s+|of\s+)?(?P<topic>.+))?"), _think),
+    TEXT_CLAUSE,
+    (compile_clause(r"think(?:\s+(?:hard\s+|deeply\s+)?(?:about\s+|of\s+)?(?P<topic>.+))?"), _think),
 )  # fmt: skip
-_HELP = _compile(
+_HELP = compile_clause(
     r"(?:$|h(?:i|ello|ey)\b|good\s+(?:morning|day|evening)|help\b|\?|who\s+are\s+you|what\s+(?:can|do)\s+you)"
 )
-_COUNT = _compile(r"(?:please\s+)?count\s+(?:up\s+)?to\s+(?P<limit>\d{1,5})\b")
-_SAY = _compile(r"(?:please\s+)?(?:say|echo|repeat)[:\s]\s*(?P<words>.+)")
+_COUNT = compile_clause(r"(?:please\s+)?count\s+(?:up\s+)?to\s+(?P<limit>\d{1,5})\b")
+_SAY = compile_clause(r"(?:please\s+)?(?:say|echo|repeat)[:\s]\s*(?P<words>.+)")
