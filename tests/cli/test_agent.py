@@ -48,6 +48,21 @@ def test_a_new_session_has_the_agent_and_a_continued_one_takes_none(agx: Any, ho
         assert "unknown agent 'nobody'; known agents: brief, page-builder" in unknown.stderr
 
 
+def test_the_demo_builds_a_page_as_the_packaged_agent(agx: Any) -> None:
+    done = agx("run", "--agent", "page-builder", "make a page about a bakery", "--json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    types = [event["type"] for event in events]
+    (result,) = [event["data"] for event in events if event["type"] == "tool_result"]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (result["name"], result["is_error"], types.count("tool_call_delta") >= 40) == ("create_file", False, True)
+    assert events[-1]["data"]["text"].endswith(
+        "I have made the page “Bakery” in index.html, warm and centred; its text is an example."
+    )
+    listed = agx("agent", "list").stdout
+    assert "; without tools that are not available here: " in listed
+    assert "create_file" not in listed.partition("; without")[2]
+
+
 def test_an_image_is_attached_and_another_file_is_refused_with_what_is_taken(agx: Any, home: Path) -> None:
     (agx.folder / "screen.png").write_bytes(PNG)
     (agx.folder / "notes.txt").write_text("notes", encoding="utf-8")

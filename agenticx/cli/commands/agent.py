@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Collection
 
+from agenticx.assembly import make_toolbox
 from agenticx.cli.action_parser import ActionParser
 from agenticx.cli.exit_codes import DONE
 from agenticx.cli.options import current_folder
@@ -48,18 +50,22 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run `agx agent list` and return its exit code."""
     settings = load_settings(project=current_folder())
+    available = make_toolbox(None, settings).names
     for agent in with_model_problems(AgentFiles(settings.home).list_all(), NamedModels(settings).get):
         print(
             json.dumps({**agent_item(agent), "path": str(agent.path)})
             if arguments.json
-            else visible_line(_to_line(agent), 2_000)
+            else visible_line(_to_line(agent, available), 2_000)
         )
     return DONE
 
 
-def _to_line(agent: NamedFile[AgentConfig]) -> str:
+def _to_line(agent: NamedFile[AgentConfig], available: Collection[str]) -> str:
     if agent.config is None:
         return f"{agent.name:<16}  cannot be used: {agent.problem}"
     origin = f"packaged: {agent.path}" if agent.origin == "packaged" else str(agent.path)
     line = f"{agent.name:<16}  {agent.config.description or '(no description)'}  ({origin})"
-    return line if agent.problem is None else f"{line}; cannot be used: {agent.problem}"
+    if agent.problem is not None:
+        return f"{line}; cannot be used: {agent.problem}"
+    missing = [name for name in agent.config.tools or () if name not in available]
+    return f"{line}; without tools that are not available here: {', '.join(missing)}" if missing else line

@@ -277,7 +277,7 @@ class TurnServices:
         available = {tool.schema.name for tool in self.tools(record)}
         missing = [name for name in names if name not in available]
         if missing:
-            _log.warning("tools of an agent are not available and left out", agent=agent, tools=missing)
+            _log.info("tools of an agent are not available and left out", agent=agent, tools=missing)
         return tuple(name for name in names if name in available)
 
     async def check_team(self, record: SessionRecord) -> None:

@@ -73,7 +73,7 @@ async def test_a_session_keeps_what_the_file_said_over_a_restart_an_edit_and_a_f
     settings = load_settings({"home": tmp_path / "home", "workspace_root": tmp_path}, project=tmp_path)
     write(settings.home)
     url = f"sqlite:///{tmp_path}/chat.db"
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         async with open_hub(url, model=ScriptedModel([]), settings=settings) as hub:
             made = await hub.create(agent="brief")
     assert (made.agent, made.agent_file, made.agent_name) == (None, "brief", "brief")
