@@ -87,6 +87,7 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
             "memory", "What all sessions are given of you: list, and remove an entry", "agenticx.cli.commands.memory"
         ),
         ModuleCommand("mode", "The mode of a prompt, and the reason for it", "agenticx.cli.commands.mode"),
+        ModuleCommand("html", "The HTML page in a model's reply", "agenticx.cli.commands.html"),
         ModuleCommand("models", "The models that can be used", "agenticx.cli.commands.models"),
         ModuleCommand("keys", "The keys of providers: list, set, remove", "agenticx.cli.commands.keys"),
         ModuleCommand("model", "Call a model once, without tools or a session", "agenticx.cli.commands.model"),

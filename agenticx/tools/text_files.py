@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -25,17 +25,21 @@ __all__ = [
     "FileText",
     "Replacement",
     "decode_text",
+    "differs_in_blanks",
     "is_binary",
     "line_ends",
+    "replace_spans",
     "replace_text",
     "to_utf8_lines",
     "utf16_encoding",
+    "with_lf",
     "with_line_end",
 ]
 
 BYTE_ORDER_MARK = "\ufeff"
 _PROBED_BYTES = 8_192
 _CHUNK_BYTES = 256 * 1024
+_MAX_COMPARED_CHARS = 1024 * 1024
 _UTF32_LE_MARK = BOM_UTF16_LE + b"\0\0"
 _LINE_END = re.compile(r"\r\n?|\n")
 
@@ -118,8 +122,17 @@ def _without_pairs(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _with_lf(text: str) -> str:
+def with_lf(text: str) -> str:
+    """Return the text with LF for each of its line ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def differs_in_blanks(text: str, old: str) -> bool:
+    """Return whether `old` occurs in the text if all runs of white space count as one blank.
+
+    False for large texts, where the comparison would take too long.
+    """
+    return len(text) + len(old) <= _MAX_COMPARED_CHARS and " ".join(old.split()) in " ".join(text.split())
 
 
 # --- replacing --------------------------------------------------------------------------------------------------------
@@ -160,8 +173,8 @@ def replace_text(text: str, old: str, new: str, *, every: bool, max_chars: int) 
 
 
 def _replace_uniform(text: str, old: str, new: str, end: str, every: bool, max_chars: int) -> Replacement:
-    found = with_line_end(_with_lf(old), end)
-    if _with_lf(old) == _with_lf(new):
+    found = with_line_end(with_lf(old), end)
+    if with_lf(old) == with_lf(new):
         replacement = new
     else:
         replacement = with_line_end(new if "\r" in old and found == old else _without_pairs(new), end)
@@ -173,7 +186,7 @@ def _replace_uniform(text: str, old: str, new: str, end: str, every: bool, max_c
 
 
 def _line_numbers(text: str, starts: list[int]) -> tuple[int, ...]:
-    return tuple(_with_lf(text[:start]).count("\n") + 1 for start in starts)
+    return tuple(with_lf(text[:start]).count("\n") + 1 for start in starts)
 
 
 def _offsets(text: str, found: str) -> Iterator[int]:
@@ -186,11 +199,16 @@ def _offsets(text: str, found: str) -> Iterator[int]:
 
 def _spans(text: str, old: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of the occurrences of `old` in a text, in which any line end counts as LF."""
-    wanted = _with_lf(old)
+    wanted = with_lf(old)
+    return _original_spans(text, ((index, index + len(wanted)) for index in _offsets(with_lf(text), wanted)))
+
+
+def _original_spans(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the offsets in a text for those in the same text with LF as its line ends, in ascending order."""
     end = end_with_lf = 0
-    for index in _offsets(_with_lf(text), wanted):
-        start = _skip(text, end, index - end_with_lf)
-        end, end_with_lf = _skip(text, start, len(wanted)), index + len(wanted)
+    for start_with_lf, next_end in spans:
+        start = _skip(text, end, start_with_lf - end_with_lf)
+        end, end_with_lf = _skip(text, start, next_end - start_with_lf), next_end
         yield start, end
 
 
@@ -203,15 +221,37 @@ def _skip(text: str, start: int, length: int) -> int:
     return end + (end > start and text.startswith("\r\n", end - 1))
 
 
-def _replaced_pieces(text: str, spans: list[tuple[int, int]], old: str, new: str) -> Iterator[str]:
-    wanted, lines = _with_lf(old), _without_pairs(new)
-    head = wanted.rfind("\n", 0, common_start(wanted, lines)) + 1  # the lengths of the lines that stay
-    same = common_end(wanted, lines, min(len(wanted), len(lines)) - head)
-    tail = len(wanted) - index if (index := wanted.find("\n", len(wanted) - same)) >= 0 else 0
-    inserted = lines[head : len(lines) - tail]
-    nearest = _NearestLineEnd(text)
-    changes_line_ends, has_cr = wanted == _with_lf(new), "\r" in old
+def replace_spans(text: str, spans: Iterable[tuple[int, int]], new: str) -> str:
+    """Return the text with `new` at each of the spans, which do not overlap; the text keeps its line ends.
+
+    The spans are ascending offsets in the text with LF as its line ends (`with_lf`). Lines that stay keep their own
+    line end, and those of `new` get the line ends of the lines that they replace or, where these have none, that of
+    the place. A text without line ends gets those of `new`.
+    """
+    ends = line_ends(text)
+    if len(ends) > 1:
+        return "".join(_replaced_pieces(text, _original_spans(text, spans), "", with_lf(new)))
+    lines, inserted = with_lf(text), with_lf(new) if ends else new
+    pieces: list[str] = []
     position = 0
+    for start, end in spans:
+        pieces += (lines[position:start], inserted)
+        position = end
+    pieces.append(lines[position:])
+    return with_line_end("".join(pieces), next(iter(ends), "\n"))
+
+
+def _replaced_pieces(text: str, spans: Iterable[tuple[int, int]], old: str, new: str) -> Iterator[str]:
+    """Yield the pieces of the text with `new` at the spans.
+
+    `old` is the text to be replaced as it was given. Where it has CR and stands so in the text, or differs from `new`
+    in line ends only, the line ends of `new` are written as given.
+    """
+    lines = _without_pairs(new)
+    nearest = _NearestLineEnd(text)
+    changes_line_ends, has_cr = old != "" and with_lf(old) == with_lf(new), "\r" in old
+    wanted = ""
+    head = tail = position = 0
     for start, end in spans:
         if changes_line_ends:
             yield text[position:start] + new
@@ -220,6 +260,10 @@ def _replaced_pieces(text: str, spans: list[tuple[int, int]], old: str, new: str
             yield text[position:start] + with_line_end(new, nearest.line_end(start, start, end))
             position = end
         else:
+            if (replaced := with_lf(text[start:end])) != wanted:
+                wanted = replaced
+                head, tail = _unchanged_lines(wanted, lines)
+            inserted = lines[head : len(lines) - tail]
             first = _skip(text, start, head)
             place, position = position, _skip(text, first, len(wanted) - head - tail)
             yield text[place:first]
@@ -231,6 +275,14 @@ def _replaced_pieces(text: str, spans: list[tuple[int, int]], old: str, new: str
                 last_end = following[0] if following and text[position - 1] not in "\r\n" else ""
                 yield _with_replaced_ends(inserted, text[first:position] + last_end)
     yield text[position:]
+
+
+def _unchanged_lines(old: str, new: str) -> tuple[int, int]:
+    """Return the lengths of the lines at the beginning and at the end that both texts have."""
+    head = new.rfind("\n", 0, common_start(old, new)) + 1
+    same = common_end(old, new, min(len(old), len(new)) - head)
+    tail = len(old) - index if (index := old.find("\n", len(old) - same)) >= 0 else 0
+    return head, tail
 
 
 def _with_replaced_ends(lines: str, replaced: str) -> str:

@@ -10,6 +10,7 @@ from importlib import import_module
 from pydantic import BaseModel
 from typing_extensions import is_protocol
 
+from tests.linear.artifact_cases import ARTIFACT_CASES
 from tests.linear.case import name_of
 from tests.linear.knowledge_cases import KNOWLEDGE_CASES
 from tests.linear.llm_cases import LLM_CASES
@@ -21,7 +22,16 @@ from tests.linear.wire_cases import WIRE_CASES
 
 __all__ = ["CASES", "EXEMPT", "MODULES", "unlisted"]
 
-CASES = [*WIRE_CASES, *LLM_CASES, *RUNTIME_CASES, *RESULT_CASES, *TOOL_CASES, *SESSION_CASES, *KNOWLEDGE_CASES]
+CASES = [
+    *WIRE_CASES,
+    *LLM_CASES,
+    *RUNTIME_CASES,
+    *RESULT_CASES,
+    *TOOL_CASES,
+    *SESSION_CASES,
+    *KNOWLEDGE_CASES,
+    *ARTIFACT_CASES,
+]
 
 MODULES = [
     "messages",
@@ -93,6 +103,9 @@ MODULES = [
     "tools.patterns",
     "tools.ignore",
     "tools.schema",
+    "tools.artifacts.edits",
+    "tools.artifacts.extraction",
+    "tools.artifacts.placeholders",
     "tools.builtin.edits",
     "tools.builtin.shell",
     "knowledge.memory",

@@ -49,6 +49,7 @@ from agenticx.tools.text_files import (
     FileText,
     Replacement,
     decode_text,
+    differs_in_blanks,
     is_binary,
     line_ends,
     replace_text,
@@ -201,7 +202,7 @@ def _replaced(text: str) -> object:
     return [
         replace_text(mixed, old, new, every=True, max_chars=9 * len(mixed))
         for old, new in (("\n", "a\nb"), (f"{half}\n", f"{half}\n\n"), ("\r\n", "\n"))
-    ]
+    ], differs_in_blanks(mixed, f"{half} .")
 
 
 def _shown(text: str) -> object:
@@ -430,7 +431,7 @@ TOOL_CASES = [
             "lines of CRLF": repeated("\r\n"),
         },
         where="thread",
-        also=(Replacement,),
+        also=(Replacement, differs_in_blanks),
     ),
     LinearCase(of=entries_shown_as, run=_shown, inputs=TEXTS, where="thread", also=(name_forms,)),
     LinearCase(of=IgnoreRules, run=_ignored, inputs=TEXTS, where="thread"),

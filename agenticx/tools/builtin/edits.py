@@ -34,6 +34,7 @@ from agenticx.tools.text_files import (
     BYTE_ORDER_MARK,
     FileText,
     decode_text,
+    differs_in_blanks,
     is_binary,
     line_ends,
     replace_text,
@@ -44,7 +45,6 @@ from agenticx.tools.visible import visible_path
 __all__ = ["assess_write", "file_edit", "file_write", "write_file"]
 
 _MAX_EDITED_BYTES = 16 * 1024 * 1024
-_MAX_HINT_CHARS = 1024 * 1024
 
 _log = get_logger(__name__)
 
@@ -253,11 +253,8 @@ def _why_no_text(shown: str, before: _CurrentFile) -> str:
 
 
 def _hint(text: str, old: str) -> str:
-    """Return the end of the error message for text that does not occur.
-
-    It states whether only white space differs, except for large files, where the comparison would take too long.
-    """
-    if len(text) + len(old) <= _MAX_HINT_CHARS and " ".join(old.split()) in " ".join(text.split()):
+    """Return the end of the error message for text that does not occur."""
+    if differs_in_blanks(text, old):
         return " as it is written: spaces, tabs or line breaks differ; read the file and copy the text exactly"
     return "; read the file and copy the text exactly"
 
