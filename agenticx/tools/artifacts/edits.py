@@ -76,7 +76,7 @@ def apply_edits(text: str, arguments: Mapping[str, Any], *, max_chars: int = _MA
         places += count
         if was_forgiven:
             notes.append(f"{edit.name}white space at the ends of lines differed from old_text and was ignored.")
-    if not after:
+    if not after.strip():
         raise EditError(
             "the file would be empty; a file has some text: give the text that is to stay", kind="bad_arguments"
         )

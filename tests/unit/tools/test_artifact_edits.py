@@ -124,6 +124,7 @@ def test_errors_say_what_would_be_right() -> None:
         ({"edits": "[]"}, "bad_arguments"),
         ({"edits": ["Rye"]}, "bad_arguments"),
         ({"edits": [{"old_text": "Rye", "new_text": "x"}] * 201}, "bad_arguments"),
+        ({"old_text": PAGE.strip(), "new_text": " "}, "bad_arguments"),
         ({"old_text": "Rye", "new_text": "Rye"}, "no_change"),
         ({"old_text": "Rye\n", "new_text": "Rye\r\n"}, "no_change"),
         ({"edits": [{"old_text": "Rye", "new_text": "x"}, {"old_text": "x", "new_text": "Rye"}]}, "no_change"),
