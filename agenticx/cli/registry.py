@@ -79,6 +79,9 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
         ModuleCommand(
             "sessions", "Stored sessions: list, show, change, export, replay, delete", "agenticx.cli.commands.sessions"
         ),
+        ModuleCommand(
+            "artifacts", "Files that live in a session: list, show, save them", "agenticx.cli.commands.artifacts"
+        ),
         ModuleCommand("ask", "A question about your notes, answered with citations", "agenticx.cli.commands.ask"),
         ModuleCommand(
             "vault", "Folders of notes: add, list, search, problems, rescan, remove", "agenticx.cli.commands.vault"

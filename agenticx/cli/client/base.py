@@ -14,6 +14,7 @@ from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage
 from agenticx.tools.permissions import PermissionMode
+from agenticx.tools.session_files import Artifact
 
 __all__ = [
     "Client",
@@ -110,6 +111,14 @@ class SessionReader(Protocol):
         self, session_id: str, form: Literal["jsonl", "markdown"]
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Yield the exported file in chunks of bytes."""
+        ...
+
+    async def artifacts(self, session_id: str) -> Sequence[Artifact]:
+        """Return the files that live in a session, by path in order."""
+        ...
+
+    async def read_artifact(self, session_id: str, path: str, revision: int | None = None) -> bytes:
+        """Return the content of such a file, by default as it is now; raise `UnknownArtifact`."""
         ...
 
     async def usage(

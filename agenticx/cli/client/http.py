@@ -11,6 +11,7 @@ from typing import Any
 
 from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, SettingsError
 from agenticx.http.http1 import ConnectionPool, Http1Response, ProtocolError, request_bytes
+from agenticx.tools.session_files import UnknownArtifact
 
 __all__ = ["RequestRejected", "ServerEndpoint", "ServerUnreachable", "ServerUnresponsive"]
 
@@ -59,8 +60,8 @@ class ServerEndpoint:
         """Send a request and return the decoded JSON body, None if it is empty.
 
         Raise `ServerUnreachable`, ValueError for a body that is not JSON, of which only `max_bytes` are read, or for a
-        problem response: `SessionNotFound`, `SessionBusy`, `SettingsError` for an unknown model, bad settings or an
-        invalid body, else `RequestRejected`.
+        problem response: `SessionNotFound`, `SessionBusy`, `UnknownArtifact`, `SettingsError` for an unknown model, bad
+        settings or an invalid body, else `RequestRejected`.
         """
         async with self.stream(method, path, body) as chunks:
             content = await _read_up_to(max_bytes, chunks)
@@ -145,6 +146,8 @@ def _error_from_problem(status: int, content: bytes) -> AgenticXError:
             return SessionNotFound(detail)
         case "session_busy":
             return SessionBusy(detail)
+        case "artifact_not_found":
+            return UnknownArtifact(detail)
         case (
             "unknown_model"
             | "unknown_agent"

@@ -26,6 +26,7 @@ from agenticx.sessions.store.usage import DailyUsage
 from agenticx.settings import Settings
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.registry import Toolbox
+from agenticx.tools.session_files import Artifact
 
 __all__ = ["LocalClient", "PolicyGate"]
 
@@ -217,6 +218,13 @@ class LocalClient:
     async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
         record = await self._store.catalog.get(session_id)
         yield export_log(self._store.log, record, form)
+
+    async def artifacts(self, session_id: str) -> Sequence[Artifact]:
+        return (await self._hub.artifacts(session_id)).listed()
+
+    async def read_artifact(self, session_id: str, path: str, revision: int | None = None) -> bytes:
+        artifacts = await self._hub.artifacts(session_id)
+        return await artifacts.read(artifacts.find(path, revision))
 
     # --- models and tools ---------------------------------------------------------------------------------------------
 

@@ -10,9 +10,11 @@ from typing import Any, Literal, cast
 from agenticx.cli.client.base import SessionInfo
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.stored_log import export_log, read_envelopes
+from agenticx.sessions.files.artifacts import artifacts_of_state
 from agenticx.sessions.store.base import Log, StoreReader
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage
+from agenticx.tools.session_files import Artifact, Artifacts
 
 __all__ = ["ReadingClient"]
 
@@ -53,6 +55,17 @@ class ReadingClient:
     async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
         record = await self._reader.get(session_id)
         yield export_log(self._log, record, form)
+
+    async def artifacts(self, session_id: str) -> Sequence[Artifact]:
+        return (await self._artifacts(session_id)).listed()
+
+    async def read_artifact(self, session_id: str, path: str, revision: int | None = None) -> bytes:
+        artifacts = await self._artifacts(session_id)
+        return await artifacts.read(artifacts.find(path, revision))
+
+    async def _artifacts(self, session_id: str) -> Artifacts:
+        state = await self._reader.state(session_id)
+        return artifacts_of_state(state.state_json, self._reader.blobs, session_id)
 
     async def usage(
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None

@@ -28,6 +28,7 @@ from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 from agenticx.tools.permissions import PermissionMode
+from agenticx.tools.session_files import Artifact
 
 __all__ = ["RETRY_LIMIT_SECONDS", "RemoteClient"]
 
@@ -210,6 +211,15 @@ class RemoteClient:
     async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
         async with self._server.stream("GET", _path(session_id, f"export?format={form}")) as chunks:
             yield chunks
+
+    async def artifacts(self, session_id: str) -> Sequence[Artifact]:
+        rows = (await self._server.request_json("GET", _path(session_id, "artifacts")))["artifacts"]
+        return [Artifact(**{field.name: row[field.name] for field in fields(Artifact)}) for row in rows]
+
+    async def read_artifact(self, session_id: str, path: str, revision: int | None = None) -> bytes:
+        query = "" if revision is None else f"?{urlencode({'revision': revision})}"
+        async with self._server.stream("GET", _path(session_id, f"artifacts/{quote(path)}{query}")) as chunks:
+            return b"".join([chunk async for chunk in chunks])
 
     # --- models and tools ---------------------------------------------------------------------------------------------
 

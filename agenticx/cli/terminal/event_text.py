@@ -11,7 +11,8 @@ from typing import Any, Literal, Protocol
 from agenticx.runtime.agent_runtime import MAIN_AGENT
 from agenticx.runtime.events import EventType
 from agenticx.runtime.questions.question_text import describe_size, question_lines, user_question_lines
-from agenticx.tools.visible import visible, visible_line
+from agenticx.tools.plurals import pluralize
+from agenticx.tools.visible import visible, visible_line, visible_path
 
 __all__ = [
     "ALLOWED_BY_YES",
@@ -21,6 +22,7 @@ __all__ = [
     "EventLike",
     "Note",
     "Tone",
+    "artifact_line",
     "citation_line",
     "citation_note",
     "event_note",
@@ -234,6 +236,24 @@ def citation_note(data: Mapping[str, Any], *, names_vault: bool = False) -> Note
     return Note(citation_line(data, names_vault=names_vault), _CITATION_TONES.get(data["status"], "quiet"))
 
 
+def artifact_line(data: Mapping[str, Any], *, path_width: int = 0) -> str:
+    """Return the path of a file that lives in a session, padded to `path_width`, and its size and revision if known."""
+    size, revision = data.get("size"), data.get("revision")
+    if size is None and "content" in data:
+        size = len(data["content"].encode())
+    facts = [] if size is None else [pluralize(size, "byte")]
+    facts += [] if revision is None else [f"revision {revision:d}"]
+    return f"{visible_path(data['path']):<{path_width}}  {', '.join(facts)}".rstrip()
+
+
+def _artifact(data: Mapping[str, Any]) -> Note | None:
+    if not data["final"]:  # drawn in place by a terminal
+        return None
+    if data.get("dropped"):
+        return Note(f"{visible_path(data['path'])}  dropped, nothing of it is stored", "warning")
+    return Note(artifact_line(data), "good")
+
+
 def _final(data: Mapping[str, Any]) -> Note | None:
     if "stop_reason" in data:
         return Note(f"the team stopped: {visible_line(data['stop_reason'], _SENTENCE_CHARS)}")
@@ -253,6 +273,7 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
     EventType.CONFIRM_RESPONSE: _confirm_response,
     EventType.QUESTION_ANSWERED: _question_answered,
     EventType.CITATION: citation_note,
+    EventType.ARTIFACT: _artifact,
     EventType.HANDOFF: _handoff,
     EventType.SPEAKER_SELECTED: _speaker_selected,
     EventType.STEERED: lambda data: user_message_note(data["text"]),

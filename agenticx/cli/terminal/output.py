@@ -15,6 +15,7 @@ from agenticx.cli.terminal.event_text import (
     EventLike,
     Note,
     Tone,
+    artifact_line,
     event_note,
     question_notes,
     question_payload,
@@ -130,6 +131,8 @@ class PlainOutput:
                 self._show_progress(data["text"])
             case EventType.TOOL_PROGRESS if data.get("output"):
                 self._show_progress(data["output"])
+            case EventType.ARTIFACT if not data["final"]:
+                self._show_growing(data)
             case EventType.FINAL if data["text"] and self._message_id != data["message_id"]:
                 self._write_text(data["text"], data["message_id"])  # a reply that was not streamed
             case _:
@@ -269,6 +272,9 @@ class PlainOutput:
         self._err.flush()
         self._err_open = not text.endswith("\n")
 
+    def _show_growing(self, data: Mapping[str, Any]) -> None:
+        """Show the size of a file that is being written, if the output can change a line; its last event is shown."""
+
     def _end_open_lines(self) -> None:
         self._end_progress()
         if self._share_one_device:
@@ -307,6 +313,9 @@ _ASKING = frozenset({EventType.CONFIRM_REQUIRED, EventType.QUESTION_ASKED})
 _CLOSING = frozenset({EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED})
 """The events that close a question, which are shown for all turns."""
 
+_MIN_GROWING_COLUMNS = 20
+"""The width of a terminal from which on it shows files that are being written."""
+
 _STYLES: Mapping[Tone, str] = {
     "quiet": "dim",
     "call": "cyan",
@@ -325,12 +334,22 @@ def _is_only_progress(event: EventLike) -> bool:
             return bool(event.data.get("waiting"))
         case EventType.TOOL_PROGRESS:
             return not event.data.get("output")
+        case EventType.ARTIFACT:
+            return not event.data["final"]
         case _:
             return event.type == EventType.STALL and event.data["action"] == "waiting"
 
 
 class TerminalOutput(PlainOutput):
-    """An output of the same lines, coloured by rich (which honours NO_COLOR and dumb terminals)."""
+    """An output of the same lines, coloured by rich (which honours NO_COLOR and dumb terminals).
+
+    A file that is being written has a line that changes, which anything else that is shown replaces.
+    """
+
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        super().__init__(out, err)
+        self._grown_bytes = dict[tuple[object, ...], int]()  # of files that are being written, by call and revision
+        self._growing_line = ""  # what is drawn of them
 
     @cached_property
     def _console(self) -> Console:
@@ -343,6 +362,47 @@ class TerminalOutput(PlainOutput):
 
     def _write_progress(self, text: str) -> None:
         self._console.print(text, style="dim italic", markup=False, emoji=False, end="")
+
+    def _show_growing(self, data: Mapping[str, Any]) -> None:
+        key = (data.get("tool_call_id"), data["path"], data.get("revision"))
+        before = self._grown_bytes.get(key, 0) if data.get("offset") else 0
+        size = self._grown_bytes[key] = before + len(data.get("delta", data.get("content", "")).encode())
+        width = self._console.width - 1
+        if width < _MIN_GROWING_COLUMNS or terminal_is_dumb():
+            return
+        line = _line_end(f"{artifact_line({**data, 'size': size})} …", width)
+        if not self._growing_line:
+            self._end_open_lines()
+        self._err.write("\r")
+        self._write_progress(line)
+        self._err.write("\x1b[K")
+        self._err.flush()
+        self._growing_line = line
+
+    def _end_progress(self) -> None:
+        self._erase_growing()
+        super()._end_progress()
+
+    def _end_text(self) -> None:
+        self._erase_growing()
+        super()._end_text()
+
+    def _erase_growing(self) -> None:
+        if self._growing_line:
+            self._growing_line = ""
+            self._err.write("\r\x1b[K")
+            self._err.flush()
+
+
+def _line_end(line: str, width: int) -> str:
+    """Return a line, or as much of its end as fits into `width` columns of a terminal."""
+    from rich.cells import cell_len
+
+    if cell_len(line) <= width:
+        return line
+    while (surplus := cell_len(line) - (width - 1)) > 0:
+        line = line[max(1, surplus // 2) :]
+    return f"…{line}"
 
 
 class JsonLinesOutput:

@@ -379,6 +379,13 @@ class StoreReader(Protocol):
 
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]: ...
 
+    async def state(self, session_id: str) -> SessionState: ...
+
+    @property
+    def blobs(self) -> Blobs:
+        """The contents beside the sessions, for reading only."""
+        ...
+
     def close(self) -> None: ...
 
 

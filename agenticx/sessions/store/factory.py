@@ -45,13 +45,12 @@ def open_store(settings: Settings, clock: Clock | None = None) -> Store:
     """
     for sentence in check_home(settings.home):
         _log.warning("AGX_HOME is not private", reason=sentence)
-    blobs = BlobFolder(settings.home / _SNAPSHOTS)
-    return SqliteStore(database_path(settings), clock=clock, blobs=blobs)
+    return SqliteStore(database_path(settings), clock=clock, blobs=_blobs(settings))
 
 
 def open_store_reader(settings: Settings) -> StoreReader:
     """Open the store for reading beside the process that owns it; raises `StoreError` if it cannot be read."""
-    return SqliteReader(database_path(settings))
+    return SqliteReader(database_path(settings), blobs=_blobs(settings))
 
 
 def probe_store_owner(settings: Settings) -> int | None:
@@ -70,6 +69,10 @@ def database_path(settings: Settings) -> Path:
     if url is None:
         return _resolve(settings.home / _FILE_NAME, "AGX_HOME")
     return _resolve(Path(url.removeprefix(_SQLITE)), "AGX_STORE_URL")
+
+
+def _blobs(settings: Settings) -> BlobFolder:
+    return BlobFolder(settings.home / _SNAPSHOTS)
 
 
 def absolute_url(url: str) -> str:

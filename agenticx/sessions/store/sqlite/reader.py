@@ -8,7 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 from agenticx.errors import StoreError
-from agenticx.sessions.store.records import StoredEvent
+from agenticx.sessions.store.blobs import Blobs
+from agenticx.sessions.store.records import SessionState, StoredEvent
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite._catalog import SqliteCatalog
 from agenticx.sessions.store.sqlite._cursors import last_seq, session_number
@@ -22,13 +23,14 @@ _BUSY_SECONDS = 5.0
 
 
 class SqliteReader(SqliteCatalog):
-    """The `StoreReader` of a database file: its catalog, and the logs of its sessions.
+    """The `StoreReader` of a database file: its catalog, and the logs and states of its sessions.
 
     Raises `StoreError` for a file whose owner is another release.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, blobs: Blobs) -> None:
         self._path = path.resolve()
+        self.blobs = blobs
         require_database_file(self._path)
         with map_file_errors(self._path), closing(self._connect()) as connection:
             if len(applied_migrations(connection)) < len(MIGRATIONS):
@@ -44,6 +46,10 @@ class SqliteReader(SqliteCatalog):
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         """Return events of a session, as `Log.read` does."""
         return await self._reader.submit(lambda connection: rows.events_after(connection, session_id, after, limit))
+
+    async def state(self, session_id: str) -> SessionState:
+        """Return the state that the session's next turn starts from, as `Log.state` does."""
+        return await self._reader.submit(lambda connection: rows.read_state(connection, session_id))
 
     def close(self) -> None:
         """End the reading thread."""
