@@ -71,8 +71,8 @@ def is_placeholder(line: str, *, in_comment: bool = False) -> bool:
         return False
     if _says_it(words) or _says_it_elsewhere(words):
         return True
-    if begins is None:
-        return False
+    if begins is None:  # existing list items...
+        return ends is not None and len(words) <= 4 and words[0] in _FIRST and words[-1] in _CODE
     return _is_elision(words, is_comment=is_comment, is_closed=ends is not None)
 
 
@@ -102,6 +102,8 @@ _COMMENTS = (
     ("# ", ""),
     ("#...", ""),
     ("-- ", ""),
+    ("% ", ""),
+    ("; ", ""),
 )
 
 
@@ -117,19 +119,21 @@ def _comment_text(line: str) -> str | None:
 
 _DOTS_AND_BRACKETS = ".… \t[](){}*-–—"
 _EDGES = f"{_DOTS_AND_BRACKETS}_~!,:;'\"`"
-_LEADING_DOTS = re.compile(r"[\s\[(*–—-]{0,4}(?:\.{2,}|…)")
-_TRAILING_DOTS = re.compile(r"(?:\.{2,}|…)[\s\])*–—-]{0,4}\Z")
+_LEADING_DOTS = re.compile(r"[\s\[(*–—-]{0,4}(?:\.{3,}|…)")
+_TRAILING_DOTS = re.compile(r"(?:\.{3,}|…)[\s\])*–—-]{0,4}\Z")
 _BRACKETED = re.compile(r"[\[(][\w\s'’]+[\])]")
 _CODE_SIGNS = re.compile(r"[{}=;<>$@\\|]")
 _SPREAD = re.compile(r"\.\.\.[\w$({\[]")
+_CODE_IN_SPREAD = re.compile(r"[,(){}\[\]=;?:&|]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 
 
 def _is_spread(text: str) -> bool:
     """Return whether the dots are those of `...items` in JavaScript, not those of a sentence."""
-    if _SPREAD.match(text) is None or _TRAILING_DOTS.search(text):
+    inner = text.strip("[]() ")
+    if _SPREAD.match(inner) is None or _TRAILING_DOTS.search(inner):
         return False
-    return " " not in text or re.search(r"[,(){}\[\]=;?:&|]", text) is not None
+    return " " not in inner or _CODE_IN_SPREAD.search(inner) is not None
 
 
 def _words(text: str) -> list[str]:
@@ -150,6 +154,7 @@ _REFERRING = _set(
     before above everything more etc preserved identical retained
     """
 )
+_FIRST = _set("rest remaining existing previous other")
 _WHOLES = _set(
     """
     code content contents css html javascript js typescript markup style styles styling stylesheet script scripts rules
@@ -183,7 +188,7 @@ _A_WORD = r"[\w']+"
 _WHOLE, _PART = _any(*sorted(_WHOLES)), _any(*sorted(_CODE))
 _THE = f"(?:{_each('and with all of the your this my our any these then')} )*"
 _REST = "(?:the )?(?:rest|remainder)"
-_ELSE = "(?:everything|all) else"
+_ELSE = "(?:(?:everything|all) else|everything (?:above|below))"
 _OTHER = _each("other others existing previous prior remaining original old current earlier unchanged")
 _IS = (
     f"(?:{_each('is are be remain remains stay stays continue continues go goes left kept')} |(?:will|should|to) be )*"
@@ -215,13 +220,14 @@ _SENTENCES = re.compile(
         rf"{_THE}{_each('existing previous prior remaining original unchanged')} {_WHOLE}{_TAIL}",
         rf"{_THE}existing {_PART} {_WHOLE}{_TAIL}",
         # code continues · the page content is the same as before · header section unchanged
-        rf"{_THE}(?:{_A_WORD} )?{_WHOLE} {_IS}(?:{_SAME}|continues?|remains?){_TAIL}",
+        rf"{_THE}(?:{_A_WORD} )?{_WHOLE} (?:above |below )?{_IS}(?:{_SAME}|continues?|remains?){_TAIL}",
         rf"{_THE}(?:{_PART} )?{_PART} {_IS}(?:unchanged|omitted|(?:the )?(?:same )?as before){_TAIL}",
         # unchanged · no changes here · same as before · omitted for brevity
         rf"{_IS}(?:unchanged|unmodified|untouched|omitted|truncated|snip(?:ped)?){_TAIL}",
         r"no (?:other |further )?changes?(?: (?:here|below|above|needed))?",
         rf"{_IS}(?:the )?same as (?:it was )?(?:before|previously|previous|(?:in )?(?:the )?original)(?: {_WHOLE})?",
         r"(?:exactly )?as before|(?:remains?|stays?) (?:exactly )?(?:the )?(?:same|unchanged|as is)",
+        rf"the rest|{_ELSE}|(?:the )?same {_PART} as before",
         # keep the existing styles · leave the rest unchanged · insert existing content here
         rf"(?:{_KEEP}|{_PUT}) {_THE}(?:(?:{_OTHER}|rest of)(?: {_A_WORD}){{0,3}}? {_PART}|{_REST}|{_ELSE})"
         rf"(?: {_IS}(?:{_SAME}|here|in place))?{_TAIL}",

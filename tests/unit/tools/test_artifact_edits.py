@@ -259,6 +259,11 @@ console.log("... existing code ...");
 <!-- Your logo here -->
 1, 2, 3, ...
 [...items]
+[...previous, item],
+(...existing, items) => items,
+../existing/styles.css
+// ../previous/page.html
+// TODO: rest of the page
 // use the remaining space
 // unchanged values are skipped
 // der Rest wird von flex gefüllt
