@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from agenticx.cli.terminal.event_text import (
+    artifact_line,
     citation_line,
     citation_note,
     event_note,
@@ -300,6 +301,12 @@ SESSION_CASES = [
         inputs=TEXTS,
         where="program",
         also=(citation_line,),
+    ),
+    LinearCase(
+        of=artifact_line,
+        run=lambda text: artifact_line({"path": text, "content": text, "revision": 1}),
+        inputs=TEXTS,
+        where="program",
     ),
     LinearCase(of=user_message_note, run=user_message_note, inputs=TEXTS, where="program"),
     LinearCase(
