@@ -194,7 +194,7 @@ EVENTS = [
     *growing(LONG, ["ab"], dropped=True)[:1],
     token(" And"),
     *growing(LONG, ["ab", "c" * 4_000], dropped=True)[1:],
-    *growing("a\x1b[2J.css", ["a{}"], size=1, content="x")[:-1],
+    *growing("a\x1b[2J.css", ["a{}\ud83d"], size=1, content="x")[:-1],
     {"type": "error", "turn_id": "t", "data": {"code": "stopped", "text": "stopped", "fatal": True}},
 ]
 LINES = [

@@ -240,7 +240,7 @@ def artifact_line(data: Mapping[str, Any], *, path_width: int = 0) -> str:
     """Return the path of a file that lives in a session, padded to `path_width`, and its size and revision if known."""
     size, revision = data.get("size"), data.get("revision")
     if size is None and "content" in data:
-        size = len(data["content"].encode())
+        size = len(data["content"].encode(errors="surrogatepass"))
     facts = [] if size is None else [pluralize(size, "byte")]
     facts += [] if revision is None else [f"revision {revision:d}"]
     return f"{visible_path(data['path']):<{path_width}}  {', '.join(facts)}".rstrip()

@@ -366,7 +366,9 @@ class TerminalOutput(PlainOutput):
     def _show_growing(self, data: Mapping[str, Any]) -> None:
         key = (data.get("tool_call_id"), data["path"], data.get("revision"))
         before = self._grown_bytes.get(key, 0) if data.get("offset") else 0
-        size = self._grown_bytes[key] = before + len(data.get("delta", data.get("content", "")).encode())
+        size = self._grown_bytes[key] = before + len(
+            data.get("delta", data.get("content", "")).encode(errors="surrogatepass")
+        )
         width = self._console.width - 1
         if width < _MIN_GROWING_COLUMNS or terminal_is_dumb():
             return
