@@ -219,6 +219,12 @@ class Settings(BaseModel):
     allowed_hosts: Annotated[tuple[str, ...], list_of(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", "host names")] = (
         Field((), description="Host names accepted if the server is bound to other than loopback addresses.")
     )
+    preview_hosts: Annotated[
+        tuple[str, ...],
+        list_of(
+            r"(https://)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d{1,5})?", "https hosts, such as cdn.example.com"
+        ),
+    ] = Field((), description="Hosts from which previews may load scripts, styles, images and fonts, over https.")
     log_level: Annotated[Literal["debug", "info", "warning", "error"], one_of("debug", "info", "warning", "error")] = (
         Field("info", description="Lowest level that is logged to stderr (debug, info, warning, error).")
     )

@@ -37,8 +37,8 @@ _SECURITY_HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (
         b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+        b"frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
 )
 
@@ -193,16 +193,16 @@ def _origin_not_allowed() -> Problem:
 
 
 def _with_headers(send: Send, origin: str | None) -> Send:
-    extra = list(_SECURITY_HEADERS)
+    """Return a `send` that adds headers to a response, except those that it has itself."""
+    extra = [*_SECURITY_HEADERS, (b"cache-control", b"no-store")]
     if origin is not None:
         extra += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = [*message["headers"], *extra]
-            if not any(name == b"cache-control" for name, _ in headers):
-                headers.append((b"cache-control", b"no-store"))
-            message["headers"] = headers
+            own = list(message["headers"])
+            names = {name for name, _ in own}
+            message["headers"] = [*own, *((name, value) for name, value in extra if name not in names)]
         await send(message)
 
     return sending

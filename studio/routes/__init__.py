@@ -551,6 +551,9 @@ TABLE: tuple[RouteSpec, ...] = (
     ),
     RouteSpec("GET", "/openapi.json", "get_openapi", openapi, "The OpenAPI document", _DOCUMENT),
     RouteSpec("GET", "/", "get_page", page.index, "The page", _PAGE, query=None, public=True),
+    RouteSpec(
+        "GET", "/preview", "get_preview", page.preview, "The shell of previews, without data", _PAGE, public=True
+    ),
 )
 
 

@@ -2,6 +2,7 @@
 // All content comes from events and is inserted as text, never as markup.
 
 import { followEvents } from "./stream.js";
+import { Artifacts } from "./artifacts.js";
 import { Attachments, pastedFiles } from "./attachments.js";
 import { Conversation } from "./conversation.js";
 import { escapeHidden } from "./hidden_characters.js";
@@ -30,6 +31,10 @@ const sessionOptions = new SessionOptions(
 const vaults = new Vaults(
   { box: $("vaults"), list: $("vault-list"), form: $("add-vault"), error: $("vault-error") },
   { api, json },
+);
+const artifacts = new Artifacts(
+  { pane: $("artifacts"), toggle: $("show-artifacts") },
+  { api, blob: async (path) => (await request(path)).blob(), showStatus },
 );
 
 // --- signing in -----------------------------------------------------------------------------------------------------
@@ -72,13 +77,18 @@ function json(method, body) {
 
 /** Return the response's JSON or text, null if it has none; throw an Error with the server's message and `status`. */
 async function api(path, options = {}) {
+  const response = await request(path, options);
+  if (response.status === 204) return null;
+  return /json/.test(response.headers.get("Content-Type") ?? "") ? response.json() : response.text();
+}
+
+/** Return the response to a request with the token; throws as `api` does. */
+async function request(path, options = {}) {
   const headers = { ...options.headers, Authorization: `Bearer ${sessionStorage.getItem(TOKEN_KEY)}` };
   const response = await fetch(path, { ...options, headers });
   if (response.status === 401) signOut("This tab's token is not valid: the studio was restarted with another one.");
-  const type = response.headers.get("Content-Type") ?? "";
-  const content = response.status === 204 ? null : await (/json/.test(type) ? response.json() : response.text());
-  if (!response.ok) throw Object.assign(new Error(content.detail), { status: response.status });
-  return content;
+  if (!response.ok) throw Object.assign(new Error((await response.json()).detail), { status: response.status });
+  return response;
 }
 
 // --- sessions -------------------------------------------------------------------------------------------------------
@@ -151,12 +161,13 @@ async function openSession(session) {
     onEvent: (envelope) => {
       if (!queuedMessages.handle(envelope)) conversation.handle(envelope);
       subagents.handle(envelope);
+      artifacts.handle(envelope);
       if (envelope.type === "session_changed") {
         reloadSession(session).catch((error) => showStatus(error.message));
       }
       updateControls();
     },
-    onReset: () => { conversation.clear(); queuedMessages.clear(); subagents.clear(); },
+    onReset: () => { conversation.clear(); queuedMessages.clear(); subagents.clear(); artifacts.clear(); },
     onStatus: showStatus,
     onRejected: (status) => (status === 401 ? signOut() : showStatus("This session does not exist any more.")),
   });
@@ -164,6 +175,7 @@ async function openSession(session) {
   conversation.clear();
   queuedMessages.clear();
   subagents.clear();
+  artifacts.open(session);
   $("session-folder").textContent = session.workspace;
   updateControls();
   showInstructions(session).catch((error) => showStatus(error.message));

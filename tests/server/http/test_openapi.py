@@ -58,6 +58,7 @@ OPERATIONS = {
     "GET /api/vaults/{vault_id}/search": "search_vault",
     "GET /api/vaults/{vault_id}/notes/{path}": "get_note",
     "GET /": "get_page",
+    "GET /preview": "get_preview",
     "GET /api/confirms": "list_confirms",
     "POST /api/confirms/{request_id}": "answer_confirm",
     "GET /api/questions": "list_questions",
@@ -284,6 +285,7 @@ async def test_every_response_matches_the_document(
         await client.request("PUT", "/api/keys/groq", {"key": "a-key-for-nobody"})
         for plain in (
             "/",
+            "/preview",
             "/api/health",
             "/api/ready",
             "/api/tools",

@@ -1,0 +1,390 @@
+// The pane beside the conversation: the files that live in the session, with code, preview and revisions.
+
+import { make } from "./elements.js";
+import { escapeHidden, escapeHiddenText } from "./hidden_characters.js";
+import { PreviewFrame } from "./preview_frame.js";
+import { SessionFiles } from "./session_files.js";
+
+const RENDER_MS = 250; // between two renderings of files that grow
+const OPTION = /^option-\d+$/; // the agent of a variant, which has files of its own
+const IMAGES = new Set(["image/gif", "image/jpeg", "image/png", "image/webp"]);
+const PAGES = new Set(["text/html", "image/svg+xml"]);
+const RUN_NOTE =
+  "Scripts of the page do not run before you press Run. Its requests are blocked, but browsers cannot block everything: " +
+  "a script that runs could send what the page contains over WebRTC, and a frame in the page opens a connection, " +
+  "without a request, to the address that it names.";
+const HOSTS_NOTE = "To let previews load scripts, styles, images and fonts of a host, name it in AGX_PREVIEW_HOSTS.";
+const KINDS = { request: "request", link: "link to", frame: "frame", object: "object", form: "form" };
+
+export class Artifacts {
+  /**
+   * Show the files of a session in `pane`, which `toggle` opens and closes. `api` returns the JSON of a path, `blob`
+   * its bytes.
+   */
+  constructor({ pane, toggle }, { api, blob, showStatus }) {
+    Object.assign(this, { pane, toggle, api, blob, showStatus });
+    this.files = new SessionFiles();
+    this.closedIn = new Set(); // sessions in which the person closed the pane
+    this.build();
+    this.preview = new PreviewFrame(this.frameBox, {
+      onBlocked: (item) => this.addBlocked(item),
+      onLeft: (url) => this.stopAfterLeaving(url),
+      onHeld: () => { this.isHeld = true; this.render(); },
+      onHang: (isHanging) => { this.hangNote.hidden = !isHanging; },
+    });
+    this.open(null);
+  }
+
+  /** Show the files of another session. */
+  open(session) {
+    this.session = session;
+    this.clear();
+    if (session) this.refresh();
+  }
+
+  clear() {
+    this.files.clear();
+    this.selected = null; // {path, number}; without a number the latest revision
+    this.isChosen = false; // whether the person selected the file
+    this.running = null; // the revision whose scripts run
+    this.isHeld = false; // whether the person moved the preview of a growing file
+    this.drawn = null; // {revision, text, scripts} of the preview
+    this.written = null; // {revision, length, isGrowing} of the code
+    this.changes = 0; // of the list, as far as events say
+    this.loading = new Map(); // revisions to the errors of loading them, or null
+    this.blocked = new Map();
+    this.preview.clear();
+    this.showImage(null);
+    this.render();
+  }
+
+  /** Take note of one event of the session. */
+  handle({ type, data, agent_id, turn_id }) {
+    if (OPTION.test(agent_id)) return;
+    if (type === "artifact") {
+      this.changes += 1;
+      const revision = this.files.apply(data, turn_id);
+      if (revision) this.follow(revision);
+      this.renderSoon();
+    } else if (type === "final" || (type === "error" && data.fatal)) {
+      if (this.files.endTurn(turn_id)) this.renderSoon();
+    } else if (type === "session_changed" && ("rewound_to" in data || "picked" in data)) this.refresh();
+  }
+
+  /** Select a file that is written, unless the person has chosen another. */
+  follow({ path, isGrowing, mediaType }) {
+    if (!this.selected) this.selected = { path, number: null };
+    else if (!this.isChosen && isGrowing && PAGES.has(mediaType)) this.selected = { path, number: null };
+  }
+
+  /** Load the list of files; an older answer than the last event is not shown. */
+  async refresh() {
+    const { id } = this.session;
+    const changes = ++this.changes;
+    await new Promise((resolve) => setTimeout(resolve));
+    if (changes !== this.changes || id !== this.session?.id) return;
+    try {
+      const { artifacts } = await this.api(`api/sessions/${id}/artifacts`);
+      if (id !== this.session?.id) return;
+      if (changes !== this.changes) { this.refresh(); return; }
+      this.files.setListed(artifacts);
+      this.render();
+    } catch (error) {
+      this.showStatus(error.message);
+    }
+  }
+
+  // --- the elements ---------------------------------------------------------------------------------------------------
+
+  build() {
+    const button = (parent, label, className, action) => {
+      const element = parent.appendChild(make("button", className, label));
+      element.type = "button";
+      element.addEventListener("click", () => Promise.resolve(action()).catch((error) => this.showStatus(error.message)));
+      return element;
+    };
+    const header = this.pane.appendChild(make("header"));
+    header.append(make("h2", "", "Files"));
+    button(header, "Download all", "zip", () => this.downloadAll());
+    button(header, "Close", "close", () => this.setOpen(false));
+    this.optionTabs = this.pane.appendChild(make("div", "options")); // for variants, which have files of their own
+    this.optionTabs.hidden = true;
+    this.list = this.pane.appendChild(make("ul", "files"));
+    this.list.setAttribute("aria-label", "Files of the session");
+
+    const bar = this.pane.appendChild(make("div", "bar"));
+    const tabs = bar.appendChild(make("span", "tabs"));
+    tabs.setAttribute("role", "tablist");
+    this.tabs = {
+      preview: button(tabs, "Preview", "", () => this.showTab("preview")),
+      code: button(tabs, "Code", "", () => this.showTab("code")),
+    };
+    for (const tab of Object.values(this.tabs)) tab.setAttribute("role", "tab");
+    this.revisions = bar.appendChild(make("select", "revisions"));
+    this.revisions.setAttribute("aria-label", "Revision");
+    this.revisions.addEventListener("change", () => this.select(this.selected.path, Number(this.revisions.value)));
+    this.run = button(bar, "Run", "run", () => this.setRunning(!this.running));
+    this.copy = button(bar, "Copy", "copy", () => this.copyText());
+    this.download = button(bar, "Download", "download", () => this.downloadFile());
+    this.size = bar.appendChild(make("span", "note size"));
+    this.size.setAttribute("role", "status");
+
+    this.runNote = this.pane.appendChild(make("p", "note run-note", RUN_NOTE));
+    this.hangNote = this.pane.appendChild(make("p", "error", "The page does not answer. Stop ends it."));
+    this.hangNote.hidden = true;
+    this.heldNote = this.pane.appendChild(make("p", "note held"));
+    this.heldText = this.heldNote.appendChild(make("span"));
+    button(this.heldNote, "Show the newest", "", () => { this.isHeld = false; this.render(); });
+    this.error = this.pane.appendChild(make("p", "error"));
+    this.error.setAttribute("role", "alert");
+
+    this.views = {
+      preview: this.pane.appendChild(make("section", "preview")),
+      code: this.pane.appendChild(make("pre", "code")),
+    };
+    this.frameBox = this.views.preview.appendChild(make("div", "frame"));
+    this.image = this.views.preview.appendChild(make("img"));
+    this.views.code.tabIndex = 0; // so that it can be scrolled with keys
+    this.blockedBox = this.pane.appendChild(make("section", "blocked"));
+    this.blockedBox.setAttribute("aria-label", "What the preview did not load");
+    this.tab = "preview";
+    this.toggle.addEventListener("click", () => this.setOpen(this.pane.hidden));
+  }
+
+  // --- what the person does -------------------------------------------------------------------------------------------
+
+  setOpen(isOpen) {
+    if (isOpen) this.closedIn.delete(this.session.id);
+    else this.closedIn.add(this.session.id);
+    if (!isOpen) this.setRunning(false);
+    this.render();
+    if (!isOpen) this.toggle.focus();
+  }
+
+  select(path, number = null) {
+    const isLatest = number === this.files.latest(path)?.number;
+    this.selected = { path, number: isLatest ? null : number };
+    this.isChosen = true;
+    this.isHeld = false;
+    this.render();
+  }
+
+  showTab(tab) {
+    this.tab = tab;
+    this.render();
+  }
+
+  /** Let the scripts of the revision that is shown run, or end them with their frame. */
+  setRunning(isRunning) {
+    this.running = isRunning ? this.revision() : null;
+    if (!isRunning) this.preview.clear();
+    this.drawn = null;
+    this.tab = isRunning ? "preview" : this.tab;
+    this.hangNote.hidden = true;
+    this.render();
+  }
+
+  stopAfterLeaving(url) {
+    this.running = null;
+    this.drawn.scripts = false;
+    this.addBlocked({ kind: "link", url, canBeAllowed: false });
+    this.error.textContent = "The page tried to go to another address, so its scripts were stopped.";
+    this.error.hidden = false;
+    this.showRun(this.revision());
+  }
+
+  async copyText() {
+    await navigator.clipboard.writeText(this.revision().text);
+    this.showStatus("copied");
+  }
+
+  async downloadFile() {
+    const revision = this.revision();
+    save(await this.blob(this.addressOf(revision)), revision.path.split("/").pop());
+  }
+
+  async downloadAll() {
+    save(await this.blob(`api/sessions/${this.session.id}/artifacts?format=zip`), "artifacts.zip");
+  }
+
+  addressOf({ path, number }) {
+    const parts = path.split("/").map(encodeURIComponent).join("/");
+    return `api/sessions/${this.session.id}/artifacts/${parts}?revision=${number}`;
+  }
+
+  // --- what is shown --------------------------------------------------------------------------------------------------
+
+  /** Return the revision that is selected, null if there is none. */
+  revision() {
+    if (!this.selected) return null;
+    const { path, number } = this.selected;
+    return this.files.files.get(path)?.get(number) ?? this.files.latest(path);
+  }
+
+  renderSoon() {
+    this.timer ??= setTimeout(() => { this.timer = null; this.render(); }, RENDER_MS);
+  }
+
+  render() {
+    const paths = this.files.paths();
+    if (paths.length && !this.revision()) this.selected = { path: paths[0], number: null };
+    const revision = paths.length ? this.revision() : null;
+    this.toggle.hidden = !paths.length;
+    this.toggle.textContent = `Files (${paths.length})`;
+    this.pane.hidden = !revision || this.closedIn.has(this.session.id);
+    this.toggle.setAttribute("aria-expanded", String(!this.pane.hidden));
+    if (this.running !== revision && this.running) this.setRunning(false);
+    else if (!this.pane.hidden) this.renderFile(paths, revision);
+  }
+
+  renderFile(paths, revision) {
+    this.renderList(paths);
+    this.renderRevisions(revision);
+    const isPage = PAGES.has(revision.mediaType);
+    const isImage = IMAGES.has(revision.mediaType);
+    const tab = isImage ? "preview" : isPage ? this.tab : "code";
+    for (const [name, view] of Object.entries(this.views)) {
+      view.hidden = name !== tab;
+      this.tabs[name].setAttribute("aria-selected", String(name === tab));
+    }
+    this.tabs.preview.disabled = !isPage && !isImage;
+    this.tabs.code.disabled = isImage;
+    this.copy.hidden = isImage;
+    this.copy.disabled = revision.text === null;
+    this.download.disabled = revision.isGrowing;
+    this.size.textContent = revision.isGrowing
+      ? `being written, ${(revision.text?.length ?? 0).toLocaleString("en")} characters`
+      : `${revision.size.toLocaleString("en")} bytes`;
+    this.showRun(revision);
+    this.showError(revision);
+    this.frameBox.hidden = !isPage;
+    if (!isImage) this.showImage(null);
+    if (revision.text === null && !revision.isGrowing) this.load(revision);
+    if (tab === "code") this.renderCode(revision);
+    else if (isPage) this.renderPreview(revision);
+    this.showHeld(revision);
+  }
+
+  showRun(revision) {
+    const isPage = PAGES.has(revision.mediaType);
+    this.run.hidden = this.runNote.hidden = !isPage;
+    this.run.textContent = this.running ? "Stop" : "Run";
+    this.run.disabled = revision.isGrowing || revision.text === null;
+  }
+
+  showError(revision) {
+    const error = this.loading.get(revision);
+    this.error.textContent = error?.message ?? "";
+    this.error.hidden = !error;
+  }
+
+  showHeld(revision) {
+    this.heldNote.hidden = !this.isHeld || this.views.preview.hidden;
+    this.heldText.textContent = revision.isGrowing
+      ? "The preview waits where you moved it, while the file is being written. "
+      : "The file is complete; the preview waits where you moved it. ";
+  }
+
+  renderList(paths) {
+    const rows = paths.map((path) => {
+      const { isGrowing } = this.files.latest(path);
+      const row = make("li");
+      const button = row.appendChild(make("button", "", escapeHidden(path) + (isGrowing ? " …" : "")));
+      button.type = "button";
+      if (path === this.selected.path) button.setAttribute("aria-current", "true");
+      button.addEventListener("click", () => this.select(path));
+      return row;
+    });
+    const texts = (elements) => [...elements].map(({ outerHTML }) => outerHTML).join("");
+    if (texts(rows) !== texts(this.list.children)) this.list.replaceChildren(...rows); // keeps the focus
+  }
+
+  renderRevisions(revision) {
+    const numbers = this.files.revisions(revision.path).map(({ number }) => number);
+    const labels = numbers.map((number) => `Revision ${number}`);
+    if ([...this.revisions.options].map(({ text }) => text).join() !== labels.join()) {
+      this.revisions.replaceChildren(...numbers.map((number, index) =>
+        Object.assign(document.createElement("option"), { value: number, textContent: labels[index] })));
+    }
+    this.revisions.value = String(revision.number);
+    this.revisions.hidden = numbers.length < 2;
+  }
+
+  /** Load the content of a revision that no event had, once. */
+  async load(revision) {
+    if (this.loading.has(revision)) return;
+    const { loading } = this;
+    loading.set(revision, null);
+    try {
+      const content = await this.blob(this.addressOf(revision));
+      if (loading !== this.loading) return; // of another session
+      if (IMAGES.has(revision.mediaType)) this.showImage(revision, content);
+      else revision.text = await content.text();
+    } catch (error) {
+      loading.set(revision, error);
+    }
+    this.render();
+  }
+
+  /** Show an image; without one, remove that which is shown. */
+  showImage(revision, content) {
+    if (this.image.src) URL.revokeObjectURL(this.image.src);
+    this.image.removeAttribute("src");
+    this.image.hidden = !content;
+    if (!content) return;
+    this.image.src = URL.createObjectURL(content);
+    this.image.alt = escapeHidden(revision.path);
+  }
+
+  /** Show the text; of one that has grown only the rest is added. */
+  renderCode(revision) {
+    const { text, isGrowing } = revision;
+    const { views: { code }, written } = this;
+    if (text === null) { code.textContent = ""; this.written = null; return; }
+    const hasGrown = written?.revision === revision && written.isGrowing && isGrowing;
+    if (hasGrown) code.append(escapeHiddenText(text.slice(written.length)));
+    else if (written?.revision !== revision || written.isGrowing) code.textContent = escapeHiddenText(text);
+    this.written = { revision, length: text.length, isGrowing };
+  }
+
+  renderPreview(revision) {
+    const { text, isGrowing } = revision;
+    const scripts = this.running === revision;
+    const { drawn } = this;
+    const isDrawn = drawn?.revision === revision && drawn.text === text && drawn.isGrowing === isGrowing;
+    if (text === null || (isDrawn && drawn.scripts === scripts)) return;
+    if (this.isHeld && drawn?.revision === revision && !scripts) return;
+    this.isHeld = false;
+    this.drawn = { revision, text, isGrowing, scripts };
+    this.blocked.clear();
+    this.renderBlocked();
+    this.preview.show(text, { scripts, isGrowing });
+  }
+
+  addBlocked(item) {
+    this.blocked.set(`${item.kind} ${item.url}`, item);
+    this.renderBlocked();
+  }
+
+  renderBlocked() {
+    const items = [...this.blocked.values()];
+    this.blockedBox.hidden = !items.length;
+    this.blockedBox.replaceChildren();
+    if (!items.length) return;
+    const list = make("ul");
+    for (const { kind, url } of items) {
+      list.append(make("li", "", escapeHidden(`${KINDS[kind] ?? kind} ${url}`)));
+    }
+    this.blockedBox.append(make("p", "", `Blocked in the preview (${items.length}):`), list);
+    if (items.some(({ canBeAllowed }) => canBeAllowed)) this.blockedBox.append(make("p", "note", HOSTS_NOTE));
+  }
+}
+
+/** Have the browser store a file, which it does not open. */
+function save(content, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content);
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}

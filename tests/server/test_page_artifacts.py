@@ -1,0 +1,120 @@
+"""The pane of a session's files on the page, in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from agenticx.llms.scripted import ScriptedModel, call, stall_after
+from agenticx.tools.builtin import builtin_tools
+from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
+from tests.support.server.page import enter, send_message
+from tests.support.server.running_studio import StudioMaker
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+
+PAGE = """<!doctype html>
+<title>Bakery 🥐</title>
+<img src="https://cdn.example/bread.png">
+<script>top.postMessage({ran: document.title}, "*"); top.postMessage({type: "held", id: 1, url: ""}, "*")</script>
+"""
+PANE = "document.getElementById('artifacts')"
+CODE = f"{PANE}.querySelector('.code').textContent"
+SIZE = f"{PANE}.querySelector('.size').textContent"
+RUN = f"{PANE}.querySelector('.run')"
+SPY = "window.messages = []; addEventListener('message', ({data}) => messages.push(data))"
+
+
+def create(content: str, path: str = "index.html") -> Any:
+    return call("create_file", {"path": path, "content": content}, pieces=40)
+
+
+def tab_of(name: str) -> str:
+    return f"[...{PANE}.querySelectorAll('[role=tab]')].find((tab) => tab.textContent === {name!r})"
+
+
+@pytest.fixture
+async def tab() -> AsyncIterator[Tab]:
+    async with browser_tab() as tab:
+        yield tab
+
+
+async def test_a_page_grows_in_the_pane_runs_when_asked_and_stands_again_if_the_next_is_dropped(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    growing = [create(PAGE.replace("Bakery", "Butcher") + "x" * 400), stall_after(30)]
+    async with make_studio(ScriptedModel([create(PAGE), "done", growing]), tools=builtin_tools()) as studio:
+        await enter(tab, studio)
+        assert await tab.evaluate(f"{PANE}.hidden")
+        await tab.evaluate(SPY)
+        await send_message(tab, "Make a page")
+        await tab.wait_for(f"{SIZE} === '{len(PAGE.encode())} bytes'")
+        blocked = f"{PANE}.querySelector('.blocked').innerText"
+        listed = await tab.wait_for(f"{blocked}.includes('bread') && {blocked}")
+        assert "image https://cdn.example/bread.png" in listed
+        assert "AGX_PREVIEW_HOSTS" in listed
+        assert "WebRTC" in await tab.evaluate(f"{PANE}.querySelector('.run-note').textContent")
+        assert await tab.evaluate("messages.filter(({ran}) => ran).length") == 0
+
+        await tab.evaluate(f"{RUN}.click()")
+        await tab.wait_for("messages.find(({ran}) => ran)?.ran === 'Bakery 🥐'")
+        assert await tab.evaluate(f"{RUN}.textContent") == "Stop"
+        assert await tab.evaluate(f"{PANE}.querySelector('.held').hidden")  # the page is not the shell
+
+        await send_message(tab, "Make another")
+        await tab.wait_for(f"{SIZE}.startsWith('being written, ')")
+        assert await tab.evaluate(f"[{RUN}.textContent, {RUN}.disabled]") == ["Run", True]
+        await tab.evaluate(f"{tab_of('Code')}.click()")
+        assert "Butcher" in await tab.wait_for(f"{CODE}.includes('Butcher') && {CODE}")
+        await tab.evaluate("document.getElementById('stop').click()")
+        await tab.wait_for(f"{CODE} === {PAGE!r}")
+        assert await tab.evaluate(f"{SIZE} === '{len(PAGE.encode())} bytes' && !{RUN}.disabled")
+
+        await tab.reload()
+        await tab.wait_for(f"{SIZE} === '{len(PAGE.encode())} bytes'")
+        await tab.evaluate(f"{tab_of('Code')}.click()")
+        await tab.wait_for(f"{CODE} === {PAGE!r}")
+        assert await tab.evaluate(f"{PANE}.querySelector('.revisions').hidden")
+        assert [entry for entry in tab.errors if "bread.png" not in entry] == []
+
+
+async def test_files_are_chosen_with_their_revisions_loaded_and_gone_after_a_rewind(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    large = "<p>" + "y" * 300_000  # more than an event carries
+    replies = [create(PAGE), create(large), create("a {}", "css/a.css"), "done"]
+    async with make_studio(ScriptedModel(replies), tools=builtin_tools()) as studio:
+        await enter(tab, studio)
+        await send_message(tab, "Make pages")
+        files = f"[...{PANE}.querySelectorAll('.files button')].map((one) => one.textContent)"
+        await tab.wait_for(f"{files}.join() === 'css/a.css,index.html'")
+        await tab.wait_for("document.getElementById('stop').hidden")
+        await tab.reload()
+        await tab.wait_for(f"{files}.join() === 'css/a.css,index.html'")
+        choose = f"[...{PANE}.querySelectorAll('.files button')].find((one) => one.textContent === {{!r}}).click()"
+        await tab.evaluate(choose.format("css/a.css"))
+        await tab.wait_for(f"{CODE} === 'a {{}}'")
+        assert await tab.evaluate(f"[{tab_of('Preview')}.disabled, {RUN}.hidden]") == [True, True]
+        await tab.evaluate(choose.format("index.html"))
+        await tab.evaluate(f"{tab_of('Code')}.click()")
+        await tab.wait_for(f"{CODE}.length === {len(large)}")
+        revision = f"{PANE}.querySelector('.revisions')"
+        await tab.evaluate(f"{revision}.value = '1', {revision}.dispatchEvent(new Event('change'))")
+        await tab.wait_for(f"{CODE} === {PAGE!r}")
+
+        await tab.evaluate(f"{PANE}.querySelector('.close').click()")
+        assert await tab.evaluate(f"[{PANE}.hidden, document.getElementById('show-artifacts').textContent]") == [
+            True,
+            "Files (2)",
+        ]
+        await tab.evaluate("document.getElementById('show-artifacts').click()")
+        assert not await tab.evaluate(f"{PANE}.hidden")
+        (session,) = (await studio.client.get("/api/sessions")).json()["sessions"]
+        await studio.client.post(f"/api/sessions/{session['id']}/rewind", json={"message_id": None})
+        await tab.wait_for(f"{PANE}.hidden && document.getElementById('show-artifacts').hidden")
+        assert tab.errors == []

