@@ -17,6 +17,7 @@ from agenticx.core.agent_files import AgentFiles
 from agenticx.core.memory import MEMORY_HOOK_PRIORITY, MemoryHook, memory_tools
 from agenticx.core.session_agents import SessionAgents, checked_agents
 from agenticx.core.session_notes import OPTIONAL_TOOLS, SessionNotes
+from agenticx.core.variants import variant_tools
 from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.resolve import find_model_facts
@@ -246,7 +247,7 @@ def make_toolbox(
 
 
 def _added_tools(images: ImageProvider | None) -> list[Tool]:
-    return [*session_tools(), *memory_tools(), *([] if images is None else image_tools(images))]
+    return [*session_tools(), *memory_tools(), *variant_tools(), *([] if images is None else image_tools(images))]
 
 
 # --- images -----------------------------------------------------------------------------------------------------------

@@ -29,10 +29,15 @@ from agenticx.runtime.interrupts import TurnInterrupted, cancel_and_wait
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import EndReason
 from agenticx.runtime.turns.work import WorkResult
+from agenticx.threads import run_sized
+from agenticx.tools.artifacts.extraction import extract_html
+from agenticx.tools.artifacts.paths import check_artifact_path
+from agenticx.tools.artifacts.preview import DEFAULT_PATH
+from agenticx.tools.session_files import MAX_EVENT_BYTES
 
 __all__ = ["Endings", "RoundsExhausted"]
 
-FinalReason = Literal["answer", "partial"] | EndReason
+FinalReason = Literal["partial"] | EndReason
 
 CHECKPOINT_ROUNDS = 8
 STOPPED_HOOKS_SECONDS = 0.1
@@ -60,6 +65,7 @@ class Endings:
         if reason == "handoff":
             turn.emit(EventType.HANDOFF, turn.handover.handoff_data(turn.agent.name))
         await _cite(turn, text, message_id)
+        await _keep_page(turn, text)
         turn.enter("done")
         data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage or Usage())}
         turn.emit(EventType.FINAL, {**data, **turn.output.data, **more})
@@ -183,6 +189,29 @@ class Endings:
         if task.done():
             return task.result()
         turn.background.run(_wait_for(task))
+
+
+async def _keep_page(turn: Turn, text: str) -> None:
+    """Keep a web page that stands in the answer as a file of the session, if it has none and could have been given one.
+
+    Some models write the page that they are asked for as text, whatever tools they have.
+    """
+    if not text or "create_file" not in turn.tools or turn.session.artifacts.current:
+        return
+    page = await run_sized(extract_html, text, size=len(text), name="agx page")
+    if page is None:
+        return
+    try:
+        path = page.path or DEFAULT_PATH
+        check_artifact_path(path)
+        artifact = await turn.session.artifacts.write(path, page.html.encode())
+    except AgenticXError as exc:
+        if isinstance(exc, StoreError):
+            raise
+        _log.warning("page in an answer is not kept as a file", error=str(exc))
+        return
+    content = {"content": page.html} if artifact.size <= MAX_EVENT_BYTES else {}
+    turn.emit(EventType.ARTIFACT, {**artifact.event_data, **content})
 
 
 async def _cite(turn: Turn, text: str, message_id: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_, is_not
 from os import PathLike
@@ -17,7 +17,7 @@ from agenticx.tools.base import Snapshots, ToolState
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.session_files import Artifacts
 
-__all__ = ["Notice", "Session", "checked_session"]
+__all__ = ["Notice", "Option", "Session", "checked_session"]
 
 _RANDOM_CHARS = 16
 """A provider's id of at least this length is random and unique; the shortest of these have more than 20 characters."""
@@ -43,6 +43,27 @@ class Notice:
     sources: tuple[str, ...] = ()
 
 
+@dataclass(slots=True)
+class Option:
+    """One of several answers to a message: the turn that makes it, and its files.
+
+    `run_id` is the turn above it, `text` the answer once it is done. `stop` stops it while it runs.
+    """
+
+    number: int
+    model: str
+    turn_id: str
+    run_id: str
+    artifacts: Artifacts
+    text: str = ""
+    stop: Callable[[], None] = lambda: None
+
+    @property
+    def agent_id(self) -> str:
+        """The agent of its events."""
+        return f"option-{self.number}"
+
+
 @dataclass(slots=True, init=False)
 class Session:
     """One conversation. The runtime appends to `messages`; only compaction replaces them, by `apply_compaction`.
@@ -62,10 +83,11 @@ class Session:
     restarted. `size_at_failed_compaction` is the size, in messages and characters, of the history when a summary last
     failed to make it smaller: none is requested again before it has grown (`ContextCompactor.has_changed`). `snapshots`
     keeps the earlier content of files that tools changed. `artifacts` are the files that live in the session itself,
-    which turns below its turns share. `active_agent` is the name of the agent that a handoff made
-    the one to answer the next message, None before any. `notices` are texts for the model, such as the endings of
-    sub-agents, which the next model call gets in one message; `unstored_notices` are those of a store which its
-    conversation, or that of a turn below its turn, has, while that is not stored with them.
+    which turns below its turns share. `options` are the answers that were made to choose from, `next_option` the number
+    of the next one; `is_option_due` is true until one of the last ones is picked. `active_agent` is the name of the
+    agent that a handoff made the one to answer the next message, None before any. `notices` are texts for the model,
+    such as the endings of sub-agents, which the next model call gets in one message; `unstored_notices` are those of a
+    store which its conversation, or that of a turn below its turn, has, while that is not stored with them.
     """
 
     id: str
@@ -78,6 +100,9 @@ class Session:
     size_at_failed_compaction: tuple[int, int] | None
     snapshots: Snapshots | None
     artifacts: Artifacts
+    options: list[Option]
+    next_option: int
+    is_option_due: bool
     active_agent: str | None
     compacted: list[Message]
     stored_compacted: int
@@ -113,6 +138,9 @@ class Session:
         self.size_at_failed_compaction = None
         self.snapshots = snapshots
         self.artifacts = artifacts or Artifacts()
+        self.options = []
+        self.next_option = 1
+        self.is_option_due = False
         self.active_agent = None
         self.notices = []
         self.unstored_notices = []

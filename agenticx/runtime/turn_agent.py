@@ -32,7 +32,7 @@ __all__ = [
 SystemPrompt = str | Callable[[Mapping[str, Any]], Awaitable[str]] | None
 """Instructions, or a function that is given the context variables before each model call and returns them."""
 
-EndReason = Literal["resolved", "not_resolved", "handoff"]
+EndReason = Literal["answer", "resolved", "not_resolved", "handoff"]
 """The `reason` of `final` in a turn that a call, or an answer that mentions one, has ended."""
 
 

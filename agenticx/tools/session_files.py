@@ -226,9 +226,13 @@ class Artifacts:
         known = {(artifact.path, artifact.revision) for artifact in self.revisions}
         self.current = {path: number for path, number in current.items() if (path, number) in known}
 
-    def copy(self) -> Artifacts:
-        """Return files that change by themselves from now on, with the same contents."""
-        return Artifacts(self.contents, list(self.revisions), dict(self.current), dict(self.numbers))
+    def branch(self, current: Mapping[str, int] | None = None) -> Artifacts:
+        """Return files that begin as these, or with those revisions, and change by themselves from then on.
+
+        All branches have the revisions and numbers of one session, so that a path and a number name one content.
+        """
+        current = dict(self.current if current is None else current)
+        return Artifacts(self.contents, self.revisions, current, self.numbers)
 
     def summary(self) -> str:
         """Return a short list of the files for a model."""

@@ -30,6 +30,7 @@ from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownPro
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, QuestionClosed, UnknownConfirm, UnknownQuestion
+from agenticx.sessions.files.options import OptionNotDone, UnknownOption
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.sessions.hub.hub import HubClosed, TurnConflict, TurnFailed
 from agenticx.sessions.hub.records import WorkspaceGone
@@ -73,6 +74,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "not_found": ProblemKind(404, "No route has this path, or it is not in its canonical form."),
     "memory_not_found": ProblemKind(404, "The memory has no entry of this id."),
     "note_not_found": ProblemKind(404, "The vault has no note of this path."),
+    "option_not_found": ProblemKind(404, "The session has no option of this number."),
     "provider_not_found": ProblemKind(404, "No provider has this name, or it has no key."),
     "question_not_found": ProblemKind(404, "No question of an agent has this id."),
     "session_not_found": ProblemKind(404, "No session has this id."),
@@ -83,6 +85,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "client_turn_id_reused": ProblemKind(409, "The `client_turn_id` was used for another input."),
     "digest_mismatch": ProblemKind(409, "The answer is for another content than that of the question."),
     "key_in_environment": ProblemKind(409, "The key is in the environment, where it has to be unset."),
+    "option_not_done": ProblemKind(409, "The option has no answer, so it cannot be picked."),
     "session_busy": ProblemKind(409, "The session runs a turn, or its queue is full."),
     "subagent_busy": ProblemKind(409, "The sub-agent works or is queued."),
     "subagent_limit": ProblemKind(409, "As many sub-agents of the same agent work as may."),
@@ -101,6 +104,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "bad_day": ProblemKind(422, "A parameter is not a date."),
     "bad_format": ProblemKind(422, "The parameter `format` has another value than those it takes."),
     "bad_limit": ProblemKind(422, "The parameter `limit` is out of range."),
+    "bad_option": ProblemKind(422, "The parameter `option` is not a whole number from 1 on."),
     "bad_path": ProblemKind(422, "The parameter `path` cannot be used."),
     "bad_query": ProblemKind(422, "The parameter `q` is too long."),
     "bad_revision": ProblemKind(422, "The parameter `revision` is not a whole number from 1 on."),
@@ -188,6 +192,8 @@ _CODES: dict[type[AgenticXError], str] = {
     NothingToGoOnWith: "invalid_body",
     InvalidVault: "bad_vault",
     UnknownArtifact: "artifact_not_found",
+    UnknownOption: "option_not_found",
+    OptionNotDone: "option_not_done",
     UnknownVault: "vault_not_found",
     VaultUnreadable: "vault_unreadable",
     MemoryUnusable: "memory_unusable",

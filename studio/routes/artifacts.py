@@ -23,12 +23,14 @@ class ArtifactsQuery(RequestQuery):
     """The form of the answer."""
 
     format: Literal["json", "zip"] = Field("json", description="`json`: a list; `zip`: an archive of all files.")
+    option: WholeNumber | None = Field(None, ge=1, description="An option's files; by default those of the session.")
 
 
 class ArtifactQuery(RequestQuery):
     """The revision of a file; by default the last one."""
 
     revision: WholeNumber | None = Field(None, ge=1, description="The number of the revision; by default the last.")
+    option: WholeNumber | None = Field(None, ge=1, description="An option's files; by default those of the session.")
 
 
 class ArtifactItem(TypedDict):
@@ -49,7 +51,7 @@ class ArtifactListResponse(TypedDict):
 
 async def index(request: Request) -> Response:
     query = read_query(request, ArtifactsQuery)
-    artifacts = await _artifacts(request)
+    artifacts = await _artifacts(request, query.option)
     if query.format == "zip":
         files = [(artifact.path, await artifacts.read(artifact)) for artifact in artifacts.listed()]
         archive = await run_in_thread(zip_files, files, name="agx zip")
@@ -61,14 +63,14 @@ async def index(request: Request) -> Response:
 async def show(request: Request) -> Response:
     """Send a file; a browser stores it, as a page written by a model must not run on this origin."""
     query = read_query(request, ArtifactQuery)
-    artifacts = await _artifacts(request)
+    artifacts = await _artifacts(request, query.option)
     artifact = artifacts.find(request.path_params["path"], query.revision)
     content = await artifacts.read(artifact)
     return _attachment(content, _sent_type(artifact), artifact.path.rpartition("/")[2])
 
 
-async def _artifacts(request: Request) -> Artifacts:
-    return await services(request).hub.artifacts(request.path_params["session_id"])
+async def _artifacts(request: Request, option: int | None) -> Artifacts:
+    return await services(request).hub.artifacts(request.path_params["session_id"], option=option)
 
 
 def _sent_type(artifact: Artifact) -> str:

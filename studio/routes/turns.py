@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, is_file_name, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
+from agenticx.runtime.options import MAX_OPTIONS, MIN_OPTIONS
 from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
 from agenticx.tools.permissions import PermissionMode
@@ -41,6 +42,10 @@ class AttachmentBody(RequestBody):
     data: str
 
 
+_Count = Annotated[int, Field(ge=MIN_OPTIONS, le=MAX_OPTIONS)]
+_Models = Annotated[list[ModelName], Field(min_length=MIN_OPTIONS, max_length=MAX_OPTIONS)]
+
+
 class StartTurnBody(RequestBody):
     """A message of the user; with a `client_turn_id` the request can be repeated without a second turn.
 
@@ -61,6 +66,9 @@ class StartTurnBody(RequestBody):
     mode: Literal["chat", "vault", "agent"] | None = Field(None, description="Null: that of the words.")
     vaults: list[str] | None = Field(None, max_length=100, description="Ids or names; null: those of the session.")
     when_busy: WhenBusy = "reject"
+    variants: _Count | _Models | None = Field(
+        None, description="How many options to make of the message, or their models; not while the session is busy."
+    )
 
 
 class StopTurnBody(RequestBody):
@@ -100,7 +108,10 @@ async def start(request: Request) -> Response:
     """
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, StartTurnBody)
-    await check_model(studio, body.model)
+    for model in (body.model, *(body.variants if isinstance(body.variants, list) else ())):
+        await check_model(studio, model)
+    if body.variants is not None and body.when_busy != "reject":
+        raise Problem("invalid_body", "'when_busy' must be 'reject' with 'variants'.", field="when_busy")
     if not body.input and (await studio.store.catalog.get(session_id)).team is None:
         raise Problem("invalid_body", "'input' must not be empty.", field="input")
     turn_request = TurnRequest(
@@ -112,6 +123,7 @@ async def start(request: Request) -> Response:
         mode=body.mode,
         vaults=None if body.vaults is None else await vault_ids(studio, body.vaults),
         when_busy=body.when_busy,
+        variants=tuple(body.variants) if isinstance(body.variants, list) else body.variants,
     )
     submission = await studio.hub.submit(session_id, turn_request)
     if _wants_events(request):

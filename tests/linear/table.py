@@ -157,7 +157,7 @@ EXEMPT: dict[str, str] = {
         "other rows go through it": """
             runtime.compactor.is_summary runtime.compactor.without_notes runtime.history_text.count_characters
             runtime.history_text.count_attachment_characters runtime.history_text.message_texts
-            tools.protected.protection_reason
+            tools.protected.protection_reason tools.builtin.edits.assess_write
             llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel
             llms.wrappers.xml_tools.XmlToolModel
             runtime.structured_output.OutputType runtime.questions.question_text.describe_size

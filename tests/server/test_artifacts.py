@@ -27,8 +27,7 @@ def create(content: str, path: str = "index.html", pieces: int = 9) -> Any:
 
 
 def edit(old: str, new: str) -> Any:
-    """Until a tool edits: the page with a piece replaced, written anew."""
-    return create(PAGE.replace(old, new))
+    return call("edit_file", {"old_text": old, "new_text": new})
 
 
 async def fetch(studio: RunningStudio, session_id: str, path: str = "") -> httpx.Response:
@@ -117,7 +116,9 @@ async def test_calls_that_cannot_be_made_leave_the_file_as_it_was(make_studio: S
 
 
 async def test_rewinds_and_forks_have_the_files_of_their_messages(make_studio: StudioMaker) -> None:
-    model = ScriptedModel([create(PAGE), "one done", edit("h1", "h2"), create("a{}", "a.css"), "two done"])
+    model = ScriptedModel(
+        [create(PAGE), "one done", edit("Bäckerei", "Konditorei"), create("a{}", "a.css"), "two done"]
+    )
     async with make_studio(model, **AGENT) as studio:
         session_id = await studio.session()
         await run_turn(studio, session_id, "a page", "change it")
@@ -156,6 +157,26 @@ async def test_saving_to_the_workspace_asks_as_writing_there_does(make_studio: S
         assert (await studio.client.post(f"/api/confirms/{question['id']}", json=body)).status_code == 200
         await studio.events_until(session_id, "final", cursor=cursor)
         assert (studio.workspace / "site/index.html").read_text() == PAGE
+
+
+async def test_a_page_in_an_answer_becomes_a_file_if_there_is_none(make_studio: StudioMaker) -> None:
+    model = ScriptedModel(["Hello.", f"Here it is:\n```html\n{PAGE}```\nGood luck.", f"Again: {PAGE}"])
+    async with make_studio(model, **AGENT) as studio:
+        session_id = await studio.session()
+        await run_turn(studio, session_id, "hi", "a page", "again")
+        events = await log(studio, session_id)
+        check_grammar(events)
+        (found,) = [event["data"] for event in events if event["type"] == "artifact"]
+        assert (found["path"], found["revision"], "tool_call_id" in found) == ("index.html", 1, False)
+        assert (await fetch(studio, session_id, "/index.html")).text.strip() == found["content"].strip() == PAGE.strip()
+
+
+async def test_a_wrapped_page_is_unwrapped_and_the_last_event_has_it(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel([create(f"```html\n{PAGE}```"), "done"]), **AGENT) as studio:
+        session_id = await studio.session()
+        await run_turn(studio, session_id, "a page")
+        events = await log(studio, session_id)
+        assert applied(events)["index.html", 1].strip() == PAGE.strip()
 
 
 async def test_a_stopped_reply_says_that_its_file_was_not_stored(make_studio: StudioMaker) -> None:

@@ -38,6 +38,11 @@ class BudgetedModel:
         return getattr(self._model, name)
 
     @property
+    def unbudgeted(self) -> ChatModel:
+        """The model itself, for a turn below that has the same budget."""
+        return self._model
+
+    @property
     def context_window(self) -> int | None:
         return self._model.context_window
 

@@ -355,6 +355,9 @@ class SessionChangedData(TypedDict, total=False):
     archived: bool
     rewound_to: str | None
     team_reset: str
+    picked: int
+    message_id: str
+    text: str
 
 
 class FinalUsageData(TypedDict):

@@ -227,6 +227,9 @@ class Conversation:
             self.head = data["rewound_to"]
             self._reply = self._speech = None
             self._calls.take()
+        if "picked" in data and "message_id" in data:
+            entry = self._add_entry(data["message_id"], "user", data["text"])
+            entry.message |= {"injected": True, "picked": data["picked"]}
         if "team_reset" in data:
             self._resets.append((self._seq, self.head))
 

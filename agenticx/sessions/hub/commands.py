@@ -29,9 +29,11 @@ __all__ = [
     "DirectSubagent",
     "ListSubagents",
     "NothingStored",
+    "Pick",
     "ResetTeam",
     "Rewind",
     "Stop",
+    "StopOption",
     "Submit",
     "WaitingTurn",
     "decode_command",
@@ -119,6 +121,22 @@ class WaitingTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """Go on with an option; the result is the session's record."""
+
+    number: int
+    name: Literal["pick"] = "pick"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopOption:
+    """Stop an option that runs."""
+
+    number: int
+    name: Literal["stop_option"] = "stop_option"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
     """Delete the session."""
 
@@ -135,6 +153,8 @@ Command = (
     | AnswerQuestion
     | WaitingTurn
     | Delete
+    | Pick
+    | StopOption
     | ListSubagents
     | DirectSubagent
 )
@@ -197,6 +217,8 @@ def _result_adapter(name: str) -> TypeAdapter[Any]:
         "delete": None,
         "list_subagents": list[dict[str, Any]],
         "direct_subagent": dict[str, Any],
+        "pick": SessionRecord,
+        "stop_option": None,
     }
     return TypeAdapter(results[name])
 

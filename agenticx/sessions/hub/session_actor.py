@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreError
+from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, SettingsError, StoreError
 from agenticx.logs import bound_ids, get_logger
-from agenticx.messages import new_id
+from agenticx.messages import UserMessage, new_id
 from agenticx.runtime import ConfirmAnswer, EventType, QuestionAnswer, RuntimeEvent
+from agenticx.runtime.options import Variants, options_work
+from agenticx.runtime.session import Option
 from agenticx.runtime.turn import TurnWork
 from agenticx.sessions.files.artifacts import SessionContents
+from agenticx.sessions.files.options import OptionNotDone, OptionState, find_option, option_states, pick_text
 from agenticx.sessions.hub import commands
 from agenticx.sessions.hub.confirmations import store_answer
 from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission, steer
@@ -103,7 +106,19 @@ class SessionActor:
                 return await self.answer(command)
             case commands.Delete():
                 return await run_to_completion(self.delete())
-            case commands.ListSubagents() | commands.DirectSubagent():
+            case commands.Pick() | commands.StopOption() | commands.ListSubagents() | commands.DirectSubagent():
+                return await self._perform_below(command)
+
+    async def _perform_below(
+        self, command: commands.Pick | commands.StopOption | commands.ListSubagents | commands.DirectSubagent
+    ) -> Any:
+        """Carry out a command to an option or a sub-agent."""
+        match command:
+            case commands.Pick():
+                return await self.pick(command.number)
+            case commands.StopOption():
+                return await self.stop_option(command.number)
+            case _:
                 return await self.turns.subagents.perform(command, self._check_open, self._lock)
 
     @contextmanager
@@ -139,8 +154,10 @@ class SessionActor:
     async def submit(self, command: commands.Submit) -> Submission:
         """Accept a message and return its state, see `Hub.submit` and, for work, `Hub.run_work`."""
         record, request, work = self._writer.record, command.request, command.work
+        if request.variants is not None:
+            work = self._variants_work(record, request.variants)
         setup = self._services.setup(record, request.model, request.sampling, work)
-        admitted = None if work is None else await self._go_on(setup, command.turn_id)
+        admitted = None if command.work is None else await self._go_on(setup, command.turn_id)
         admitted = admitted or await self._admit(request, record, setup, work)
         if isinstance(admitted, Submission):
             return admitted
@@ -182,6 +199,7 @@ class SessionActor:
                         check_task(request, self.session.messages)
                     if self._writer.record is not record:
                         setup = self._services.setup(self._writer.record, request.model, request.sampling, work)
+                    await self._pick_first()
                     message = QueuedMessage.from_request(self.id, request)
                     return self.turns.begin(message.to_turn(), message.message, setup)
                 if self._is_free or self.turns.pending_end:
@@ -316,6 +334,7 @@ class SessionActor:
                 events = [message.to_event(EventType.HANDED_BACK) for message in returned]
                 await run_to_completion(writer.commit(None, events))
             else:
+                await self._pick_first()
                 self._begin_queued(queue.messages[0])
 
     def _begin_queued(self, message: QueuedMessage) -> None:
@@ -515,6 +534,65 @@ class SessionActor:
                 note_folders=await self._note_folders(),
                 private=self._services.settings.private_paths,
             )
+
+    # --- options ------------------------------------------------------------------------------------------------------
+
+    def _variants_work(self, record: SessionRecord, variants: Variants) -> TurnWork:
+        if record.team is not None:
+            raise SettingsError("a session with a team makes no variants; use one without a team")
+        return options_work(variants, self._services.models)
+
+    async def pick(self, number: int) -> SessionRecord:
+        """Make the files of an option those of the session, and its answer a part of the conversation.
+
+        Raises `UnknownOption`, `OptionNotDone`, and `SessionBusy` while a turn runs.
+        """
+        async with self._lock:
+            self._check_open()
+            await self._dispatch()
+            await self._check_free()
+            option = find_option(self.session.options, number)
+            (state,) = (await self._option_states([option])).values()
+            if state.state != "done":
+                raise OptionNotDone(f"option {number} cannot be picked: it is {state.state}. {state.reason}".strip())
+            await run_to_completion(self._store_pick(option, state.text))
+            return self._writer.record
+
+    async def stop_option(self, number: int) -> None:
+        """Stop an option that runs; raise `UnknownOption`."""
+        find_option(self.session.options, number).stop()
+
+    async def _pick_first(self) -> None:
+        """Pick the first of the last options that is done, before the next message, if the user has picked none."""
+        session = self.session
+        if not session.is_option_due:
+            return
+        last = [option for option in session.options if option.run_id == session.options[-1].run_id]
+        states = await self._option_states(last)
+        done = next((option for option in last if states[option.turn_id].state == "done"), None)
+        if done is None:
+            session.is_option_due = False
+        else:
+            await run_to_completion(self._store_pick(done, states[done.turn_id].text))
+
+    async def _option_states(self, options: Sequence[Option]) -> dict[str, OptionState]:
+        turn_ids = [option.turn_id for option in options]
+        return await option_states(self._services.log, self.id, turn_ids, running=())
+
+    async def _store_pick(self, option: Option, answer: str) -> None:
+        session, message_id = self.session, new_id("msg")
+        text = pick_text(option, answer)
+        before = session.artifacts.current, session.is_option_due
+        session.artifacts.current, session.is_option_due = dict(option.artifacts.current), False
+        session.messages.append(UserMessage(content=text, message_id=message_id, injected=True))
+        data = {"picked": option.number, "message_id": message_id, "text": text}
+        try:
+            await self._writer.commit(None, [RuntimeEvent(EventType.SESSION_CHANGED, data)], has_state=True)
+        except BaseException:
+            session.artifacts.current, session.is_option_due = before
+            if session.messages and session.messages[-1].message_id == message_id:
+                session.messages.pop()
+            raise
 
     async def _note_folders(self) -> Collection[Path]:
         """Return the folders outside the workspace in which a rewind restores files."""

@@ -19,6 +19,7 @@ from typing import Any
 from agenticx.logs import get_logger
 from agenticx.messages import Message, message_adapter
 from agenticx.runtime import Session
+from agenticx.sessions.files.options import load_options, options_data
 from agenticx.sessions.history.rebuild import read_replacement_counts
 from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
 from agenticx.tools.base import ToolState
@@ -50,6 +51,7 @@ def load_session(record: SessionRecord, stored: SessionState) -> Session:
             session.size_at_failed_compaction = (size[0], size[1])
         session.state = _tool_state(state)
         session.artifacts = Artifacts.from_json(state["artifacts"], session.artifacts.contents)
+        load_options(session, state["options"])
     return session
 
 
@@ -59,7 +61,7 @@ def conversation_data(session: Session) -> dict[str, Any]:
     Its files are those of the session, whose state has them. Raises one of `ENCODING_ERRORS`.
     """
     messages = [message.model_dump(mode="json") for message in session.messages]
-    return {"messages": messages, "state": json.loads(_state_text(session, 0)) | {"artifacts": {}}}
+    return {"messages": messages, "state": json.loads(_state_text(session, 0)) | {"artifacts": {}, "options": {}}}
 
 
 def read_conversation(data: Mapping[str, Any]) -> tuple[Sequence[Message], ToolState]:
@@ -171,6 +173,7 @@ def _state_text(session: Session, replacement_count: int) -> str:
             "passages": state.passages,
             "sources_below": state.sources_below,
             "artifacts": session.artifacts.to_json(),
+            "options": options_data(session),
             "incompressible": session.size_at_failed_compaction,
             "front": (replacement_count, session.stored_compacted + len(session.compacted))
             if replacement_count

@@ -11,6 +11,7 @@ from agenticx.attachments import Attachment, check_attachments, fingerprint
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message, UserMessage
+from agenticx.runtime.options import check_variants
 from agenticx.sessions.hub.records import check_fields
 from agenticx.sessions.store.records import TurnRecord
 from agenticx.threads import run_sized
@@ -61,6 +62,8 @@ class TurnRequest:
     `model` and `permission_mode` take the place of the session's for the turn that it begins, and `sampling` takes
     precedence over the model's, also if it is queued before, or resumed after a restart; a message that steers runs in
     the turn that it joins. `mode` is used instead of the one that its words suggest, `vaults` instead of the session's.
+    With `variants`, 2 to 8 or the names of as many models, its turn makes options of it; it is refused while the
+    session is busy.
     """
 
     input: str
@@ -72,6 +75,7 @@ class TurnRequest:
     mode: Literal["chat", "vault", "agent"] | None = None
     vaults: tuple[str, ...] | None = None
     when_busy: WhenBusy = "reject"
+    variants: int | tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +109,10 @@ def check_request(request: TurnRequest) -> None:
         check_type("sampling", request.sampling, Sampling, "a Sampling")
     if request.mode not in (None, "chat", "vault", "agent"):
         raise ValueError(f"mode must be 'chat', 'vault', 'agent' or None, not {request.mode!r}")
+    if request.variants is not None:
+        check_variants(request.variants)
+        if request.when_busy != "reject":
+            raise ValueError(f"with variants when_busy must be 'reject', not {request.when_busy!r}: it cannot wait")
     if request.client_turn_id is not None:
         check_str("client_turn_id", request.client_turn_id)
     if request.when_busy not in get_args(WhenBusy):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agenticx.tools.base import Tool
-from agenticx.tools.builtin.artifacts import artifact_read, artifact_save, create_file
+from agenticx.tools.builtin.artifacts import artifact_read, artifact_save, create_file, edit_file
 from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read, list_files
@@ -28,6 +28,7 @@ def builtin_tools() -> list[Tool]:
         scratchpad_read,
         ask_user,
         create_file,
+        edit_file,
         artifact_read,
         artifact_save,
     ]

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, NotRequired
+
+from pydantic import ConfigDict, Field
+from typing_extensions import TypedDict
 
 from agenticx.errors import ToolError
+from agenticx.threads import run_in_thread, run_sized
+from agenticx.tools.artifacts.edits import EditError, apply_edits
+from agenticx.tools.artifacts.extraction import unwrap_page
 from agenticx.tools.artifacts.paths import check_artifact_path
 from agenticx.tools.artifacts.preview import DEFAULT_PATH, preview
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.builtin.edits import assess_write, write_file
+from agenticx.tools.diffs import unified_diff
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
 from agenticx.tools.session_files import MAX_EVENT_BYTES, Artifact, UnknownArtifact, is_image_type
 from agenticx.tools.visible import visible_path
 
-__all__ = ["artifact_read", "artifact_save", "create_file", "write_text"]
+__all__ = ["artifact_read", "artifact_save", "create_file", "edit_file", "write_text"]
+
+
+class Edit(TypedDict):  # its docstring is part of the schema that the model sees
+    """One replacement."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
+    old_text: str
+    new_text: str
+    count: NotRequired[int]
 
 
 # Like the planning tools these write, so that their calls run one after the other and their arguments are never
@@ -28,7 +45,7 @@ async def create_file(content: str, context: ToolContext, path: str = DEFAULT_PA
     """Create a file of this session that the user sees at once, such as a web page, or replace one as a whole.
 
     It lives in the session, not in the workspace: use it for something to look at, and file_write for files of the
-    workspace.
+    workspace. To change a part of it, use edit_file.
 
     Args:
         content: The complete content, to the last character.
@@ -37,9 +54,40 @@ async def create_file(content: str, context: ToolContext, path: str = DEFAULT_PA
     check_artifact_path(path)
     if not content.strip():
         raise ToolError("the content is empty; give the complete content of the file")
-    artifact, is_new = await write_text(context, path, content)
+    unwrapped = await run_sized(unwrap_page, path, content, size=len(content), name="agx create_file")
+    artifact, is_new = await write_text(context, path, content if unwrapped is None else unwrapped)
     verb = "Created" if is_new else "Replaced"
-    return f"{verb} {visible_path(path)} ({pluralize(artifact.size, 'byte')}, revision {artifact.revision})."
+    note = "" if unwrapped is None else " The fence or tag around the page was left out."
+    return f"{verb} {visible_path(path)} ({pluralize(artifact.size, 'byte')}, revision {artifact.revision}).{note}"
+
+
+@tool(risk="read", read_only=False)
+async def edit_file(
+    context: ToolContext,
+    path: str = DEFAULT_PATH,
+    old_text: str | None = None,
+    new_text: str | None = None,
+    count: int | None = None,
+    edits: Annotated[list[Edit] | None, Field(min_length=1, max_length=100)] = None,
+) -> str:
+    """Replace pieces of a file of this session by others. Give enough of the old text that it occurs just once.
+
+    Args:
+        path: The name of the file.
+        old_text: The text to replace, exactly as in the file.
+        new_text: The text to put there, written out in full.
+        count: How many places to replace from the first on, -1 for all; without it the text must occur once.
+        edits: Several replacements instead, made in order; if one cannot be made, none is.
+    """
+    check_artifact_path(path)
+    arguments = {"old_text": old_text, "new_text": new_text, "count": count, "edits": edits}
+    given = {name: value for name, value in arguments.items() if value is not None}
+    before = await _read_text(context, path)
+    edited = await run_in_thread(apply_edits, before, given, name="agx edit_file")
+    artifact, _ = await write_text(context, path, edited.text)
+    diff = await run_in_thread(unified_diff, before, edited.text, path, name="agx edit_file")
+    result = f"Edited {visible_path(path)} (revision {artifact.revision}), first in line {edited.first_line}."
+    return "\n".join([" ".join([result, *edited.notes]), diff])
 
 
 @tool(risk="read")
@@ -57,7 +105,7 @@ async def _read_text(context: ToolContext, path: str) -> str:
     try:
         artifact = context.artifacts.find(path)
     except UnknownArtifact as exc:
-        raise ToolError(f"{exc}; create it with create_file") from exc
+        raise EditError(f"{exc}; create it with create_file", kind="no_file") from exc
     if is_image_type(artifact.media_type):
         raise ToolError(f"{visible_path(path)!r} is an image, which cannot be edited as text")
     return (await context.artifacts.read(artifact)).decode()

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.anyio
 QUERIES = {
     "/api/sessions": ["q", "limit", "before", "archived"],
     "/api/sessions/{session_id}/export": ["format"],
-    "/api/sessions/{session_id}/artifacts": ["format"],
-    "/api/sessions/{session_id}/artifacts/{path}": ["revision"],
+    "/api/sessions/{session_id}/artifacts": ["format", "option"],
+    "/api/sessions/{session_id}/artifacts/{path}": ["revision", "option"],
     "/api/sessions/{session_id}/events": ["cursor", "lastEventId"],
     "/api/events": ["cursor", "lastEventId"],
     "/api/confirms": ["session_id"],
@@ -46,6 +46,9 @@ QUERIES = {
 OPERATIONS = {
     "GET /api/sessions/{session_id}/artifacts": "list_artifacts",
     "GET /api/sessions/{session_id}/artifacts/{path}": "get_artifact",
+    "GET /api/sessions/{session_id}/options": "list_options",
+    "POST /api/sessions/{session_id}/options/{number}/pick": "pick_option",
+    "POST /api/sessions/{session_id}/options/{number}/stop": "stop_option",
     "GET /api/memory": "list_memory",
     "DELETE /api/memory/{entry_id}": "delete_memory",
     "GET /api/vaults": "list_vaults",
@@ -137,6 +140,10 @@ SCHEMAS = [
     "NoteProblemItem",
     "NoteResponse",
     "NoteSearchResponse",
+    "OptionBody",
+    "OptionItem",
+    "OptionListResponse",
+    "OptionStoppedResponse",
     "ParticipantItem",
     "Problem",
     "QuestionAnswerBody",
@@ -256,6 +263,7 @@ async def test_every_response_matches_the_document(
             "Thanks.",
             [call("spawn_subagent", {"task": "Work", "name": "a"}), call("wait_subagents")],
             *["Worked.", "Reported.", "Worked again.", "Worked more."],
+            *["One page.", "Another page."],
             [say("so"), hang()],
             *["more"] * 5,
         ]
@@ -276,6 +284,7 @@ async def test_every_response_matches_the_document(
         for artifact in ("artifacts", "artifacts?format=zip", "artifacts/index.html?revision=1"):
             await client.request("GET", f"/api/sessions/{made['id']}/{artifact}")
         await direct_a_subagent(client, made["id"])
+        await pick_an_option(client, made["id"])
         await queue_messages_and_stop(client, made["id"])
         await open_streams(client, made["id"])
 
@@ -303,6 +312,19 @@ async def test_every_response_matches_the_document(
         assert (await client.request("DELETE", "/api/keys/groq")).status_code == 404
         await client.request("DELETE", f"/api/sessions/{made['id']}")
     assert client.seen == set(documented_responses(document))
+
+
+async def pick_an_option(client: DocumentedClient, session_id: str) -> None:
+    """Make two options, pick one, and stop the other, which has ended."""
+    path = f"/api/sessions/{session_id}"
+    turn = (await client.request("POST", f"{path}/turns", {"input": "A page", "variants": 2})).json()
+    async with client.studio.events(session_id, cursor=turn["cursor"]) as frames:
+        async for frame in frames:
+            if frame.type == "final" and frame.data["turn_id"] == turn["turn_id"]:
+                break
+    await client.request("GET", f"{path}/options")
+    await client.request("POST", f"{path}/options/1/pick", {})
+    await client.request("POST", f"{path}/options/2/stop", {})
 
 
 async def use_a_vault(client: DocumentedClient, folder: Path) -> None:
@@ -409,7 +431,9 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
             assert known == QUERIES.get(route.path, [])[: None if route.method == "GET" else 0]
             assert all(one["schema"] and (one["in"] == "path" or one["description"]) for one in declared)
             ids = {"session_id": session_id, "agent_id": "a", "request_id": "cfm_x", "question_id": "qst_x"}
-            path = route.path.format(**ids, provider="groq", vault_id="vault_x", path="a.md", entry_id="mem_x")
+            path = route.path.format(
+                **ids, provider="groq", vault_id="vault_x", path="a.md", entry_id="mem_x", number="1"
+            )
             if route.path == "/":
                 assert (await studio.client.get("/?from=mail")).status_code == 200
                 continue

@@ -16,6 +16,7 @@ ALLOWED_ORIGIN = "app://desktop"
 _IDS = {
     "agent_id": "a",
     "entry_id": "mem_x",
+    "number": "1",
     "path": "a.md",
     "provider": "acme",
     "question_id": "qst_x",

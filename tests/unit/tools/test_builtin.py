@@ -28,6 +28,7 @@ def test_the_tools_come_in_a_fixed_order_with_their_arguments() -> None:
         ("scratchpad_read", True, ["key"]),
         ("ask_user", False, ["text", "options"]),
         ("create_file", False, ["content", "path"]),
+        ("edit_file", False, ["path", "old_text", "new_text", "count", "edits"]),
         ("artifact_read", True, ["path"]),
         ("artifact_save", False, ["path", "to"]),
     ]

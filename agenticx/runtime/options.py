@@ -1,0 +1,159 @@
+"""Options: several answers to one message, each made by a turn below with files of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+from agenticx.errors import SettingsError
+from agenticx.foreign_text import one_line
+from agenticx.llms.base import ChatModel
+from agenticx.messages import Message, UserMessage, new_id
+from agenticx.runtime.agent_runtime import AgentRuntime
+from agenticx.runtime.budgets.budgeted_model import BudgetedModel
+from agenticx.runtime.interrupts import StopSignal
+from agenticx.runtime.session import Option, Session
+from agenticx.runtime.turn import Turn, TurnContext, TurnWork
+from agenticx.runtime.turn_agent import TurnAgent
+from agenticx.runtime.turns.work import WorkResult
+from agenticx.threads import run_in_thread
+from agenticx.tools.registry import Toolbox
+
+__all__ = ["DEFAULT_COUNT", "MAX_OPTIONS", "MIN_OPTIONS", "Variants", "check_variants", "options_work", "run_options"]
+
+MIN_OPTIONS, MAX_OPTIONS = 2, 8
+DEFAULT_COUNT = 3
+_ROUNDS = 20
+_OWN_TOOL = "run_variants"
+_TASK = """
+
+You make option {number}. {count} options are made of this message at the same time, each by itself, and the user
+picks one of them: decide on one direction of your own, and say in one sentence which it is."""
+
+Variants = int | Sequence[str]
+"""The options that a message is to get: how many, or the names of their models."""
+
+
+class _Named(NamedTuple):
+    """A name of a model, as `TurnAgents.model_of` takes it."""
+
+    model: str
+
+
+def options_work(variants: Variants, model_of: Callable[[str], ChatModel]) -> TurnWork:
+    """Return work for a turn that makes options of its message instead of calling a model, see `run_options`."""
+
+    async def work(turn: Turn) -> WorkResult:
+        return WorkResult(await run_options(turn, variants, model_of=model_of))
+
+    return work
+
+
+async def run_options(
+    turn: Turn, variants: Variants, prompt: str | None = None, *, model_of: Callable[[str], ChatModel] | None = None
+) -> str:
+    """Make options of the message of `turn`, or of a `prompt` in its place, and return a list of them as text.
+
+    Each is a turn below it with at most 20 rounds, `option-1` and so on as its agent, and files that begin as those of
+    the session; numbers go on through the session. One that fails or is stopped leaves the others alone. Raises
+    `SettingsError` for a model that is not known, before any begins, and `StoreError`.
+    """
+    base, message = _message_of(turn)
+    if prompt is not None:
+        message = UserMessage(content=prompt, attachments=message.attachments)
+    models = await _models(turn, variants, model_of or (lambda name: turn.agents.model_of(_Named(name))))
+    session, first = turn.session, turn.session.next_option
+    options = [
+        Option(number, model.name, new_id("turn"), turn.id, session.artifacts.branch())
+        for number, model in enumerate(models, start=first)
+    ]
+    session.options += options
+    session.next_option, session.is_option_due = first + len(options), True
+    pairs, count = zip(options, models, strict=True), len(options)
+    endings = await asyncio.gather(*(_run(turn, option, model, base, message, count) for option, model in pairs))
+    return "\n".join(map(_line, options, endings))
+
+
+def _message_of(turn: Turn) -> tuple[Sequence[Message], UserMessage]:
+    """Return the conversation before the turn's message, and that message."""
+    messages = turn.session.messages
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if isinstance(message, UserMessage) and message.message_id == turn.message_id:
+            return messages[:index], message
+    return messages, UserMessage(content="")
+
+
+async def _models(turn: Turn, variants: Variants, model_of: Callable[[str], ChatModel]) -> list[ChatModel]:
+    if isinstance(variants, int):
+        model = turn.agent.model
+        return [model.unbudgeted if isinstance(model, BudgetedModel) else model] * variants
+    return [await run_in_thread(model_of, name, name="agx models") for name in variants]
+
+
+async def _run(
+    turn: Turn, option: Option, model: ChatModel, base: Sequence[Message], message: UserMessage, count: int
+) -> str:
+    """Run the turn of an option; return a sentence on how it ended, "" if it is done."""
+    session = Session(messages=base)
+    session.inherit(turn.session, turn.permission_mode)
+    session.artifacts = option.artifacts
+    stop = StopSignal()
+    option.stop = stop.set
+    runtime = AgentRuntime(model, settings=turn.settings, clock=turn.clock, hooks=turn.hooks)
+    context = TurnContext(
+        parent=turn,
+        turn_id=option.turn_id,
+        agent=_agent(turn.agent, option, model, count),
+        max_rounds=_ROUNDS,
+        on_exhausted="error",
+    )
+    ending: dict[str, Any] = {}
+    message = _with_own_id(message)
+    events = runtime.run_turn(message, session, stop, context=context)
+    async with aclosing(events):
+        async for event in events:
+            if event.turn_id == option.turn_id and event.terminal:
+                ending = dict(event.data)
+    if "code" in ending or not ending:
+        return ending.get("text", "it did not begin")
+    option.text = ending["text"]
+    return ""
+
+
+def _with_own_id(message: UserMessage) -> UserMessage:
+    """Return the same message as one of its own in another conversation."""
+    return message.model_copy(update={"message_id": new_id("msg")})
+
+
+def _agent(agent: TurnAgent, option: Option, model: ChatModel, count: int) -> TurnAgent:
+    prompt = agent.system_prompt
+    if prompt is None or isinstance(prompt, str):
+        prompt = ((prompt or "") + _TASK.format(number=option.number, count=count)).lstrip("\n")
+    tools = Toolbox(tool for tool in agent.tools if tool.schema.name != _OWN_TOOL)
+    return replace(agent, name=option.agent_id, model=model, tools=tools, system_prompt=prompt, required_tool=None)
+
+
+def _line(option: Option, ending: str) -> str:
+    files = option.artifacts.summary() or "no files"
+    return f"Option {option.number} ({one_line(option.model)}): {one_line(ending) if ending else files}"
+
+
+def check_variants(variants: object) -> None:
+    """Raise `SettingsError` for anything but 2 to 8 options: a number, or a sequence of names of models."""
+    match variants:
+        case bool():
+            count = 0
+        case int():
+            count = variants
+        case str():
+            count = 0
+        case Sequence():
+            count = len(cast("Sequence[object]", variants))
+        case _:
+            count = 0
+    if not MIN_OPTIONS <= count <= MAX_OPTIONS:
+        raise SettingsError(f"variants must be {MIN_OPTIONS} to {MAX_OPTIONS}, as a number or as names of models")

@@ -1,0 +1,129 @@
+"""The options of a session: in its state, and how each has ended, as its log has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+
+from agenticx.errors import AgenticXError
+from agenticx.runtime import Session
+from agenticx.runtime.session import Option
+from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.records import StoredEvent
+
+__all__ = [
+    "OptionNotDone",
+    "OptionState",
+    "UnknownOption",
+    "find_option",
+    "load_options",
+    "load_stored_options",
+    "option_states",
+    "options_data",
+    "pick_text",
+]
+
+
+class UnknownOption(AgenticXError):
+    """Raised for the number of an option that a session does not have."""
+
+
+class OptionNotDone(AgenticXError):
+    """Raised for an option that cannot be picked, because it has no answer."""
+
+
+_TYPES = frozenset({"final", "error", "usage"})
+
+
+@dataclass(slots=True)
+class OptionState:
+    """The state of an option: `text` is its answer once it is done, `reason` says why it is not.
+
+    `cost_usd` is what its model calls have cost, None if no price is known.
+    """
+
+    state: Literal["running", "done", "failed", "stopped", "interrupted"]
+    text: str = ""
+    reason: str = ""
+    cost_usd: Decimal | None = None
+
+
+def find_option(options: Sequence[Option], number: int) -> Option:
+    """Return the option of that number; raise `UnknownOption`."""
+    for option in options:
+        if option.number == number:
+            return option
+    numbers = ", ".join(str(option.number) for option in options) or "none"
+    raise UnknownOption(f"the session has no option {number}; it has {numbers}")
+
+
+def pick_text(option: Option, answer: str) -> str:
+    """Return what the model is told of a pick."""
+    files = option.artifacts.summary()
+    have = f"Its files are the files of this session now: {files}. Read one with artifact_read before you edit it."
+    said = f"\nWhat was said about it: {answer}" if answer.strip() else ""
+    return f"[options] Option {option.number} goes on. {have if files else 'It has no files.'}{said}"
+
+
+def options_data(session: Session) -> dict[str, Any]:
+    """Return the options of a session as JSON, with the revisions of their files."""
+    if not session.options:
+        return {}
+    rows = [
+        [each.number, each.model, each.turn_id, each.run_id, each.artifacts.current, each.text]
+        for each in session.options
+    ]
+    return {"rows": rows, "next": session.next_option, "is_due": session.is_option_due}
+
+
+def load_options(session: Session, data: Mapping[str, Any]) -> None:
+    """Give a session the options of `options_data`."""
+    session.options = [
+        Option(number, model, turn_id, run_id, session.artifacts.branch(current), text)
+        for number, model, turn_id, run_id, current, text in data.get("rows", ())
+    ]
+    session.next_option, session.is_option_due = data.get("next", 1), data.get("is_due", False)
+
+
+def load_stored_options(session: Session, state_json: str | None) -> None:
+    """Give a session the options that its stored state has; raises `DamagedData`."""
+    if state_json is not None:
+        with map_decode_errors("the state of a session"):
+            load_options(session, json.loads(state_json)["options"])
+
+
+async def option_states(
+    log: Log, session_id: str, turn_ids: Collection[str], *, running: Collection[str]
+) -> dict[str, OptionState]:
+    """Return how the options with these turns stand; those of `running` without an end still run.
+
+    Raises `DamagedData`.
+    """
+    states = {turn_id: OptionState("running" if turn_id in running else "interrupted") for turn_id in turn_ids}
+    if states:
+        async for page in read_log_pages(log, session_id):
+            with map_decode_errors("the log of a session"):
+                _fold(states, page)
+    for state in states.values():
+        if state.state == "interrupted" and not state.reason:
+            state.reason = "The program ended before it was done."
+    return states
+
+
+def _fold(states: Mapping[str, OptionState], events: Iterable[StoredEvent]) -> None:
+    for event in events:
+        if event.type not in _TYPES or (state := states.get(event.turn_id or "")) is None:
+            continue
+        data = json.loads(event.frame_json)["data"]
+        if event.type == "usage":
+            if (cost := data.get("cost_usd")) is not None:
+                state.cost_usd = (state.cost_usd or Decimal(0)) + Decimal(cost)
+        elif event.type == "final":
+            state.state, state.text = "done", data["text"]
+        elif event.terminal:
+            ends: Mapping[str, Literal["stopped", "interrupted"]] = {"stopped": "stopped", "interrupted": "interrupted"}
+            state.state, state.reason = ends.get(data["code"], "failed"), data["text"]
