@@ -64,6 +64,7 @@ async function openFirstSession() {
 function signOut(reason) {
   sessionStorage.removeItem(TOKEN_KEY);
   current?.unsubscribe();
+  artifacts.open(null);
   $("studio").hidden = true;
   $("locked").hidden = false;
   if (reason) $("locked-reason").textContent = reason;

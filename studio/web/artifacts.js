@@ -48,10 +48,11 @@ export class Artifacts {
     this.isChosen = false; // whether the person selected the file
     this.running = null; // the revision whose scripts run
     this.isHeld = false; // whether the person moved the preview of a growing file
-    this.drawn = null; // {revision, text, scripts} of the preview
+    this.drawn = null; // {revision, text, files, isGrowing, scripts} of the preview
     this.written = null; // {revision, length, isGrowing} of the code
     this.changes = 0; // of the list, as far as events say
     this.loading = new Map(); // revisions to the errors of loading them, or null
+    this.contents = new Map(); // of files that a page names: blobs by SHA-256, null while they are loaded
     this.blocked = new Map();
     this.preview.clear();
     this.showImage(null);
@@ -349,16 +350,46 @@ export class Artifacts {
 
   renderPreview(revision) {
     const { text, isGrowing } = revision;
+    if (text === null) return;
     const scripts = this.running === revision;
+    const files = this.filesNamedIn(revision);
+    const next = { revision, text, isGrowing, scripts, files: files.map(({ path, sha256 }) => path + sha256).join() };
     const { drawn } = this;
-    const isDrawn = drawn?.revision === revision && drawn.text === text && drawn.isGrowing === isGrowing;
-    if (text === null || (isDrawn && drawn.scripts === scripts)) return;
+    if (drawn && Object.keys(next).every((key) => next[key] === drawn[key])) return;
     if (this.isHeld && drawn?.revision === revision && !scripts) return;
     this.isHeld = false;
-    this.drawn = { revision, text, isGrowing, scripts };
+    this.drawn = next;
     this.blocked.clear();
     this.renderBlocked();
-    this.preview.show(text, { scripts, isGrowing });
+    this.preview.show({ path: revision.path, html: text, files, scripts, isGrowing });
+  }
+
+  /** Return the files that a page may name, by their names, as far as they are loaded; those in style sheets too. */
+  filesNamedIn({ path: page, text }) {
+    const others = this.files.paths().filter((path) => path !== page).map((path) => this.files.latest(path));
+    const sheets = others.filter(({ mediaType }) => mediaType === "text/css").map((sheet) => sheet.text ?? "");
+    const named = others.filter(({ path, isGrowing }) => {
+      const name = path.split("/").pop();
+      return !isGrowing && [text, ...sheets].some((each) => each.includes(name));
+    });
+    return named.flatMap((file) => {
+      const content = this.contentOf(file);
+      return content ? [{ path: file.path, sha256: file.sha256, content }] : [];
+    });
+  }
+
+  /** Return the content of a file, null until it is loaded. */
+  contentOf(file) {
+    const { contents } = this;
+    if (!contents.has(file.sha256)) {
+      contents.set(file.sha256, null);
+      this.blob(this.addressOf(file)).then(async (content) => {
+        contents.set(file.sha256, new Blob([content], { type: file.mediaType }));
+        if (file.mediaType === "text/css") file.text ??= await content.text();
+        this.renderSoon();
+      }, (error) => this.showStatus(error.message));
+    }
+    return contents.get(file.sha256);
   }
 
   addBlocked(item) {

@@ -31,10 +31,13 @@ export class PreviewFrame {
     this.timer = null;
   }
 
-  /** Show a text, the last one given, at most four times a second; a frame whose scripts ran is replaced. */
-  show(html, { scripts = false, isGrowing = false } = {}) {
+  /**
+   * Show the text of the file `path`, the last one given, at most four times a second; a frame whose scripts ran is
+   * replaced. `files` are those that the text may name: {path, sha256, content}, the content a blob with its type.
+   */
+  show({ path, html, files, scripts, isGrowing }) {
     if (this.sent?.scripts) this.clear();
-    this.next = { html, scripts, isGrowing };
+    this.next = { path, html, files, scripts, isGrowing };
     if (!this.frame) this.addFrame();
     this.draw();
   }

@@ -66,9 +66,14 @@ async def test_a_page_grows_in_the_pane_runs_when_asked_and_stands_again_if_the_
         assert await tab.evaluate(f"{RUN}.textContent") == "Stop"
         assert await tab.evaluate(f"{PANE}.querySelector('.held').hidden")  # the page is not the shell
 
+        await tab.evaluate("messages.length = 0")
         await send_message(tab, "Make another")
         await tab.wait_for(f"{SIZE}.startsWith('being written, ')")
         assert await tab.evaluate(f"[{RUN}.textContent, {RUN}.disabled]") == ["Run", True]
+        types = "messages.map(({type}) => type)"
+        await tab.wait_for(f"{types}.includes('ready') && {types}.lastIndexOf('shown') > {types}.indexOf('ready')")
+        await tab.turn_wheel(f"{PANE}.querySelector('.frame')", 300)
+        await tab.wait_for(f"!{PANE}.querySelector('.held').hidden")
         await tab.evaluate(f"{tab_of('Code')}.click()")
         assert "Butcher" in await tab.wait_for(f"{CODE}.includes('Butcher') && {CODE}")
         await tab.evaluate("document.getElementById('stop').click()")
@@ -118,3 +123,48 @@ async def test_files_are_chosen_with_their_revisions_loaded_and_gone_after_a_rew
         await studio.client.post(f"/api/sessions/{session['id']}/rewind", json={"message_id": None})
         await tab.wait_for(f"{PANE}.hidden && document.getElementById('show-artifacts').hidden")
         assert tab.errors == []
+
+
+LINKED = """<!doctype html>
+<link rel="stylesheet" href="css/a.css"><img src="images/dot.svg?v=2"><img src="images/none.png">
+<body><script src='code.js' defer></script>
+"""
+DOT = '<svg xmlns="http://www.w3.org/2000/svg" width="7" height="7"></svg>'
+
+
+async def test_a_page_is_shown_with_the_files_of_the_session_that_it_names(make_studio: StudioMaker, tab: Tab) -> None:
+    tell = "document.images[0].naturalWidth, getComputedStyle(document.body).backgroundImage.slice(0, 23)"
+    code = f"const end = '</script>'; addEventListener('load', () => top.postMessage({{told: [{tell}, end]}}, '*'))"
+    made = [create(DOT, "images/dot.svg"), create("body { background: url(../images/dot.svg) }", "css/a.css")]
+    replies = [*made, create(code, "code.js"), create(LINKED), "done"]
+    async with make_studio(ScriptedModel(replies), tools=builtin_tools()) as studio:
+        await enter(tab, studio)
+        await tab.evaluate(SPY)
+        await send_message(tab, "Make pages")
+        await tab.wait_for("document.getElementById('stop').hidden")
+        await tab.wait_for(f"{PANE}.querySelectorAll('.files li').length === 4 && !{RUN}.disabled")
+        choose = f"[...{PANE}.querySelectorAll('.files button')].find((one) => one.textContent === 'index.html')"
+        await tab.evaluate(f"{choose}.click()")
+        blocked = f"[...{PANE}.querySelectorAll('.blocked li')].map((one) => one.textContent)"
+        await tab.wait_for(f"{blocked}.join() === 'image images/none.png'")
+        await tab.evaluate(f"{RUN}.click()")
+        told = await tab.wait_for("messages.find(({told}) => told)?.told")
+        assert told == [7, 'url("data:image/svg+xml', "</script>"]
+        assert [entry for entry in tab.errors if "none.png" not in entry] == []
+
+
+@pytest.mark.cases(quick=0)
+async def test_a_page_that_hangs_is_named_and_stopped(make_studio: StudioMaker, tab: Tab) -> None:
+    page = "<script>top.postMessage({hangs: true}, '*'); setTimeout(() => { for (;;); }, 300)</script>"
+    async with make_studio(ScriptedModel([create(page), "done"]), tools=builtin_tools()) as studio:
+        await enter(tab, studio)
+        await tab.evaluate(SPY)
+        await send_message(tab, "Make a page")
+        await tab.wait_for(f"!{RUN}.disabled && !{PANE}.hidden")
+        await tab.evaluate(f"{RUN}.click()")
+        await tab.wait_for("messages.some(({hangs}) => hangs)")
+        await tab.wait_for(f"{PANE}.innerText.includes('The page does not answer. Stop ends it.')")
+        await tab.evaluate("messages.length = 0")
+        await tab.evaluate(f"{RUN}.click()")
+        await tab.wait_for("messages.some(({type}) => type === 'shown')")
+        assert "does not answer" not in await tab.evaluate(f"{PANE}.innerText")

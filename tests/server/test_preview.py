@@ -86,7 +86,8 @@ async def open_shell(tab: Tab, studio: RunningStudio) -> None:
 
 
 async def post(tab: Tab, html: str, *, scripts: bool = True, id_: int = 1) -> None:
-    message = {"type": "show", "id": id_, "html": html, "scripts": scripts, "isGrowing": False}
+    message = {"type": "show", "id": id_, "path": "index.html", "html": html, "files": []}
+    message |= {"scripts": scripts, "isGrowing": False}
     await tab.evaluate(f"document.getElementById('shell').contentWindow.postMessage({json.dumps(message)}, '*')")
 
 

@@ -94,6 +94,14 @@ class Tab:
             }})"""
         )
 
+    async def turn_wheel(self, element: str, pixels: int) -> None:
+        """Turn the mouse wheel over the middle of an element, given by a JavaScript expression."""
+        box = f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({element}.getBoundingClientRect())"
+        await self.evaluate(f"{element}.scrollIntoView({{block: 'center'}})")
+        x, y = await self.evaluate(box)
+        wheel = {"type": "mouseWheel", "deltaX": 0, "deltaY": pixels}
+        await self._call("Input.dispatchMouseEvent", x=x, y=y, **wheel)
+
     async def close(self) -> None:
         self._session = None
         if self._context is not None:

@@ -70,8 +70,8 @@ RESIDENT = {
     "caches": "<script>caches.open('a').then(() => won('caches'), () => {})</script>",
     "clipboard": "<script>navigator.clipboard?.readText().then(() => won('clipboard'), () => {})</script>",
     "channel": "<script>new BroadcastChannel('page').onmessage = () => won('channel')</script>",
-    "order to the shell": "<script>parent.postMessage({type: 'show', id: 9, scripts: true, isGrowing: false,"
-    "html: `<script>top.postMessage({won: 'shell'}, '*')<\\/script>`}, '*')</script>",
+    "order to the shell": "<script>parent.postMessage({type: 'show', id: 9, path: 'a', files: [], scripts: true,"
+    "isGrowing: false, html: `<script>top.postMessage({won: 'shell'}, '*')<\\/script>`}, '*')</script>",
 }
 """Pages that stay where they are, so that they run together in one."""
 
