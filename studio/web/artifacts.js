@@ -14,7 +14,6 @@ const RUN_NOTE =
   "a script that runs could send what the page contains over WebRTC, and a frame in the page opens a connection, " +
   "without a request, to the address that it names.";
 const HOSTS_NOTE = "To let previews load scripts, styles, images and fonts of a host, name it in AGX_PREVIEW_HOSTS.";
-const KINDS = { request: "request", link: "link to", frame: "frame", object: "object", form: "form" };
 
 export class Artifacts {
   /**
@@ -28,6 +27,7 @@ export class Artifacts {
     this.build();
     this.preview = new PreviewFrame(this.frameBox, {
       onBlocked: (item) => this.addBlocked(item),
+      onScripts: (count) => { this.waitingScripts = count; this.renderBlocked(); },
       onLeft: (url) => this.stopAfterLeaving(url),
       onHeld: () => { this.isHeld = true; this.render(); },
       onHang: (isHanging) => { this.hangNote.hidden = !isHanging; },
@@ -53,7 +53,7 @@ export class Artifacts {
     this.changes = 0; // of the list, as far as events say
     this.loading = new Map(); // revisions to the errors of loading them, or null
     this.contents = new Map(); // of files that a page names: blobs by SHA-256, null while they are loaded
-    this.blocked = new Map();
+    this.clearBlocked();
     this.preview.clear();
     this.showImage(null);
     this.render();
@@ -359,8 +359,7 @@ export class Artifacts {
     if (this.isHeld && drawn?.revision === revision && !scripts) return;
     this.isHeld = false;
     this.drawn = next;
-    this.blocked.clear();
-    this.renderBlocked();
+    this.clearBlocked();
     this.preview.show({ path: revision.path, html: text, files, scripts, isGrowing });
   }
 
@@ -392,6 +391,12 @@ export class Artifacts {
     return contents.get(file.sha256);
   }
 
+  clearBlocked() {
+    this.blocked = new Map();
+    this.waitingScripts = 0;
+    this.renderBlocked();
+  }
+
   addBlocked(item) {
     this.blocked.set(`${item.kind} ${item.url}`, item);
     this.renderBlocked();
@@ -399,13 +404,17 @@ export class Artifacts {
 
   renderBlocked() {
     const items = [...this.blocked.values()];
-    this.blockedBox.hidden = !items.length;
+    const count = this.waitingScripts;
+    this.blockedBox.hidden = !items.length && !count;
     this.blockedBox.replaceChildren();
-    if (!items.length) return;
-    const list = make("ul");
-    for (const { kind, url } of items) {
-      list.append(make("li", "", escapeHidden(`${KINDS[kind] ?? kind} ${url}`)));
+    if (count) {
+      const scripts = count === 1 ? "A script of the page has" : `${count} scripts of the page have`;
+      this.blockedBox.append(make("p", "", `${scripts} not run. Parts of it may be missing before Run.`));
     }
+    if (!items.length) return;
+    const rows = items.map(({ kind, url }) => make("li", "", escapeHidden(`${kind === "link" ? "link to" : kind} ${url}`)));
+    const list = make("ul");
+    list.append(...rows);
     this.blockedBox.append(make("p", "", `Blocked in the preview (${items.length}):`), list);
     if (items.some(({ canBeAllowed }) => canBeAllowed)) this.blockedBox.append(make("p", "note", HOSTS_NOTE));
   }

@@ -7,11 +7,11 @@ const MAX_TEXT_CHARS = 400; // of a message from the frame
 export class PreviewFrame {
   /**
    * Show texts in a frame inside `box`. `onBlocked({kind, url, canBeAllowed})` is called for what was not loaded,
-   * `onLeft(url)` if a page whose scripts ran tried to go elsewhere and was drawn again without scripts, `onHeld()` if
+   * `onScripts(count)` for scripts that did not run, `onLeft(url)` if a page whose scripts ran tried to go elsewhere and was drawn again without scripts, `onHeld()` if
    * the person moves a growing page, `onHang(isHanging)` when a page does not answer any more or does again.
    */
-  constructor(box, { onBlocked, onLeft, onHeld, onHang }) {
-    Object.assign(this, { box, onBlocked, onLeft, onHeld, onHang });
+  constructor(box, { onBlocked, onScripts, onLeft, onHeld, onHang }) {
+    Object.assign(this, { box, onBlocked, onScripts, onLeft, onHeld, onHang });
     this.lastId = 0;
     this.clear();
     window.addEventListener("message", (event) => this.receive(event));
@@ -74,12 +74,13 @@ export class PreviewFrame {
 
   receive({ source, data }) {
     if (!this.frame || source !== this.frame.contentWindow || typeof data !== "object" || data === null) return;
-    const { type, id, kind, url, canBeAllowed } = data;
+    const { type, id, kind, url, canBeAllowed, count } = data;
     if (type === "ready") { this.isReady = true; this.draw(); return; }
     if (type === "pong") { this.unanswered = 0; this.onHang(false); return; }
     if (id !== this.sent?.id) return;
     if (type === "shown") { this.isDrawing = false; this.draw(); }
     else if (type === "held") this.onHeld();
+    else if (type === "scripts") { if (Number.isInteger(count)) this.onScripts(count); }
     else if (![kind ?? "", url].every((text) => typeof text === "string" && text.length <= MAX_TEXT_CHARS)) return;
     else if (type === "blocked") this.onBlocked({ kind, url, canBeAllowed: canBeAllowed === true });
     else if (type === "left") { this.sent.scripts = false; this.onLeft(url); }

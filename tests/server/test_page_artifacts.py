@@ -58,6 +58,7 @@ async def test_a_page_grows_in_the_pane_runs_when_asked_and_stands_again_if_the_
         listed = await tab.wait_for(f"{blocked}.includes('bread') && {blocked}")
         assert "image https://cdn.example/bread.png" in listed
         assert "AGX_PREVIEW_HOSTS" in listed
+        await tab.wait_for(f"{blocked}.includes('A script of the page has not run.')")
         assert "WebRTC" in await tab.evaluate(f"{PANE}.querySelector('.run-note').textContent")
         assert await tab.evaluate("messages.filter(({ran}) => ran).length") == 0
 

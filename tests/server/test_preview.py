@@ -193,7 +193,7 @@ async def test_a_page_whose_scripts_do_not_run_loads_nothing_and_what_it_wants_i
         page = hostile("\n".join((*RESIDENT.values(), *NAVIGATING.values())), listener)
         page += "<img src=images/a.png><script src=https://cdn.example.com/a.js></script><img src=https://e.example/a>"
         messages = await show(tab, page, scripts=False)
-        assert {one.get("type") for one in messages} == {"ready", "shown", "blocked"}  # none is of a script
+        assert {one.get("type") for one in messages} == {"ready", "shown", "blocked", "scripts"}  # none is of a script
         blocked = {(one["kind"], one["url"]): one["canBeAllowed"] for one in messages if one.get("type") == "blocked"}
         url = listener.url
         assert blocked["image", f"{url}/image"] is False  # only https hosts can be
@@ -216,6 +216,24 @@ async def test_a_page_is_shown_in_standards_mode_and_follows_links_to_its_own_pl
         await show(tab, f"{page}<script>addEventListener('hashchange', () => {tell}); a.click()</script>")
         told = await tab.wait_for("messages.find(({told}) => told)?.told")
         assert told == ["CSS1Compat", 1, True]
+
+
+@in_chromium
+async def test_links_to_places_of_a_page_work_without_scripts_and_other_links_lead_nowhere(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    style = "display: block; height: 100vh"
+    page = f"<a href='https://evil.example/?secret' style='{style}'>x</a><p id=end style='height: 99vh'>"
+    async with make_studio() as studio:
+        await open_shell(tab, studio)
+        await show(tab, page, scripts=False)
+        await tab.click("shell")
+        blocked = await tab.wait_for("messages.find(({kind}) => kind === 'link')")
+        assert blocked["url"] == "https://evil.example"
+        await show(tab, f"<a href='#end' style='{style}'>x</a>{page}", scripts=False, id_=2)
+        await tab.click("shell")
+        await show(tab, "<p>last", scripts=False, id_=3)
+        assert await tab.evaluate("messages.filter(({kind}) => kind === 'link').length") == 1
 
 
 @in_chromium

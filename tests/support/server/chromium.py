@@ -96,11 +96,18 @@ class Tab:
 
     async def turn_wheel(self, element: str, pixels: int) -> None:
         """Turn the mouse wheel over the middle of an element, given by a JavaScript expression."""
-        box = f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({element}.getBoundingClientRect())"
+        await self._send_mouse("mouseWheel", element, deltaX=0, deltaY=pixels)
+
+    async def click(self, element: str) -> None:
+        """Click in the middle of an element, given by a JavaScript expression."""
+        for event in ("mousePressed", "mouseReleased"):
+            await self._send_mouse(event, element, button="left", clickCount=1)
+
+    async def _send_mouse(self, event: str, element: str, **params: Any) -> None:
         await self.evaluate(f"{element}.scrollIntoView({{block: 'center'}})")
+        box = f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({element}.getBoundingClientRect())"
         x, y = await self.evaluate(box)
-        wheel = {"type": "mouseWheel", "deltaX": 0, "deltaY": pixels}
-        await self._call("Input.dispatchMouseEvent", x=x, y=y, **wheel)
+        await self._call("Input.dispatchMouseEvent", type=event, x=x, y=y, **params)
 
     async def close(self) -> None:
         self._session = None
