@@ -6,6 +6,7 @@ import { PreviewFrame } from "./preview_frame.js";
 import { SessionFiles } from "./session_files.js";
 
 const RENDER_MS = 250; // between two renderings of files that grow
+const NARROW = "(max-width: 44rem)"; // where the pane covers the conversation, so that it does not open by itself
 const OPTION = /^option-\d+$/; // the agent of a variant, which has files of its own
 const IMAGES = new Set(["image/gif", "image/jpeg", "image/png", "image/webp"]);
 const PAGES = new Set(["text/html", "image/svg+xml"]);
@@ -23,7 +24,7 @@ export class Artifacts {
   constructor({ pane, toggle }, { api, blob, showStatus }) {
     Object.assign(this, { pane, toggle, api, blob, showStatus });
     this.files = new SessionFiles();
-    this.closedIn = new Set(); // sessions in which the person closed the pane
+    this.isOpen = new Map(); // by session, where the person opened or closed the pane
     this.build();
     this.preview = new PreviewFrame(this.frameBox, {
       onBlocked: (item) => this.addBlocked(item),
@@ -155,8 +156,7 @@ export class Artifacts {
   // --- what the person does -------------------------------------------------------------------------------------------
 
   setOpen(isOpen) {
-    if (isOpen) this.closedIn.delete(this.session.id);
-    else this.closedIn.add(this.session.id);
+    this.isOpen.set(this.session.id, isOpen);
     if (!isOpen) this.setRunning(false);
     this.render();
     if (!isOpen) this.toggle.focus();
@@ -232,7 +232,7 @@ export class Artifacts {
     const revision = paths.length ? this.revision() : null;
     this.toggle.hidden = !paths.length;
     this.toggle.textContent = `Files (${paths.length})`;
-    this.pane.hidden = !revision || this.closedIn.has(this.session.id);
+    this.pane.hidden = !revision || !(this.isOpen.get(this.session.id) ?? !matchMedia(NARROW).matches);
     this.toggle.setAttribute("aria-expanded", String(!this.pane.hidden));
     if (this.running !== revision && this.running) this.setRunning(false);
     else if (!this.pane.hidden) this.renderFile(paths, revision);
