@@ -120,3 +120,26 @@ async def test_variants_that_cannot_be_made_are_refused(make_studio: StudioMaker
         await make_options(studio, session_id, ["scripted", "scripted"])
         await make_options(studio, session_id, 2)
         assert list(await options(studio, session_id)) == [1, 2, 3, 4]
+
+
+async def test_options_are_there_after_a_restart_and_the_next_message_goes_on_with_one(
+    make_studio: StudioMaker,
+) -> None:
+    async with make_studio(
+        ScriptedModel([create("<h1>one</h1>"), create("<h1>two</h1>"), "a", "b"]), **AGENT
+    ) as studio:
+        session_id = await studio.session()
+        await make_options(studio, session_id, 2)
+        first = await page(studio, session_id, "?option=1")
+    model = ScriptedModel([call("edit_file", {"old_text": "h1>", "new_text": "h2>", "count": -1}), "Smaller."])
+    async with make_studio(model, **AGENT) as studio:
+        assert {number: row["state"] for number, row in (await options(studio, session_id)).items()} == {
+            1: "done",
+            2: "done",
+        }
+        await run_turn(studio, session_id, "smaller headings")
+        assert first is not None
+        assert await page(studio, session_id) == first.replace("h1>", "h2>")
+        assert await page(studio, session_id, "?option=1") == first
+        assert (await studio.client.post(f"/api/sessions/{session_id}/options/2/pick", json={})).status_code == 200
+        await studio.client.delete(f"/api/sessions/{session_id}")

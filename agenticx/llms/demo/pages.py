@@ -10,7 +10,7 @@ from html import escape
 from typing import Any, Literal, cast
 
 from agenticx.llms.demo.designs import DESIGNS, LANGUAGES, Language
-from agenticx.messages import AssistantMessage, Message, ToolMessage
+from agenticx.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
 __all__ = ["INDEX", "NewPage", "PageChange", "design_words", "edit_of", "make_page", "pages_in", "title_of"]
 
@@ -18,6 +18,11 @@ INDEX = "index.html"
 
 _MAX_TITLE_CHARS = 60
 _MAX_ARGUMENT_CHARS = 100_000  # of a call; the pages of the demo have 5,000
+_PICKED_FILE = re.compile(
+    r"^\[([^\[\]\n]{1,200}) of option \d{1,6}, boundary ([0-9a-f]{1,64}); [^\n]{0,200}\]\n(.*?)\n"
+    r"\[end of \1 of option \d{1,6}, boundary \2\]$",
+    re.DOTALL | re.MULTILINE,
+)
 _ARTICLE = re.compile(
     r"(?:an?|the|my|our|your|some|eine[mnrs]?|ein|der|die|das|den|dem|meine?[mnr]?|unsere?[mnr]?)\s+(?=\S)",
     re.IGNORECASE,
@@ -135,11 +140,16 @@ def _with_words(element: str, words: str) -> str:
 
 
 def pages_in(messages: Sequence[Message]) -> dict[str, str]:
-    """Return the files that calls of `create_file` and `edit_file` have written, by path, the last one last."""
+    """Return the files that calls of `create_file` and `edit_file` have written, by path, the last one last.
+
+    Those of an option that was picked take their place.
+    """
     results = (message for message in messages if isinstance(message, ToolMessage))
     done = {result.tool_call_id for result in results if result.outcome == "ok"}
     pages: dict[str, str] = {}
     for message in messages:
+        if isinstance(message, UserMessage) and message.injected and message.content.startswith("[options] "):
+            pages = {found[1]: found[3] for found in _PICKED_FILE.finditer(message.content[:_MAX_ARGUMENT_CHARS])}
         for call in message.tool_calls if isinstance(message, AssistantMessage) else ():
             if call.id not in done or call.name not in {"create_file", "edit_file"}:
                 continue

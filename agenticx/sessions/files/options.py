@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
 from agenticx.errors import AgenticXError
+from agenticx.foreign_text import MATERIAL, frame_text, one_line
 from agenticx.runtime import Session
 from agenticx.runtime.session import Option
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import StoredEvent
+from agenticx.tools.session_files import UnknownArtifact, is_image_type
 
 __all__ = [
     "OptionNotDone",
@@ -36,6 +39,7 @@ class OptionNotDone(AgenticXError):
     """Raised for an option that cannot be picked, because it has no answer."""
 
 
+_SHOWN_BYTES = 32_000
 _TYPES = frozenset({"final", "error", "usage"})
 
 
@@ -61,12 +65,25 @@ def find_option(options: Sequence[Option], number: int) -> Option:
     raise UnknownOption(f"the session has no option {number}; it has {numbers}")
 
 
-def pick_text(option: Option, answer: str) -> str:
-    """Return what the model is told of a pick."""
-    files = option.artifacts.summary()
-    have = f"Its files are the files of this session now: {files}. Read one with artifact_read before you edit it."
-    said = f"\nWhat was said about it: {answer}" if answer.strip() else ""
-    return f"[options] Option {option.number} goes on. {have if files else 'It has no files.'}{said}"
+async def pick_text(option: Option, answer: str) -> str:
+    """Return what the model is told of a pick, with the files as far as there is room, so that it can edit them."""
+    artifacts, room = option.artifacts, _SHOWN_BYTES
+    parts = [f"[options] Option {option.number} goes on."]
+    if files := artifacts.summary():
+        parts[0] += f" Its files are the files of this session now: {files}."
+    if answer.strip():
+        parts.append(f"What was said about it: {answer}")
+    for artifact in artifacts.listed():
+        content = None
+        if artifact.size <= room and not is_image_type(artifact.media_type):
+            with suppress(UnknownArtifact):  # lost, which reading it will say
+                content = await artifacts.read(artifact)
+        if content is None:
+            parts.append(f"{one_line(artifact.path)} is not shown here; artifact_read returns the text of a file.")
+        else:
+            room -= artifact.size
+            parts.append(frame_text(f"{artifact.path} of option {option.number}", content.decode(), MATERIAL))
+    return "\n".join(parts)
 
 
 def options_data(session: Session) -> dict[str, Any]:

@@ -54,9 +54,10 @@ class SessionActor:
     """
 
     def __init__(self, lease: AttachmentLease, loaded: Loaded, services: TurnServices) -> None:
-        with map_decode_errors(f"state of session {lease.session_id!r}"):
-            self.session = load_session(loaded.record, loaded.state)
         self.id = lease.session_id
+        self._contents = SessionContents(services.blobs, self.id)
+        with map_decode_errors(f"state of session {self.id!r}"):
+            self.session = load_session(loaded.record, loaded.state, self._contents)
         self.is_here = is_workspace_here(loaded.record, services.log)
         self.lease = lease
         self._services = services
@@ -64,8 +65,6 @@ class SessionActor:
         self._writer = SessionWriter(lease, loaded, self.session, self._queue, services.clock)
         self._snapshots = session_snapshots(lease, services.store.blobs, self._writer)
         self.session.snapshots = self._snapshots
-        self._contents = SessionContents(services.blobs, self.id)
-        self.session.artifacts.contents = self._contents
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
         self.turns = TurnRunner(self.session, self._writer, services, self._on_free, loaded.subagent_facts)
         self.unresumed = loaded.running
@@ -581,7 +580,7 @@ class SessionActor:
 
     async def _store_pick(self, option: Option, answer: str) -> None:
         session, message_id = self.session, new_id("msg")
-        text = pick_text(option, answer)
+        text = await pick_text(option, answer)
         before = session.artifacts.current, session.is_option_due
         session.artifacts.current, session.is_option_due = dict(option.artifacts.current), False
         session.messages.append(UserMessage(content=text, message_id=message_id, injected=True))

@@ -23,7 +23,7 @@ from agenticx.sessions.files.options import load_options, options_data
 from agenticx.sessions.history.rebuild import read_replacement_counts
 from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
 from agenticx.tools.base import ToolState
-from agenticx.tools.session_files import Artifacts
+from agenticx.tools.session_files import Artifacts, Contents
 
 __all__ = ["ENCODING_ERRORS", "StateTracker", "conversation_data", "load_session", "read_conversation"]
 
@@ -33,14 +33,15 @@ ENCODING_ERRORS = (TypeError, ValueError, RecursionError)
 _log = get_logger(__name__)
 
 
-def load_session(record: SessionRecord, stored: SessionState) -> Session:
-    """Return the session as its last turn left it."""
+def load_session(record: SessionRecord, stored: SessionState, contents: Contents | None = None) -> Session:
+    """Return the session as its last turn left it; `contents` are those of its files, by default none."""
     session = Session(
         id=record.id,
         workspace=Path(record.workspace),
         permission_mode=record.permission_mode,
         messages=list(stored.messages),
         resumed=bool(stored.messages),
+        artifacts=Artifacts() if contents is None else Artifacts(contents),
     )
     session.active_agent = record.agent
     if stored.state_json is not None:
