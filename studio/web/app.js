@@ -34,7 +34,7 @@ const vaults = new Vaults(
 );
 const artifacts = new Artifacts(
   { pane: $("artifacts"), toggle: $("show-artifacts") },
-  { api, blob: async (path) => (await request(path)).blob(), showStatus },
+  { api, json, blob: async (path) => (await request(path)).blob(), showStatus },
 );
 
 // --- signing in -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-// The pane beside the conversation: the files that live in the session, with code, preview and revisions.
+// The pane beside the conversation: the files that live in the session, with code, preview and revisions. The options of
+// a message have files of their own; of these there is a tab for each option.
 
 import { make } from "./elements.js";
 import { escapeHidden, escapeHiddenText } from "./hidden_characters.js";
@@ -7,7 +8,9 @@ import { SessionFiles } from "./session_files.js";
 
 const RENDER_MS = 250; // between two renderings of files that grow
 const NARROW = "(max-width: 44rem)"; // where the pane covers the conversation, so that it does not open by itself
-const OPTION = /^option-\d+$/; // the agent of a variant, which has files of its own
+const OPTION = /^option-(\d+)$/; // the agent of an option
+const SESSION = 0; // the number of the session's own files among those of options
+const STATES = { running: "is being written", done: "done", failed: "failed", stopped: "stopped", interrupted: "interrupted" };
 const IMAGES = new Set(["image/gif", "image/jpeg", "image/png", "image/webp"]);
 const PAGES = new Set(["text/html", "image/svg+xml"]);
 const RUN_NOTE =
@@ -19,11 +22,10 @@ const HOSTS_NOTE = "To let previews load scripts, styles, images and fonts of a 
 export class Artifacts {
   /**
    * Show the files of a session in `pane`, which `toggle` opens and closes. `api` returns the JSON of a path, `blob`
-   * its bytes.
+   * its bytes, `json(method, body)` the options of a request.
    */
-  constructor({ pane, toggle }, { api, blob, showStatus }) {
-    Object.assign(this, { pane, toggle, api, blob, showStatus });
-    this.files = new SessionFiles();
+  constructor({ pane, toggle }, { api, blob, json, showStatus }) {
+    Object.assign(this, { pane, toggle, api, blob, json, showStatus });
     this.isOpen = new Map(); // by session, where the person opened or closed the pane
     this.build();
     this.preview = new PreviewFrame(this.frameBox, {
@@ -44,7 +46,12 @@ export class Artifacts {
   }
 
   clear() {
-    this.files.clear();
+    this.groups = new Map([[SESSION, new SessionFiles()]]); // files by the number of their option
+    this.option = SESSION;
+    this.options = []; // as the server lists them
+    this.picked = null;
+    this.isPicking = false; // until the files are loaded that an option has given to the session
+    this.optionChanges = 0;
     this.selected = null; // {path, number}; without a number the latest revision
     this.isChosen = false; // whether the person selected the file
     this.running = null; // the revision whose scripts run
@@ -60,21 +67,37 @@ export class Artifacts {
     this.render();
   }
 
+  /** The files of the option that is shown, or of the session. */
+  get files() { return this.groups.get(this.option); }
+
   /** Take note of one event of the session. */
   handle({ type, data, agent_id, turn_id }) {
-    if (OPTION.test(agent_id)) return;
+    const option = Number(OPTION.exec(agent_id)?.[1] ?? SESSION);
+    if (!this.groups.has(option)) this.groups.set(option, new SessionFiles());
+    const isEnd = type === "final" || (type === "error" && data.fatal);
+    const isOfOptions = option !== SESSION ? isEnd || type === "turn_started" : isEnd && this.groups.size > 1;
+    if (isOfOptions) this.refreshOptions();
     if (type === "artifact") {
       this.changes += 1;
-      const revision = this.files.apply(data, turn_id);
-      if (revision) this.follow(revision);
+      const revision = this.groups.get(option).apply(data, turn_id);
+      if (revision) this.follow(option, revision);
       this.renderSoon();
-    } else if (type === "final" || (type === "error" && data.fatal)) {
-      if (this.files.endTurn(turn_id)) this.renderSoon();
-    } else if (type === "session_changed" && ("rewound_to" in data || "picked" in data)) this.refresh();
+    } else if (isEnd) {
+      if (this.groups.get(option).endTurn(turn_id)) this.renderSoon();
+    } else if (type === "session_changed" && ("rewound_to" in data || "picked" in data)) {
+      this.refresh();
+      this.refreshOptions();
+      this.isPicking ||= "picked" in data;
+      this.picked = data.picked ?? null;
+    }
   }
 
   /** Select a file that is written, unless the person has chosen another. */
-  follow({ path, isGrowing, mediaType }) {
+  follow(option, { path, isGrowing, mediaType }) {
+    if (option !== this.option) {
+      if (this.isChosen || this.option !== SESSION || !isGrowing) return;
+      this.showOption(option);
+    }
     if (!this.selected) this.selected = { path, number: null };
     else if (!this.isChosen && isGrowing && PAGES.has(mediaType)) this.selected = { path, number: null };
   }
@@ -89,7 +112,25 @@ export class Artifacts {
       const { artifacts } = await this.api(`api/sessions/${id}/artifacts`);
       if (id !== this.session?.id) return;
       if (changes !== this.changes) { this.refresh(); return; }
-      this.files.setListed(artifacts);
+      this.groups.get(SESSION).setListed(artifacts);
+      if (this.isPicking) this.showOption(SESSION);
+      this.isPicking = false;
+      this.render();
+    } catch (error) {
+      this.showStatus(error.message);
+    }
+  }
+
+  /** Load the list of options, once for all events that arrive meanwhile. */
+  async refreshOptions() {
+    const { id } = this.session;
+    const changes = ++this.optionChanges;
+    await new Promise((resolve) => setTimeout(resolve, RENDER_MS));
+    if (changes !== this.optionChanges || id !== this.session?.id) return;
+    try {
+      const { options } = await this.api(`api/sessions/${id}/options`);
+      if (changes !== this.optionChanges || id !== this.session?.id) return;
+      this.options = options;
       this.render();
     } catch (error) {
       this.showStatus(error.message);
@@ -109,12 +150,17 @@ export class Artifacts {
     header.append(make("h2", "", "Files"));
     button(header, "Download all", "zip", () => this.downloadAll());
     button(header, "Close", "close", () => this.setOpen(false));
-    this.optionTabs = this.pane.appendChild(make("div", "options")); // for variants, which have files of their own
-    this.optionTabs.hidden = true;
+    this.optionTabs = this.pane.appendChild(make("div", "options"));
+    this.optionTabs.setAttribute("role", "tablist");
+    this.optionTabs.setAttribute("aria-label", "Options");
+    this.optionState = this.pane.appendChild(make("p", "note option-state"));
+    this.optionText = this.optionState.appendChild(make("span"));
+    this.pick = button(this.optionState, "Use this one", "pick", () => this.askOf("pick"));
+    this.stopOption = button(this.optionState, "Stop this one", "stop-option", () => this.askOf("stop"));
     this.list = this.pane.appendChild(make("ul", "files"));
     this.list.setAttribute("aria-label", "Files of the session");
 
-    const bar = this.pane.appendChild(make("div", "bar"));
+    const bar = this.bar = this.pane.appendChild(make("div", "bar"));
     const tabs = bar.appendChild(make("span", "tabs"));
     tabs.setAttribute("role", "tablist");
     this.tabs = {
@@ -162,6 +208,19 @@ export class Artifacts {
     if (!isOpen) this.toggle.focus();
   }
 
+  showOption(option) {
+    if (option === this.option) return;
+    this.option = option;
+    this.selected = null;
+    this.isHeld = false;
+    this.render();
+  }
+
+  /** Pick or stop the option that is shown. */
+  async askOf(action) {
+    await this.api(`api/sessions/${this.session.id}/options/${this.option}/${action}`, this.json("POST", {}));
+  }
+
   select(path, number = null) {
     const isLatest = number === this.files.latest(path)?.number;
     this.selected = { path, number: isLatest ? null : number };
@@ -205,13 +264,15 @@ export class Artifacts {
   }
 
   async downloadAll() {
-    save(await this.blob(`api/sessions/${this.session.id}/artifacts?format=zip`), "artifacts.zip");
+    save(await this.blob(`api/sessions/${this.session.id}/artifacts?format=zip${this.optionQuery()}`), "artifacts.zip");
   }
 
   addressOf({ path, number }) {
     const parts = path.split("/").map(encodeURIComponent).join("/");
-    return `api/sessions/${this.session.id}/artifacts/${parts}?revision=${number}`;
+    return `api/sessions/${this.session.id}/artifacts/${parts}?revision=${number}${this.optionQuery()}`;
   }
+
+  optionQuery() { return this.option === SESSION ? "" : `&option=${this.option}`; }
 
   // --- what is shown --------------------------------------------------------------------------------------------------
 
@@ -227,15 +288,60 @@ export class Artifacts {
   }
 
   render() {
+    const withFiles = [...this.groups].filter(([, files]) => files.paths().length).map(([option]) => option);
+    const isKnown = withFiles.includes(this.option) || this.options.some(({ number }) => number === this.option);
+    if (withFiles.length && !isKnown) [this.option] = withFiles;
     const paths = this.files.paths();
     if (paths.length && !this.revision()) this.selected = { path: paths[0], number: null };
     const revision = paths.length ? this.revision() : null;
-    this.toggle.hidden = !paths.length;
+    this.toggle.hidden = !withFiles.length;
     this.toggle.textContent = `Files (${paths.length})`;
-    this.pane.hidden = !revision || !(this.isOpen.get(this.session.id) ?? !matchMedia(NARROW).matches);
+    this.pane.hidden = !withFiles.length || !(this.isOpen.get(this.session.id) ?? !matchMedia(NARROW).matches);
     this.toggle.setAttribute("aria-expanded", String(!this.pane.hidden));
     if (this.running !== revision && this.running) this.setRunning(false);
-    else if (!this.pane.hidden) this.renderFile(paths, revision);
+    else if (!this.pane.hidden) {
+      this.renderOptions();
+      for (const part of [this.list, this.bar, ...Object.values(this.views)]) part.hidden = !revision;
+      for (const part of [this.runNote, this.heldNote, this.error, this.blockedBox]) part.hidden ||= !revision;
+      if (revision) this.renderFile(paths, revision);
+    }
+  }
+
+  /** Show a tab for the session's files and one for each option, and how the option stands that is shown. */
+  renderOptions() {
+    const numbers = [...new Set([...this.groups.keys(), ...this.options.map(({ number }) => number)])];
+    numbers.sort((one, other) => one - other);
+    const isEmpty = !this.groups.get(SESSION).paths().length;
+    const shown = numbers.filter((number) => number !== SESSION || !isEmpty);
+    this.optionTabs.hidden = numbers.length < 2;
+    const labels = shown.map((number) => number === SESSION ? "Session" : `Option ${number}`);
+    if ([...this.optionTabs.children].map(({ textContent }) => textContent).join() !== labels.join()) {
+      this.optionTabs.replaceChildren(...shown.map((number, index) => this.optionTab(number, labels[index])));
+    }
+    for (const tab of this.optionTabs.children) {
+      tab.setAttribute("aria-selected", String(Number(tab.dataset.option) === this.option));
+    }
+    const option = this.options.find(({ number }) => number === this.option);
+    this.optionState.hidden = !option;
+    if (!option) return;
+    const { state, model, reason, number } = option;
+    const picked = number === this.picked ? ", in use" : "";
+    this.optionText.textContent = escapeHidden(`${model}: ${STATES[state] ?? state}${picked}. ${reason ? `${reason} ` : ""}`);
+    this.pick.hidden = state !== "done" || number === this.picked;
+    this.stopOption.hidden = state !== "running";
+  }
+
+  optionTab(number, label) {
+    const tab = make("button", "", label);
+    tab.type = "button";
+    tab.dataset.option = number;
+    tab.setAttribute("role", "tab");
+    tab.addEventListener("click", () => {
+      if (!this.groups.has(number)) this.groups.set(number, new SessionFiles());
+      this.isChosen = true;
+      this.showOption(number);
+    });
+    return tab;
   }
 
   renderFile(paths, revision) {

@@ -77,9 +77,9 @@ export class PreviewFrame {
     const { type, id, kind, url, canBeAllowed, count } = data;
     if (type === "ready") { this.isReady = true; this.draw(); return; }
     if (type === "pong") { this.unanswered = 0; this.onHang(false); return; }
+    if (type === "held") { if (this.sent?.isGrowing) this.onHeld(); return; } // also while the next text is on its way
     if (id !== this.sent?.id) return;
     if (type === "shown") { this.isDrawing = false; this.draw(); }
-    else if (type === "held") this.onHeld();
     else if (type === "scripts") { if (Number.isInteger(count)) this.onScripts(count); }
     else if (![kind ?? "", url].every((text) => typeof text === "string" && text.length <= MAX_TEXT_CHARS)) return;
     else if (type === "blocked") this.onBlocked({ kind, url, canBeAllowed: canBeAllowed === true });

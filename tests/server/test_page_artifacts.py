@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from agenticx.tools.builtin import builtin_tools
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import enter, send_message
 from tests.support.server.running_studio import StudioMaker
+from tests.support.timeouts import PATIENCE
 
 pytestmark = [
     pytest.mark.anyio,
@@ -73,8 +75,9 @@ async def test_a_page_grows_in_the_pane_runs_when_asked_and_stands_again_if_the_
         assert await tab.evaluate(f"[{RUN}.textContent, {RUN}.disabled]") == ["Run", True]
         types = "messages.map(({type}) => type)"
         await tab.wait_for(f"{types}.includes('ready') && {types}.lastIndexOf('shown') > {types}.indexOf('ready')")
-        await tab.turn_wheel(f"{PANE}.querySelector('.frame')", 300)
-        await tab.wait_for(f"!{PANE}.querySelector('.held').hidden")
+        async with asyncio.timeout(PATIENCE):
+            while await tab.evaluate(f"{PANE}.querySelector('.held').hidden"):  # a frame that is replaced sees no wheel
+                await tab.turn_wheel(f"{PANE}.querySelector('.frame')", 300)
         await tab.evaluate(f"{tab_of('Code')}.click()")
         assert "Butcher" in await tab.wait_for(f"{CODE}.includes('Butcher') && {CODE}")
         await tab.evaluate("document.getElementById('stop').click()")
@@ -152,6 +155,39 @@ async def test_a_page_is_shown_with_the_files_of_the_session_that_it_names(make_
         told = await tab.wait_for("messages.find(({told}) => told)?.told")
         assert told == [7, 'url("data:image/svg+xml', "</script>"]
         assert [entry for entry in tab.errors if "none.png" not in entry] == []
+
+
+async def test_each_option_has_a_tab_and_the_one_that_is_picked_becomes_the_session(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    replies = [create("<h1>one"), create("<h1>two"), "made it", "made it"]
+    async with make_studio(ScriptedModel(replies), tools=builtin_tools()) as studio:
+        await enter(tab, studio)
+        (session,) = (await studio.client.get("/api/sessions")).json()["sessions"]
+        await studio.turn(session["id"], "a page", variants=2)
+        tabs = f"[...{PANE}.querySelectorAll('.options button')].map((one) => one.textContent).join()"
+        await tab.wait_for(f"{tabs} === 'Option 1,Option 2'")
+        state = f"{PANE}.querySelector('.option-state span').textContent"
+        await tab.wait_for(f"{state}.endsWith(': done. ')")
+        await tab.evaluate(f"{tab_of('Code')}.click()")
+        await tab.wait_for("document.getElementById('stop').hidden")
+        texts: list[str] = []
+        for number in (1, 2):
+            await tab.evaluate(f"{PANE}.querySelectorAll('.options button')[{number - 1}].click()")
+            texts.append(await tab.wait_for(CODE))
+        assert sorted(texts) == ["<h1>one", "<h1>two"]
+        await tab.reload()
+        await tab.wait_for(f"{tabs} === 'Option 1,Option 2'")
+        await tab.evaluate(f"{PANE}.querySelectorAll('.options button')[1].click()")
+        pick = f"{PANE}.querySelector('.pick')"
+        await tab.wait_for(f"!{pick}.hidden && {state}.endsWith(': done. ')")
+        await tab.evaluate(f"{pick}.click()")
+        await tab.wait_for(f"{tabs} === 'Session,Option 1,Option 2'")
+        await tab.evaluate(f"{tab_of('Code')}.click()")
+        await tab.wait_for(f"{CODE} === {texts[1]!r}")
+        await tab.evaluate(f"{PANE}.querySelectorAll('.options button')[2].click()")
+        assert "in use" in await tab.wait_for(f"{state}.includes('in use') && {state}")
+        assert tab.errors == []
 
 
 @pytest.mark.cases(quick=0)
