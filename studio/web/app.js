@@ -197,6 +197,7 @@ async function showInstructions(session) {
 function updateControls() {
   const running = current.conversation.running;
   $("stop").hidden = $("when-busy").hidden = !running;
+  $("variants").hidden = running;
   $("send").textContent = running ? SEND_LABELS[$("when-busy").value] : "Send";
   showStatus(running ? current.conversation.state : "");
 }
@@ -219,6 +220,11 @@ async function send(when_busy = $("when-busy").value) {
   const files = attachments.takeAll();
   const turn = { input, client_turn_id: crypto.randomUUID(), when_busy };
   if (mode) turn.mode = mode;
+  if ($("variants").value && !current.conversation.running) {
+    turn.variants = Number($("variants").value);
+    delete turn.when_busy; // options begin at once
+    $("variants").value = "";
+  }
   if (files.length) turn.attachments = files.map(({ name, media_type, data }) => ({ name, media_type, data }));
   queuedMessages.addSent(turn.client_turn_id, typed, files);
   try {

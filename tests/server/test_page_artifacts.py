@@ -163,8 +163,8 @@ async def test_each_option_has_a_tab_and_the_one_that_is_picked_becomes_the_sess
     replies = [create("<h1>one"), create("<h1>two"), "made it", "made it"]
     async with make_studio(ScriptedModel(replies), tools=builtin_tools()) as studio:
         await enter(tab, studio)
-        (session,) = (await studio.client.get("/api/sessions")).json()["sessions"]
-        await studio.turn(session["id"], "a page", variants=2)
+        await tab.evaluate("document.getElementById('variants').value = '2'")
+        await send_message(tab, "a page")
         tabs = f"[...{PANE}.querySelectorAll('.options button')].map((one) => one.textContent).join()"
         await tab.wait_for(f"{tabs} === 'Option 1,Option 2'")
         state = f"{PANE}.querySelector('.option-state span').textContent"
