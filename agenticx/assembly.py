@@ -226,7 +226,8 @@ def default_tools(images: ImageProvider | None = None) -> list[Tool]:
 
     With `images` there are those that make images, too.
     """
-    return [*builtin_tools(), *_added_tools(images)]
+    own = builtin_tools()
+    return [*own, *_added_tools(own, images)]
 
 
 def make_toolbox(
@@ -238,7 +239,7 @@ def make_toolbox(
     name. Raises `SettingsError` when AGX_ENABLED_TOOLS has the name of an unknown tool.
     """
     own = Toolbox(builtin_tools() if tools is None else tools)
-    toolbox = Toolbox([*own, *(tool for tool in _added_tools(images) if tool.schema.name not in own)])
+    toolbox = Toolbox([*own, *(tool for tool in _added_tools(own, images) if tool.schema.name not in own)])
     try:
         toolbox.only(name for name in settings.enabled_tools or () if name in toolbox or name not in OPTIONAL_TOOLS)
     except ToolError as exc:
@@ -246,8 +247,11 @@ def make_toolbox(
     return toolbox
 
 
-def _added_tools(images: ImageProvider | None) -> list[Tool]:
-    return [*session_tools(), *memory_tools(), *variant_tools(), *([] if images is None else image_tools(images))]
+def _added_tools(own: Iterable[Tool], images: ImageProvider | None) -> list[Tool]:
+    """Return the tools beside an application's own; several versions are made only where files of a session are."""
+    makes_files = any(tool.schema.name == "create_file" for tool in own)
+    added = [*session_tools(), *memory_tools(), *(variant_tools() if makes_files else ())]
+    return [*added, *([] if images is None else image_tools(images))]
 
 
 # --- images -----------------------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ class TurnRecord:
 
 def is_synced(event: RuntimeEvent) -> bool:
     """Return whether an event is synced: one of `SYNCED_EVENTS`, or the last one of a file's revision."""
-    return event.type in SYNCED_EVENTS or (event.type is EventType.ARTIFACT and event.data["final"])
+    return event.type in SYNCED_EVENTS or (event.type is EventType.ARTIFACT and event.data.get("final") is True)
 
 
 class StoredEvent(NamedTuple):
