@@ -86,6 +86,12 @@ async def _notes(scale: Scale) -> list[Row]:
     return await note_rows(scale)
 
 
+async def _artifacts(scale: Scale) -> list[Row]:
+    from tests.benchmarks.artifact_rows import artifact_rows
+
+    return await artifact_rows(scale)
+
+
 async def _imports(scale: Scale) -> list[Row]:
     from tests.benchmarks.engine import import_rows
 
@@ -112,6 +118,7 @@ SECTIONS: dict[str, Callable[[Scale], Coroutine[Any, Any, list[Row]]]] = {
     "studio": _studio,
     "teams": _teams,
     "notes": _notes,
+    "artifacts": _artifacts,
     "imports": _imports,
     "streams": _streams,
     "server": _server,

@@ -96,6 +96,14 @@ SMALL = Scale(
                 "a token of a streaming turn beside an index run, p99 added",
             ],
         ),
+        (
+            "artifacts",
+            [
+                "a call of create_file with a live preview, per token",
+                "bytes of its artifact events",
+                "4 options at once, beside one",
+            ],
+        ),
         ("imports", ["import agenticx.runtime", "memory after it"]),
         (
             "server",
