@@ -33,7 +33,7 @@ def server() -> Iterator[ImageServer]:
 
 
 @asynccontextmanager
-async def opened(server: ImageServer, spec: str = "openai:gpt-image-2") -> AsyncGenerator[ImagesApi]:
+async def opened(server: ImageServer, spec: str = "openai:gpt-image-1-mini") -> AsyncGenerator[ImagesApi]:
     model = resolve_image_model(spec, api_key="sk-1", base_url=f"{server.address}/v1", policy=QUICKLY)
     try:
         yield model
@@ -54,8 +54,8 @@ async def test_each_prompt_has_its_result_in_order_and_one_failing_fails_no_othe
         None,
         "openai answered with HTTP 400: The prompt was rejected by the safety system.",
     )
-    assert (fox.usage, sin.usage) == (Usage(100, 4_000, cost_usd=Decimal("0.1208")), None)
-    sent = {"model": "gpt-image-2", "n": 1, "output_format": "png", "size": "1024x1024"}
+    assert (fox.usage, sin.usage) == (Usage(100, 4_000, cost_usd=Decimal("0.03225")), None)
+    sent = {"model": "gpt-image-1-mini", "n": 1, "output_format": "png", "size": "1024x1024"}
     path = "/v1/images/generations"
     assert sorted(server.requests, key=lambda request: request[1]["prompt"]) == [
         (path, {**sent, "prompt": prompt}) for prompt in ("a fox", "a hen", "a sin")
@@ -71,7 +71,7 @@ async def test_an_image_is_sent_as_a_form_to_lose_its_background(server: ImageSe
     assert (done.image, "too small" in failed.error) == (checked_image(png(8, 8)), True)
     (path, fields), _ = sorted(server.requests, key=lambda request: request[1]["image_type"], reverse=True)
     assert (path, fields["image"], fields["image_type"]) == ("/v1/images/edits", photo.content, "image/png")
-    assert (fields["model"], fields["background"], fields["output_format"]) == ("gpt-image-2", "transparent", "png")
+    assert (fields["model"], fields["background"], fields["output_format"]) == ("gpt-image-1-mini", "transparent", "png")
     assert fields["prompt"].startswith("Remove the background.")
 
 
@@ -146,8 +146,8 @@ def test_content_that_is_no_usable_image_is_refused(content: bytes, reason: str)
     ("spec", "reason"),
     [
         ("anthropic:claude", "images of 'anthropic' cannot be used; name a model of a server that has"),
-        ("gpt-image-2", "is not provider:name"),
-        ("openai:gpt-image-2", "needs a key"),
+        ("gpt-image-1-mini", "is not provider:name"),
+        ("openai:gpt-image-1-mini", "needs a key"),
     ],
 )
 def test_a_name_of_no_image_model_is_refused(spec: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:

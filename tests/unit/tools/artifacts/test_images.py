@@ -198,7 +198,7 @@ async def test_images_of_a_server_are_still_there_after_a_restart(
 ) -> None:
     photo = png(640, 480, size=200_000)
     model = ScriptedModel([call("generate_images", {"prompts": ["a red fox"]}), "Done.", "It is red."])
-    settings = load_settings({"home": tmp_path / "home", "image_model": "openai:gpt-image-2"}, environ={})
+    settings = load_settings({"home": tmp_path / "home", "image_model": "openai:gpt-image-1-mini"}, environ={})
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     url, path = f"sqlite:///{tmp_path / 'chat.db'}", path_of("a-red-fox", photo)
     options: dict[str, Any] = {"model": model, "workspace": tmp_path, "settings": settings}
@@ -210,13 +210,13 @@ async def test_images_of_a_server_are_still_there_after_a_restart(
             async for event in hub.run_turn(session, "Draw a fox."):
                 events.append(event)
                 if event.type == "confirm_required":
-                    assert event.data["question"].startswith("Send 1 prompt to openai:gpt-image-2 (127.0.0.1:")
+                    assert event.data["question"].startswith("Send 1 prompt to openai:gpt-image-1-mini (127.0.0.1:")
                     answer = ConfirmAnswer(approved=True)
                     await hub.answer_confirm(event.data["id"], answer, digest=event.data["digest"])
     (stored,) = [event.data for event in events if event.type == "artifact"]
     assert (stored["path"], stored["media_type"], stored["size"]) == (path, "image/png", len(photo))
-    (paid,) = [event.data for event in events if event.type == "usage" and event.data["model"] == "openai:gpt-image-2"]
-    assert paid["cost_usd"] == "0.03008"
+    (paid,) = [event.data for event in events if event.type == "usage" and event.data["model"] == "openai:gpt-image-1-mini"]
+    assert paid["cost_usd"] == "0.008025"
     async with open_hub(url, **options) as hub:
         _ = [event async for event in hub.run_turn(session, "Which color?")]
     seen = [message.attachments for message in model.requests[2].messages if isinstance(message, UserMessage)]
@@ -226,7 +226,7 @@ async def test_images_of_a_server_are_still_there_after_a_restart(
 
 async def test_the_tools_are_offered_only_with_an_image_model(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    named = load_settings({"home": home, "image_model": "openai:gpt-image-2"}, environ={})
+    named = load_settings({"home": home, "image_model": "openai:gpt-image-1-mini"}, environ={})
     names = list[set[str]]()
     for options in ({}, {"settings": named}, {"images": ScriptedImages()}):
         model = ScriptedModel(["Hi."])
@@ -241,7 +241,7 @@ async def test_the_tools_are_offered_only_with_an_image_model(tmp_path: Path) ->
         async with open_hub("memory://", settings=unknown):
             pass
     with pytest.raises(TypeError, match="images must be an ImageProvider"):
-        async with open_hub("memory://", images="openai:gpt-image-2"):  # type: ignore[arg-type]
+        async with open_hub("memory://", images="openai:gpt-image-1-mini"):  # type: ignore[arg-type]
             pass
 
 
@@ -251,13 +251,13 @@ async def test_without_a_key_the_call_says_which_one_is_missing_until_it_is_set(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     drawing = call("generate_images", {"prompts": ["a fox"]})
     model = ScriptedModel([drawing, "Sorry.", drawing, "Done."])
-    values = {"home": tmp_path, "image_model": "openai:gpt-image-2", "permission_mode": "auto"}
+    values = {"home": tmp_path, "image_model": "openai:gpt-image-1-mini", "permission_mode": "auto"}
     settings = load_settings(values, environ={})
     with image_server() as server:
         async with open_hub("memory://", model=model, workspace=tmp_path, settings=settings) as hub:
             session = (await hub.create()).id
             events = [event async for event in hub.run_turn(session, "Draw.")]
-            assert "no images can be made: model 'openai:gpt-image-2' needs a key (OPENAI_API_KEY " in result_of(events)
+            assert "no images can be made: model 'openai:gpt-image-1-mini' needs a key (OPENAI_API_KEY " in result_of(events)
             monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
             monkeypatch.setenv("OPENAI_BASE_URL", f"{server.address}/v1")
             events = [event async for event in hub.run_turn(session, "Draw.")]
