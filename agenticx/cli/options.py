@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, get_args
 
@@ -13,6 +13,7 @@ from agenticx.sessions.hub.records import check_model_name
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Tool
 from agenticx.tools.permissions import PermissionMode
+from agenticx.tools.visible import visible_line
 
 __all__ = [
     "ANSWERS",
@@ -24,6 +25,7 @@ __all__ = [
     "model_of",
     "reject_local_options",
     "settings_for",
+    "whole_number",
     "workspace_of",
 ]
 
@@ -90,6 +92,19 @@ def _reject_team(name: str) -> NoReturn:
     raise ArgumentTypeError(
         f"`agx team run` runs the team {name!r}; --session continues its session, which keeps its team"
     )
+
+
+def whole_number(what: str) -> Callable[[str], int]:
+    """Return the type of an argument that is the number of a `what`, which count from 1."""
+
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
+            raise ArgumentTypeError(
+                f"{visible_line(text, _MAX_SHOWN_CHARS)!r} is not the number of {what}, which count from 1"
+            )
+        return int(text)
+
+    return number
 
 
 def workspace_of(arguments: Namespace) -> Path:

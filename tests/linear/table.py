@@ -171,6 +171,7 @@ EXEMPT: dict[str, str] = {
             cli.terminal.output.FallbackOutput cli.terminal.output.OutputWrapper logs.hidden_members
             knowledge.vault.read_note knowledge.vault.scan_vault
             cli.terminal.event_text.retry_note cli.terminal.event_text.question_payload
+            cli.terminal.event_text.option_of cli.terminal.event_text.option_note
         """,
         "it reads what the application declares, or names": """
             logs.bind_ids logs.bound_ids logs.configure_logging logs.get_logger messages.new_id

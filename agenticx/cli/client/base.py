@@ -113,12 +113,17 @@ class SessionReader(Protocol):
         """Yield the exported file in chunks of bytes."""
         ...
 
-    async def artifacts(self, session_id: str) -> Sequence[Artifact]:
-        """Return the files that live in a session, by path in order."""
+    async def artifacts(self, session_id: str, *, option: int | None = None) -> Sequence[Artifact]:
+        """Return the files that live in a session, or those of one of its options, by path in order.
+
+        Raise an `AgenticXError` for an unknown option.
+        """
         ...
 
-    async def read_artifact(self, session_id: str, path: str, revision: int | None = None) -> bytes:
-        """Return the content of such a file, by default as it is now; raise `UnknownArtifact`."""
+    async def read_artifact(
+        self, session_id: str, path: str, revision: int | None = None, *, option: int | None = None
+    ) -> bytes:
+        """Return the content of such a file, by default as it is now; raise an `AgenticXError` if it is unknown."""
         ...
 
     async def usage(
@@ -175,9 +180,11 @@ class Client(SessionReader, Protocol):
         client_turn_id: str | None = None,
         mode: str | None = None,
         vaults: Sequence[str] | None = None,
+        variants: int | tuple[str, ...] | None = None,
     ) -> TurnPosition:
         """Start a turn, with what is given instead of the session's own; raise `SessionBusy` while another one runs.
 
+        With `variants`, a number or the names of as many models, it makes options of the message.
         With a `client_turn_id` that started a turn of the session before, also on a server that has ended since, no
         other turn starts: that one is returned.
         """

@@ -137,6 +137,7 @@ class LocalClient:
         client_turn_id: str | None = None,
         mode: str | None = None,
         vaults: Sequence[str] | None = None,
+        variants: int | tuple[str, ...] | None = None,
     ) -> TurnPosition:
         request = TurnRequest(
             input=message.content,
@@ -146,6 +147,7 @@ class LocalClient:
             permission_mode=permission_mode,
             mode=cast("Any", mode),
             vaults=None if vaults is None else tuple(vaults),
+            variants=variants,
         )
         self._used.add(session_id)
         turn = await self._hub.start(session_id, request)
@@ -219,11 +221,13 @@ class LocalClient:
         record = await self._store.catalog.get(session_id)
         yield export_log(self._store.log, record, form)
 
-    async def artifacts(self, session_id: str) -> Sequence[Artifact]:
-        return (await self._hub.artifacts(session_id)).listed()
+    async def artifacts(self, session_id: str, *, option: int | None = None) -> Sequence[Artifact]:
+        return (await self._hub.artifacts(session_id, option=option)).listed()
 
-    async def read_artifact(self, session_id: str, path: str, revision: int | None = None) -> bytes:
-        artifacts = await self._hub.artifacts(session_id)
+    async def read_artifact(
+        self, session_id: str, path: str, revision: int | None = None, *, option: int | None = None
+    ) -> bytes:
+        artifacts = await self._hub.artifacts(session_id, option=option)
         return await artifacts.read(artifacts.find(path, revision))
 
     # --- models and tools ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from agenticx.cli.client.base import SessionInfo
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.stored_log import export_log, read_envelopes
-from agenticx.sessions.files.artifacts import artifacts_of_state
+from agenticx.sessions.files.options import find_option, stored_session_files
 from agenticx.sessions.store.base import Log, StoreReader
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage
@@ -56,16 +56,19 @@ class ReadingClient:
         record = await self._reader.get(session_id)
         yield export_log(self._log, record, form)
 
-    async def artifacts(self, session_id: str) -> Sequence[Artifact]:
-        return (await self._artifacts(session_id)).listed()
+    async def artifacts(self, session_id: str, *, option: int | None = None) -> Sequence[Artifact]:
+        return (await self._artifacts(session_id, option)).listed()
 
-    async def read_artifact(self, session_id: str, path: str, revision: int | None = None) -> bytes:
-        artifacts = await self._artifacts(session_id)
+    async def read_artifact(
+        self, session_id: str, path: str, revision: int | None = None, *, option: int | None = None
+    ) -> bytes:
+        artifacts = await self._artifacts(session_id, option)
         return await artifacts.read(artifacts.find(path, revision))
 
-    async def _artifacts(self, session_id: str) -> Artifacts:
+    async def _artifacts(self, session_id: str, option: int | None) -> Artifacts:
         state = await self._reader.state(session_id)
-        return artifacts_of_state(state.state_json, self._reader.blobs, session_id)
+        session = stored_session_files(state.state_json, self._reader.blobs, session_id)
+        return session.artifacts if option is None else find_option(session.options, option).artifacts
 
     async def usage(
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None

@@ -144,12 +144,13 @@ class RemoteClient:
         client_turn_id: str | None = None,
         mode: str | None = None,
         vaults: Sequence[str] | None = None,
+        variants: int | tuple[str, ...] | None = None,
     ) -> TurnPosition:
         attached = [attachment.model_dump() for attachment in message.attachments]
         body: dict[str, Any] = {"input": message.content, "attachments": attached, "model": model}
         if permission_mode is not None:  # a server of an earlier release knows no such field
             body["permission_mode"] = permission_mode
-        own = {"client_turn_id": client_turn_id, "mode": mode, "vaults": vaults}
+        own = {"client_turn_id": client_turn_id, "mode": mode, "vaults": vaults, "variants": variants}
         body |= {key: value for key, value in own.items() if value is not None}
         turn = await self._server.request_json("POST", _path(session_id, "turns"), body)
         return TurnPosition(turn["turn_id"], turn["cursor"])
@@ -212,12 +213,15 @@ class RemoteClient:
         async with self._server.stream("GET", _path(session_id, f"export?format={form}")) as chunks:
             yield chunks
 
-    async def artifacts(self, session_id: str) -> Sequence[Artifact]:
-        rows = (await self._server.request_json("GET", _path(session_id, "artifacts")))["artifacts"]
+    async def artifacts(self, session_id: str, *, option: int | None = None) -> Sequence[Artifact]:
+        path = _path(session_id, f"artifacts{_query(option=option)}")
+        rows = (await self._server.request_json("GET", path))["artifacts"]
         return [Artifact(**{field.name: row[field.name] for field in fields(Artifact)}) for row in rows]
 
-    async def read_artifact(self, session_id: str, path: str, revision: int | None = None) -> bytes:
-        query = "" if revision is None else f"?{urlencode({'revision': revision})}"
+    async def read_artifact(
+        self, session_id: str, path: str, revision: int | None = None, *, option: int | None = None
+    ) -> bytes:
+        query = _query(revision=revision, option=option)
         async with self._server.stream("GET", _path(session_id, f"artifacts/{quote(path)}{query}")) as chunks:
             return b"".join([chunk async for chunk in chunks])
 
@@ -322,6 +326,12 @@ async def _stream_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[_Stream
 
 def _path(session_id: str, subpath: str = "") -> str:
     return f"/api/sessions/{quote(session_id, safe='')}" + (f"/{subpath}" if subpath else "")
+
+
+def _query(**parameters: int | None) -> str:
+    """Return the query of a URL with the parameters that are not None, "" for none."""
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return f"?{urlencode(given)}" if given else ""
 
 
 def _daily_usage(row: Mapping[str, Any]) -> DailyUsage:

@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 from agenticx.cli.action_parser import ActionParser
 from agenticx.cli.commands.session_access import open_stored_session, print_note
 from agenticx.cli.exit_codes import DONE
-from agenticx.cli.options import current_folder
+from agenticx.cli.options import current_folder, whole_number
 from agenticx.cli.terminal.event_text import artifact_line
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.tools.artifacts.paths import check_artifact_path
@@ -30,9 +30,10 @@ _MAX_NAMES = 5
 
 _EPILOG = """\
 A model writes these files with create_file. They live in the session, not in its folder, until they are saved; each
-change is a revision. ID is a session's id, a prefix that no other id has, or `last`. All of this also works while a
-server or a chat in another terminal owns the sessions. `save` keeps the paths of the files below the folder, and writes
-nothing outside of it, also where a link in it leads out.
+change is a revision. The options that `agx run --variants` makes have files of their own. ID is a session's id, a
+prefix that no other id has, or `last`. All of this also works while a server or a chat in another terminal owns the
+sessions. `save` keeps the paths of the files below the folder, and writes nothing outside of it, also where a link in
+it leads out.
 
 examples:
   agx artifacts list last
@@ -40,8 +41,9 @@ examples:
   agx artifacts show last index.html --revision 1
   agx artifacts save last                    all files, to the current folder
   agx artifacts save last index.html --to ~/site --force
+  agx artifacts save last --option 2         the files of an option, picked or not
 
-exit codes: 0 done, 1 an unknown file, or one that cannot be written, 2 usage"""
+exit codes: 0 done, 1 an unknown file or option, or a file that cannot be written, 2 usage"""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -52,6 +54,9 @@ def configure(parser: ArgumentParser) -> None:
     def add(name: str, summary: str, work: Callable[[Namespace], Coroutine[Any, Any, int]]) -> ArgumentParser:
         action = actions.add_parser(name, help=summary, description=f"{summary}.", allow_abbrev=False)
         action.add_argument("session", metavar="ID", help="a session's id, a prefix that no other id has, or `last`")
+        action.add_argument(
+            "--option", metavar="N", type=whole_number("an option"), help="the files of this option of the session"
+        )
         action.set_defaults(work=work)
         return action
 
@@ -62,7 +67,9 @@ def configure(parser: ArgumentParser) -> None:
     saving = add("save", "Write a file, or all of them, to a folder", _save)
     saving.add_argument("path", metavar="PATH", nargs="?", help="the path of the file (default: all files)")
     for action in (showing, saving):
-        action.add_argument("--revision", metavar="N", type=_revision, help="an earlier revision of the file PATH")
+        action.add_argument(
+            "--revision", metavar="N", type=whole_number("a revision"), help="an earlier revision of the file PATH"
+        )
     saving.add_argument("--to", metavar="DIR", type=Path, help="the folder (default: the current one)")
     saving.add_argument("--force", action="store_true", help="overwrite existing files")
     saving.add_argument("--json", action="store_true", help="one object per file that was written, with its `file`")
@@ -74,38 +81,35 @@ def run(arguments: Namespace) -> int:
     return code
 
 
-def _revision(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
-        raise ArgumentTypeError(f"{text!r} is not the number of a revision, which count from 1")
-    return int(text)
-
-
 # --- the commands -----------------------------------------------------------------------------------------------------
 
 
 async def _list(arguments: Namespace) -> int:
     async with open_stored_session(arguments) as (client, session):
-        artifacts = await client.artifacts(session.id)
+        artifacts = await client.artifacts(session.id, option=arguments.option)
     width = max((len(visible_path(artifact.path)) for artifact in artifacts), default=0)
     for artifact in artifacts:
         row = artifact_line(asdict(artifact), path_width=width)
         print(json.dumps(asdict(artifact)) if arguments.json else f"{row}, {artifact.media_type}")
     if not artifacts:
-        print_note(f"session {session.id} has no files; a model writes some with create_file")
+        owner = f"session {session.id}" if arguments.option is None else f"option {arguments.option}"
+        print_note(f"{owner} has no files; a model writes some with create_file")
     return DONE
 
 
 async def _show(arguments: Namespace) -> int:
     _check_path(arguments)
     async with open_stored_session(arguments) as (client, session):
-        path = arguments.path or _only_path(await client.artifacts(session.id))
-        content = await client.read_artifact(session.id, path, arguments.revision)
+        option = arguments.option
+        path = arguments.path or _only_path(await client.artifacts(session.id, option=option), arguments)
+        content = await client.read_artifact(session.id, path, arguments.revision, option=option)
     if not sys.stdout.isatty():
         sys.stdout.buffer.write(content)
         return DONE
     text = content.decode(errors="replace")
     if "\0" in text or text.encode() != content:
         save = f"agx artifacts save {session.id} {shlex.quote(visible_path(path))}"
+        save += "" if option is None else f" --option {option}"
         raise AgenticXError(
             f"{visible_path(path)!r} is no text, which a terminal could show; `{save}` writes it to a file, and with"
             " `>` or `|` this command passes it on"
@@ -117,12 +121,17 @@ async def _show(arguments: Namespace) -> int:
 async def _save(arguments: Namespace) -> int:
     _check_path(arguments)
     async with open_stored_session(arguments) as (client, session):
-        revisions = {artifact.path: artifact.revision for artifact in await client.artifacts(session.id)}
+        option = arguments.option
+        artifacts = await client.artifacts(session.id, option=option)
+        revisions = {artifact.path: artifact.revision for artifact in artifacts}
         if arguments.path is not None:
             revisions = {arguments.path: arguments.revision or revisions.get(arguments.path)}
-        contents = {path: await client.read_artifact(session.id, path, number) for path, number in revisions.items()}
+        contents = {
+            path: await client.read_artifact(session.id, path, number, option=option)
+            for path, number in revisions.items()
+        }
     if not contents:
-        raise UnknownArtifact("the session has no files")
+        raise UnknownArtifact(f"{_owner(arguments)} has no files")
     for path, target in _write(contents, arguments):
         saved = {"path": path, "revision": revisions[path], "size": len(contents[path]), "file": str(target.path)}
         if arguments.json:
@@ -155,15 +164,19 @@ def _check_path(arguments: Namespace) -> None:
         raise SettingsError("--revision needs the path of a file: each file has revisions of its own")
 
 
-def _only_path(artifacts: Sequence[Artifact]) -> str:
+def _only_path(artifacts: Sequence[Artifact], arguments: Namespace) -> str:
     match artifacts:
         case []:
-            raise UnknownArtifact("the session has no files")
+            raise UnknownArtifact(f"{_owner(arguments)} has no files")
         case [only]:
             return only.path
         case _:
             names = _first_names([visible_path(artifact.path) for artifact in artifacts])
-            raise SettingsError(f"give the path of a file: {names} in the session")
+            raise SettingsError(f"give the path of a file: {names} in {_owner(arguments)}")
+
+
+def _owner(arguments: Namespace) -> str:
+    return "the session" if arguments.option is None else f"option {arguments.option}"
 
 
 def _first_names(names: Sequence[str]) -> str:

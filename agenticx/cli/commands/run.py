@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from agenticx.cli.commands.message_input import add_attach_option, add_image_option, load_attachments, read_task
 from agenticx.cli.exit_codes import USAGE
@@ -11,8 +11,9 @@ from agenticx.cli.options import ANSWERS, add_turn_options
 from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import output_for
-from agenticx.errors import AttachmentRefused, SessionBusy
+from agenticx.errors import AttachmentRefused, SessionBusy, SettingsError
 from agenticx.messages import UserMessage
+from agenticx.runtime.options import MAX_OPTIONS, MIN_OPTIONS, check_variants
 from agenticx.tools.visible import visible_line
 
 __all__ = ["configure", "run"]
@@ -36,6 +37,7 @@ examples:
   agx run "What is wrong on this screenshot?" --attach screen.png
   agx run --agent page-builder "Build a page about a bakery"
   agx run --agent page-builder --image screen.png "Rebuild this page"
+  agx run --agent page-builder --variants 3 "Build a page about a bakery"
   agx run "Summarise README.md" --json | jq -r 'select(.type == "final") | .data.text'
 
 exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
@@ -48,6 +50,13 @@ def configure(parser: ArgumentParser) -> None:
     add_turn_options(parser, with_agent=True)
     add_attach_option(parser)
     add_image_option(parser)
+    parser.add_argument(
+        "--variants",
+        metavar="N|A,B",
+        type=_variants,
+        help=f"make {MIN_OPTIONS} to {MAX_OPTIONS} answers to choose from at once: so many, or one with each of these"
+        " models",
+    )
     parser.add_argument("--json", action="store_true", help="print the turn's events as stored, one envelope per line")
 
 
@@ -60,12 +69,32 @@ def run(arguments: Namespace) -> int:
         print(f"agx run: {visible_line(str(exc), 2_000)}", file=sys.stderr)
         return USAGE
     with open_conversation(arguments, output_for(as_json=arguments.json)) as conversation:
+        variants: int | tuple[str, ...] | None = arguments.variants
+        conversation.variants = variants
+        for name in variants if isinstance(variants, tuple) else ():
+            conversation.run(conversation.client.resolve_model(name))  # an unknown one is refused before any begins
         code = _turn(conversation, message)
         if sys.stderr.isatty() and conversation.session is not None and conversation.client.persistent:
             conversation.output.show_note(
                 Note(f"(agx run --session {conversation.session.id} … continues this session)")
             )
     return code
+
+
+def _variants(text: str) -> int | tuple[str, ...]:
+    """Return the number or the names of models that --variants gives."""
+    word, names = text.strip(), tuple(name.strip() for name in text.split(","))
+    variants = int(word) if word.isascii() and word.isdigit() and len(word) < 10 else names
+    try:
+        check_variants(variants)
+    except SettingsError:
+        variants = ()
+    if not variants or "" in names:
+        raise ArgumentTypeError(
+            f"{visible_line(text, 100)!r} is neither a number from {MIN_OPTIONS} to {MAX_OPTIONS} nor the names of as"
+            " many models, with commas between them, as in 'demo,ollama:qwen3'"
+        )
+    return variants
 
 
 def _turn(conversation: TerminalConversation, message: UserMessage) -> int:

@@ -95,6 +95,8 @@ class TerminalConversation:
     """The mode that the user has chosen for the next turns: chat, vault or agent; None for that of their words."""
     vaults: tuple[str, ...] | None = None
     """The ids of the vaults of the next turns; None for those of the session."""
+    variants: int | tuple[str, ...] | None = None
+    """The options that the next turns make: how many, or the names of their models; None for a usual turn."""
     automatic_answer: ConfirmAnswer | None = None
     keyboard: Keyboard = field(default_factory=LineKeyboard)
     edit_text: EditText | None = None
@@ -251,6 +253,7 @@ class TerminalConversation:
                 client_turn_id=client_turn_id,
                 mode=self.mode,
                 vaults=self.vaults,
+                variants=self.variants,
             )
             started.append(position)
             return position

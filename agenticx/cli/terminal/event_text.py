@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,8 @@ __all__ = [
     "citation_note",
     "event_note",
     "one_line",
+    "option_note",
+    "option_of",
     "question_notes",
     "question_payload",
     "retry_note",
@@ -194,6 +197,8 @@ def _error(data: Mapping[str, Any]) -> Note:
 
 
 def _session_changed(data: Mapping[str, Any]) -> Note:
+    if "picked" in data:
+        return Note(f"… option {data['picked']:d} goes on")
     shown = {**data, "agent": "the main agent"} if "agent" in data and data["agent"] is None else data
     return Note(f"… {one_line(', '.join(f'{name}: {_short(value)}' for name, value in shown.items()), _CALL_CHARS)}")
 
@@ -244,6 +249,20 @@ def artifact_line(data: Mapping[str, Any], *, path_width: int = 0) -> str:
     facts = [] if size is None else [pluralize(size, "byte")]
     facts += [] if revision is None else [f"revision {revision:d}"]
     return f"{visible_path(data['path']):<{path_width}}  {', '.join(facts)}".rstrip()
+
+
+_OPTION_AGENT = re.compile(r"option-([0-9]{1,9})")
+
+
+def option_of(event: EventLike) -> int | None:
+    """Return the number of the option whose turn an event is of, None for an event of any other turn."""
+    found = _OPTION_AGENT.fullmatch(event.agent_id)
+    return None if found is None else int(found[1])
+
+
+def option_note(note: Note, option: int) -> Note:
+    """Return a note about a file of an option, which begins with the option's number."""
+    return Note(f"option {option:d}  {note.text}", note.tone)
 
 
 def _artifact(data: Mapping[str, Any]) -> Note | None:

@@ -17,6 +17,8 @@ from agenticx.cli.terminal.event_text import (
     Tone,
     artifact_line,
     event_note,
+    option_note,
+    option_of,
     question_notes,
     question_payload,
     retry_note,
@@ -100,7 +102,12 @@ class PlainOutput:
         self._message_id = ""  # of the text last written to stdout
         self._out_open = False  # whether the stream's last line lacks its newline
         self._err_open = False
-        self._turns_below = set[str | None]()  # ids of other turns below turns, of which only the questions are shown
+        self._turns_below = set[
+            str | None
+        ]()  # ids of other turns below turns, of which questions are shown, and files of options
+        self._option_turns = dict[
+            str | None, int
+        ]()  # the numbers of options, by the ids of their turns and those below
         self._team_turns = set[str | None]()  # ids of turns in which a team runs
         self._speeches = set[str | None]()  # ids of the turns below these, whose text and calls are shown
         self._speech = ""  # the text of the last one
@@ -118,10 +125,11 @@ class PlainOutput:
             self.show_note(unreadable_event_note(event))
 
     def _show(self, event: EventLike) -> None:
-        data = event.data
         self._record(event)
         if self._is_hidden(event):
             return
+        option = self._option_turns.get(event.turn_id)
+        data = event.data
         if self._show_speech(event):
             return
         match event.type:
@@ -132,7 +140,7 @@ class PlainOutput:
             case EventType.TOOL_PROGRESS if data.get("output"):
                 self._show_progress(data["output"])
             case EventType.ARTIFACT if not data["final"]:
-                self._show_growing(data)
+                self._show_growing(data, option)
             case EventType.FINAL if data["text"] and self._message_id != data["message_id"]:
                 self._write_text(data["text"], data["message_id"])  # a reply that was not streamed
             case _:
@@ -141,10 +149,10 @@ class PlainOutput:
             self._end_text()
         note = self._retry_note(event) or self._answer_note(event) or event_note(event)
         if note is not None:
-            self._show_event_note(event, note)
+            self._show_event_note(event, note, option)
 
-    def _show_event_note(self, event: EventLike, note: Note) -> None:
-        self.show_note(note)
+    def _show_event_note(self, event: EventLike, note: Note, option: int | None) -> None:
+        self.show_note(note if option is None or event.type != EventType.ARTIFACT else option_note(note, option))
         if event.type != EventType.STALL and self._open_question is not None and not self._was_typed:
             self.show_prompt(self._prompt)
 
@@ -153,7 +161,10 @@ class PlainOutput:
         if event.type == EventType.SPEAKER_SELECTED:
             self._team_turns.add(event.turn_id)
         elif event.type == EventType.TURN_STARTED and "parent_turn_id" in event.data:
-            is_speech = event.data["parent_turn_id"] in self._team_turns
+            parent_id = event.data["parent_turn_id"]
+            if (option := option_of(event) or self._option_turns.get(parent_id)) is not None:
+                self._option_turns[event.turn_id] = option
+            is_speech = parent_id in self._team_turns
             (self._speeches if is_speech else self._turns_below).add(event.turn_id)
         elif event.type in _ASKING:
             self._questions.setdefault(event.data["id"], question_payload(event))
@@ -164,7 +175,8 @@ class PlainOutput:
         It is of another turn below a turn, or only says that work goes on while the prompt of a question is shown.
         """
         if event.turn_id in self._turns_below:
-            return event.type not in _CLOSING
+            is_shown = event.type == EventType.ARTIFACT and event.turn_id in self._option_turns
+            return not is_shown and event.type not in _CLOSING
         return self._open_question is not None and _is_only_progress(event)
 
     def _show_speech(self, event: EventLike) -> bool:
@@ -272,7 +284,7 @@ class PlainOutput:
         self._err.flush()
         self._err_open = not text.endswith("\n")
 
-    def _show_growing(self, data: Mapping[str, Any]) -> None:
+    def _show_growing(self, data: Mapping[str, Any], option: int | None) -> None:
         """Show the size of a file that is being written, if the output can change a line; its last event is shown."""
 
     def _end_open_lines(self) -> None:
@@ -349,7 +361,8 @@ class TerminalOutput(PlainOutput):
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
         super().__init__(out, err)
         self._grown_bytes = dict[tuple[object, ...], int]()  # of files that are being written, by call and revision
-        self._growing_line = ""  # what is drawn of them
+        self._growing_options = dict[int, str]()  # what is drawn of options that write a file, by number
+        self._growing_line = ""  # what is drawn of all of them
 
     @cached_property
     def _console(self) -> Console:
@@ -363,8 +376,14 @@ class TerminalOutput(PlainOutput):
     def _write_progress(self, text: str) -> None:
         self._console.print(text, style="dim italic", markup=False, emoji=False, end="")
 
-    def _show_growing(self, data: Mapping[str, Any]) -> None:
-        key = (data.get("tool_call_id"), data["path"], data.get("revision"))
+    def _record(self, event: EventLike) -> None:
+        super()._record(event)
+        option = self._option_turns.get(event.turn_id)
+        if option is not None and (event.terminal or (event.type == EventType.ARTIFACT and event.data["final"])):
+            self._growing_options.pop(option, None)
+
+    def _show_growing(self, data: Mapping[str, Any], option: int | None) -> None:
+        key = (option, data.get("tool_call_id"), data["path"], data.get("revision"))
         before = self._grown_bytes.get(key, 0) if data.get("offset") else 0
         size = self._grown_bytes[key] = before + len(
             data.get("delta", data.get("content", "")).encode(errors="surrogatepass")
@@ -372,7 +391,13 @@ class TerminalOutput(PlainOutput):
         width = self._console.width - 1
         if width < _MIN_GROWING_COLUMNS or terminal_is_dumb():
             return
-        line = _line_end(f"{artifact_line({**data, 'size': size})} …", width)
+        if option is None:
+            line = f"{artifact_line({**data, 'size': size})} …"
+        else:
+            facts = Note(artifact_line({"path": data["path"], "size": size}))
+            self._growing_options[option] = option_note(facts, option).text
+            line = "; ".join(self._growing_options[number] for number in sorted(self._growing_options)) + " …"
+        line = _line_end(line, width)
         if not self._growing_line:
             self._end_open_lines()
         self._err.write("\r")

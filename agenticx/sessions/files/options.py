@@ -13,7 +13,9 @@ from agenticx.errors import AgenticXError
 from agenticx.foreign_text import MATERIAL, frame_text, one_line
 from agenticx.runtime import Session
 from agenticx.runtime.session import Option
+from agenticx.sessions.files.artifacts import artifacts_of_state
 from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import StoredEvent
 from agenticx.tools.session_files import UnknownArtifact, is_image_type
@@ -24,10 +26,10 @@ __all__ = [
     "UnknownOption",
     "find_option",
     "load_options",
-    "load_stored_options",
     "option_states",
     "options_data",
     "pick_text",
+    "stored_session_files",
 ]
 
 
@@ -106,11 +108,13 @@ def load_options(session: Session, data: Mapping[str, Any]) -> None:
     session.next_option, session.is_option_due = data.get("next", 1), data.get("is_due", False)
 
 
-def load_stored_options(session: Session, state_json: str | None) -> None:
-    """Give a session the options that its stored state has; raises `DamagedData`."""
+def stored_session_files(state_json: str | None, blobs: Blobs, session_id: str) -> Session:
+    """Return a session with the files and options that its stored state has, and nothing else; raises `DamagedData`."""
+    session = Session(artifacts=artifacts_of_state(state_json, blobs, session_id))
     if state_json is not None:
         with map_decode_errors("the state of a session"):
             load_options(session, json.loads(state_json)["options"])
+    return session
 
 
 async def option_states(

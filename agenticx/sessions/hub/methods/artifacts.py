@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agenticx.runtime import Session
 from agenticx.runtime.session import Option
-from agenticx.sessions.files.artifacts import artifacts_of_state
-from agenticx.sessions.files.options import OptionState, find_option, load_stored_options, option_states
+from agenticx.sessions.files.options import OptionState, find_option, option_states, stored_session_files
 from agenticx.sessions.hub.commands import Command, Pick, StopOption
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.tools.session_files import Artifacts
@@ -68,6 +67,4 @@ class ArtifactMethods(ABC):
         """Return a session with its files and options as they are stored, and nothing else."""
         await self.store.catalog.get(session_id)
         state = await self.store.log.state(session_id)
-        session = Session(artifacts=artifacts_of_state(state.state_json, self._services.blobs, session_id))
-        load_stored_options(session, state.state_json)
-        return session
+        return stored_session_files(state.state_json, self._services.blobs, session_id)
