@@ -48,6 +48,21 @@ def test_a_run_makes_options_whose_files_can_be_read(made: tuple[Any, subprocess
         assert unknown.stderr == "agx: the session has no option 3; it has 1, 2\n"
 
 
+@pytest.mark.parametrize("place", ["in this process", "at a server"])
+def test_a_chat_picks_the_option_to_go_on_with(agx: Any, request: pytest.FixtureRequest, place: str) -> None:
+    if place == "at a server":
+        request.getfixturevalue("studio")
+    agx("run", "--variants", "2", *TASK)
+    done = agx("chat", "-c", stdin="/pick 2\n/pick 3\n/pick x\n/pick\n")
+    assert done.stderr.splitlines()[-4:] == [
+        "your next message goes on with option 2",
+        "the session has no option 3; it has 1, 2",
+        "/pick 'x': the number of an option",
+        "/pick '': the number of an option",
+    ]
+    assert agx("artifacts", "show", "last").stdout == agx("artifacts", "show", "last", "--option", "2").stdout != ""
+
+
 def _notes(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if not line.startswith("instructions:")]
 

@@ -166,6 +166,10 @@ class Client(SessionReader, Protocol):
         """Make that message the last of the conversation (None: none); raise `SessionBusy`, `MessageNotFound`."""
         ...
 
+    async def pick(self, session_id: str, option: int) -> None:
+        """Go on with an option; raise `SessionBusy`, or an `AgenticXError` for one that is unknown or not done."""
+        ...
+
     async def delete(self, session_id: str) -> None:
         """Delete a session with its events; a running turn is stopped first."""
         ...

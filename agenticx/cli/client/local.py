@@ -114,6 +114,9 @@ class LocalClient:
         files = [{"path": file.shown, "outcome": file.outcome, "reason": file.reason} for file in result.files]
         return RewindReport(result.rewound_to, result.undo, files)
 
+    async def pick(self, session_id: str, option: int) -> None:
+        await self._hub.pick(session_id, option)
+
     async def usage(
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
     ) -> Sequence[DailyUsage]:

@@ -129,6 +129,9 @@ class RemoteClient:
         report = await self._server.request_json("GET", "/api/usage" + (f"?{query}" if query else ""))
         return [_daily_usage(row) for row in report["rows"]]
 
+    async def pick(self, session_id: str, option: int) -> None:
+        await self._server.request_json("POST", _path(session_id, f"options/{option}/pick"), {})
+
     async def delete(self, session_id: str) -> None:
         await self._server.request_json("DELETE", _path(session_id))
 

@@ -340,6 +340,7 @@ class _Chat:
             "vault": partial(self._explain_forced, "vault"),
             "chat": partial(self._explain_forced, "chat"),
             "rewind": self._rewind,
+            "pick": self._pick,
             "sessions": self._sessions,
             "open": self._open,
             "new": self._new,
@@ -358,6 +359,7 @@ class _Chat:
             "/agent TEXT    one, of several words, that is work with tools\n"
             "/tools         what the agent can use\n"
             "/rewind [N]    take back your last message, or the last N, with the files as they were; /rewind undo\n"
+            "/pick N        go on with option N, of those that were made to choose from\n"
             "/sessions [Q]  the latest sessions, or those that match Q\n"
             "/open ID       continue another session\n"
             "/new           start a new session with your next message\n"
@@ -442,6 +444,18 @@ class _Chat:
         for text in taken:
             self._print(f"taken back: {one_line(text)}")
         self._print_rewound_files(report)
+
+    def _pick(self, word: str) -> None:
+        conversation, session = self.conversation, self.conversation.session
+        if session is None:
+            self._print("there is no option to pick; your next message starts a session")
+            return
+        if not (word.isascii() and word.isdigit() and len(word) < _MAX_NUMBER_DIGITS):
+            self._print_error(f"/pick {word[:_MAX_LISTED]!r}: the number of an option")
+            return
+        conversation.run(conversation.client.pick(session.id, int(word)))
+        self.rewind_undo = None
+        self._print(f"your next message goes on with option {int(word)}")
 
     def _undo_rewind(self, session: SessionInfo) -> None:
         if self.rewind_undo is None or self.rewind_undo[0] != session.id:

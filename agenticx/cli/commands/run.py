@@ -26,6 +26,8 @@ stderr. Risky calls are confirmed at the terminal; without one they are denied u
 nobody could be asked. A session in mode auto is continued in mode default then. Ctrl-C stops the turn; a second one
 exits at once. Sub-agents that are still at work when the turn has ended go on at a server, else the command stops them.
 The model gets the AGENTS.md of the folder, and of the folders above it in its repository; stderr names them.
+With --variants the answer is a list of options, whose files `agx artifacts … --option N` has; the next message goes on
+with the first complete one, unless /pick N in `agx chat -c`, or the page, picks another.
 
 {ANSWERS}
 
