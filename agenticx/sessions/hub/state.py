@@ -116,6 +116,16 @@ class StateTracker:
             keep_compacted=session.stored_compacted if replacement_count else 0,
         )
 
+    def pending_files(self) -> StateChange | None:
+        """Return the change of the files and options alone, None if there is none.
+
+        For events of a turn below another one, whose commits leave the conversation above as it is stored.
+        """
+        session, stored = self._session, json.loads(self._state or _state_text(self._session, 0))
+        files = {"artifacts": session.artifacts.to_json(), "options": options_data(session)}
+        state = json.dumps(stored | files, separators=(",", ":"))
+        return None if state == self._state else StateChange((), state, len(self._messages))
+
     def mark_stored(self, change: StateChange) -> None:
         """Take `change`, which is stored, as the base of the next one."""
         self._messages[change.keep_messages :] = change.messages

@@ -105,8 +105,9 @@ class SessionWriter:
 
         `searchable_ids` holds the ids of all messages that a search finds from now on, where some are removed from the
         conversation. With `keeps_state` the session's state is not part of the commit, with `has_state` it is, also if
-        its events are of no turn and leave the conversation as it is. `on_stored` is called once it is
-        known that the commit is stored, which after `Doubtful` is later. Raises as `Lease.commit` does.
+        its events are of no turn and leave the conversation as it is; files of the session are stored with the events
+        that tell of them in any case. `on_stored` is called once it is known that the commit is stored, which after
+        `Doubtful` is later. Raises as `Lease.commit` does.
         """
         async with self._lock:
             await self._settle()
@@ -120,6 +121,8 @@ class SessionWriter:
                 has_state = has_state or turn_id is not None or searchable_ids is not None
                 if has_state and not (self.state_frozen or keeps_state):
                     state = self._tracker.pending_change(searchable_ids)
+                elif not self.state_frozen and EventType.ARTIFACT in types:
+                    state = self._tracker.pending_files()
                 if state is not None and self._session.unstored_notices:
                     facts = (*facts, *delivered_facts(self._session, turn_id or ""))
                 if turn_id is not None and not types.isdisjoint(QUESTION_EVENTS):

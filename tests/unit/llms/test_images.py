@@ -71,7 +71,11 @@ async def test_an_image_is_sent_as_a_form_to_lose_its_background(server: ImageSe
     assert (done.image, "too small" in failed.error) == (checked_image(png(8, 8)), True)
     (path, fields), _ = sorted(server.requests, key=lambda request: request[1]["image_type"], reverse=True)
     assert (path, fields["image"], fields["image_type"]) == ("/v1/images/edits", photo.content, "image/png")
-    assert (fields["model"], fields["background"], fields["output_format"]) == ("gpt-image-1-mini", "transparent", "png")
+    assert (fields["model"], fields["background"], fields["output_format"]) == (
+        "gpt-image-1-mini",
+        "transparent",
+        "png",
+    )
     assert fields["prompt"].startswith("Remove the background.")
 
 

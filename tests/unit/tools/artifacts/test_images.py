@@ -215,7 +215,9 @@ async def test_images_of_a_server_are_still_there_after_a_restart(
                     await hub.answer_confirm(event.data["id"], answer, digest=event.data["digest"])
     (stored,) = [event.data for event in events if event.type == "artifact"]
     assert (stored["path"], stored["media_type"], stored["size"]) == (path, "image/png", len(photo))
-    (paid,) = [event.data for event in events if event.type == "usage" and event.data["model"] == "openai:gpt-image-1-mini"]
+    (paid,) = [
+        event.data for event in events if event.type == "usage" and event.data["model"] == "openai:gpt-image-1-mini"
+    ]
     assert paid["cost_usd"] == "0.008025"
     async with open_hub(url, **options) as hub:
         _ = [event async for event in hub.run_turn(session, "Which color?")]
@@ -257,7 +259,9 @@ async def test_without_a_key_the_call_says_which_one_is_missing_until_it_is_set(
         async with open_hub("memory://", model=model, workspace=tmp_path, settings=settings) as hub:
             session = (await hub.create()).id
             events = [event async for event in hub.run_turn(session, "Draw.")]
-            assert "no images can be made: model 'openai:gpt-image-1-mini' needs a key (OPENAI_API_KEY " in result_of(events)
+            assert "no images can be made: model 'openai:gpt-image-1-mini' needs a key (OPENAI_API_KEY " in result_of(
+                events
+            )
             monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
             monkeypatch.setenv("OPENAI_BASE_URL", f"{server.address}/v1")
             events = [event async for event in hub.run_turn(session, "Draw.")]
