@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -137,6 +138,21 @@ def test_the_example_of_a_hub_prints_a_call_and_the_answer_each_time_it_runs(blo
 
 
 # --- the studio -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.cases(quick=0)
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@runs("bash", "options/2/pick")
+def test_a_page_is_made_in_several_versions_and_one_is_picked(block: str, tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    arguments = ["serve", "--json", "--port", "0", "--exit-with-parent"]
+    with Process("agenticx.cli", arguments, cwd=tmp_path / "workspace", env=clean_environment(tmp_path)) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        address = json.loads(process.stdout.readline())["url"].rstrip("/")
+        out = run(["bash", "-euc", block.replace("http://127.0.0.1:8765", address)], tmp_path)
+    assert out.count('"type":"turn_started"') == 4
+    assert out.rstrip().endswith("</html>")
 
 
 @runs("python", "create_app")
