@@ -60,7 +60,9 @@ def test_a_chat_picks_the_option_to_go_on_with(agx: Any, request: pytest.Fixture
         "/pick 'x': the number of an option",
         "/pick '': the number of an option",
     ]
+    assert agx("sessions", "show", "last").stdout.endswith("\n\n… option 2 goes on\n")
     assert agx("artifacts", "show", "last").stdout == agx("artifacts", "show", "last", "--option", "2").stdout != ""
+    assert "taken back: Build a page about bread" in agx("chat", "-c", stdin="/rewind\n").stderr
 
 
 def _notes(done: subprocess.CompletedProcess[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ async def take_back(client: Client, session: SessionInfo, number: int) -> tuple[
     Raise an `AgenticXError` if the conversation has fewer.
     """
     messages = await _conversation(client, session)
-    sent = [at for at, message in enumerate(messages) if message["role"] == "user"]
+    sent = [at for at, message in enumerate(messages) if _is_of_user(message)]
     if not 1 <= number <= len(sent):
         has = {0: "no message", 1: "one message"}.get(len(sent), f"{len(sent)} messages")
         raise AgenticXError(f"{number} messages cannot be taken back: this conversation has {has} of yours")
@@ -102,7 +102,12 @@ async def take_back(client: Client, session: SessionInfo, number: int) -> tuple[
 
 async def user_messages(client: Client, session: SessionInfo) -> list[str]:
     """Return the texts of the user's messages in the conversation, oldest first."""
-    return [message["content"] for message in await _conversation(client, session) if message["role"] == "user"]
+    return [message["content"] for message in await _conversation(client, session) if _is_of_user(message)]
+
+
+def _is_of_user(message: Mapping[str, Any]) -> bool:
+    """Return whether the user wrote the message; one that tells the model of a picked option has their role only."""
+    return message["role"] == "user" and "picked" not in message
 
 
 async def _conversation(client: Client, session: SessionInfo) -> Sequence[dict[str, Any]]:

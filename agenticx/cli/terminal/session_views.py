@@ -171,6 +171,8 @@ def _transcript_lines(messages: Sequence[dict[str, Any]], *, with_ids: bool) -> 
         match message["role"]:
             case "tool":
                 yield f"  ← {one_line(message['content'])}"
+            case "user" if "picked" in message:
+                yield f"{gap}… option {message['picked']:d} goes on"
             case "user":
                 text = _with_attachment_names(message["content"], message.get("attachments", ()))
                 yield f"{gap}{user_message_note(text).text}"
