@@ -6,14 +6,14 @@ from base64 import b64decode
 from collections.abc import Sequence
 from typing import Annotated, Literal, NotRequired
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, is_file_name, make_attachment
-from agenticx.errors import AttachmentRefused, AttachmentTooLarge
-from agenticx.runtime.options import MAX_OPTIONS, MIN_OPTIONS
+from agenticx.errors import AttachmentRefused, AttachmentTooLarge, SettingsError
+from agenticx.runtime.options import MAX_OPTIONS, MIN_OPTIONS, check_variants
 from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
 from agenticx.tools.permissions import PermissionMode
@@ -42,8 +42,19 @@ class AttachmentBody(RequestBody):
     data: str
 
 
-_Count = Annotated[int, Field(ge=MIN_OPTIONS, le=MAX_OPTIONS)]
-_Models = Annotated[list[ModelName], Field(min_length=MIN_OPTIONS, max_length=MAX_OPTIONS)]
+def _validate_variants(value: object) -> object:
+    try:
+        check_variants(value)
+    except SettingsError as exc:
+        raise ValueError(str(exc).removeprefix("variants ")) from exc
+    return value
+
+
+_Variants = Annotated[
+    Annotated[int, Field(ge=MIN_OPTIONS, le=MAX_OPTIONS)]
+    | Annotated[list[ModelName], Field(min_length=MIN_OPTIONS, max_length=MAX_OPTIONS)],
+    BeforeValidator(_validate_variants),
+]
 
 
 class StartTurnBody(RequestBody):
@@ -66,7 +77,7 @@ class StartTurnBody(RequestBody):
     mode: Literal["chat", "vault", "agent"] | None = Field(None, description="Null: that of the words.")
     vaults: list[str] | None = Field(None, max_length=100, description="Ids or names; null: those of the session.")
     when_busy: WhenBusy = "reject"
-    variants: _Count | _Models | None = Field(
+    variants: _Variants | None = Field(
         None, description="How many options to make of the message, or their models; not while the session is busy."
     )
 

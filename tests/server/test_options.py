@@ -143,3 +143,31 @@ async def test_options_are_there_after_a_restart_and_the_next_message_goes_on_wi
         assert await page(studio, session_id, "?option=1") == first
         assert (await studio.client.post(f"/api/sessions/{session_id}/options/2/pick", json={})).status_code == 200
         await studio.client.delete(f"/api/sessions/{session_id}")
+
+
+async def test_rewinds_and_forks_have_the_options_of_their_messages(make_studio: StudioMaker) -> None:
+    model = ScriptedModel(["hello", create("<h1>one</h1>"), create("<h1>two</h1>"), "a", "b", *["more"] * 5])
+    async with make_studio(model, **AGENT) as studio:
+        session_id = await studio.session()
+        await run_turn(studio, session_id, "hi")
+        await make_options(studio, session_id, 2)
+        whole = (await studio.client.post(f"/api/sessions/{session_id}/fork", json={})).json()["id"]
+        history = await messages(studio, session_id)
+        await studio.client.post(f"/api/sessions/{session_id}/rewind", json={"message_id": history[1]["message_id"]})
+        await run_turn(studio, session_id, "something else")
+        assert await page(studio, session_id) is None
+        assert not [event for event in await log(studio, session_id) if "picked" in event["data"]]
+        second = await page(studio, session_id, "?option=2")
+        await studio.client.post(f"/api/sessions/{session_id}/options/2/pick", json={})
+        await run_turn(studio, session_id, "and more")
+        picked = next(entry for entry in await messages(studio, session_id) if entry["content"].startswith("[options]"))
+        await studio.client.post(f"/api/sessions/{session_id}/rewind", json={"message_id": picked["message_id"]})
+        assert await page(studio, session_id) == second
+        assert [row["state"] for row in (await options(studio, whole)).values()] == ["done", "done"]
+        await run_turn(studio, whole, "go on")
+        assert await page(studio, whole) == await page(studio, whole, "?option=1")
+        again = (await studio.client.post(f"/api/sessions/{whole}/fork", json={})).json()["id"]
+        last = (await messages(studio, again))[-1]["message_id"]
+        await studio.client.post(f"/api/sessions/{again}/rewind", json={"message_id": None})
+        await studio.client.post(f"/api/sessions/{again}/rewind", json={"message_id": last})
+        assert await page(studio, again) == await page(studio, whole)

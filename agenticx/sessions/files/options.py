@@ -25,6 +25,7 @@ __all__ = [
     "OptionState",
     "UnknownOption",
     "find_option",
+    "forked_options",
     "load_options",
     "option_states",
     "options_data",
@@ -115,6 +116,17 @@ def stored_session_files(state_json: str | None, blobs: Blobs, session_id: str) 
         with map_decode_errors("the state of a session"):
             load_options(session, json.loads(state_json)["options"])
     return session
+
+
+def forked_options(session: Session, turn_ids: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of a fork as `options_data` does: those whose turns it has, under the ids they have there."""
+    rows = [
+        [each.number, each.model, turn_ids[each.turn_id], turn_ids[each.run_id], each.artifacts.current, each.text]
+        for each in session.options
+        if each.turn_id in turn_ids and each.run_id in turn_ids
+    ]
+    is_due = session.is_option_due and bool(rows) and rows[-1][0] == session.options[-1].number
+    return {"rows": rows, "next": session.next_option, "is_due": is_due}
 
 
 async def option_states(

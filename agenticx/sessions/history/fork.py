@@ -11,6 +11,7 @@ from agenticx.errors import StoreError
 from agenticx.messages import Message, new_id
 from agenticx.runtime.events import encode_envelope
 from agenticx.sessions.files.artifacts import forked_artifacts
+from agenticx.sessions.files.options import forked_options, stored_session_files
 from agenticx.sessions.files.snapshots import copied_edits, share_contents
 from agenticx.sessions.history.deliveries import HistoryWithSubagents, copied_deliveries
 from agenticx.sessions.history.interrupted import InterruptedTurn
@@ -69,15 +70,19 @@ async def fork(
     current = await _current_history(store.log, session_id, state)
     messages = rebuild_history(path, conversation, current)
     log = _ForkedLog(record.id)
-    for turn in turns_on_path(events, conversation, path):
-        log.add(turn)
+    picked = {entry.last_seq for entry in path if "picked" in entry.message}
+    parts = [*turns_on_path(events, conversation, path), *([event] for event in events if event.seq in picked)]
+    for part in sorted(filter(None, parts), key=lambda part: part[0].seq):
+        log.add(part)
     history = HistoryWithSubagents.on_path(events, conversation, path, current.ids_of(messages))
     facts = list(copied_deliveries(await store.log.subagent_facts(session_id), history, log.turn_id))
     blobs = store.blobs
-    files: dict[str, Any] = {}
+    files: dict[str, Any] = {"artifacts": {}, "options": {}}
     if blobs is not None and state.state_json is not None:
-        kept = revisions_on_path(events, conversation, path)
-        files = await forked_artifacts(state.state_json, kept, blobs, session_id, record.id)
+        old_files = stored_session_files(state.state_json, blobs, session_id)
+        kept = revisions_on_path(events, conversation, path, old_files.options)
+        files["artifacts"] = await forked_artifacts(state.state_json, kept, blobs, session_id, record.id)
+        files["options"] = forked_options(old_files, log.turn_ids)
     forked = _forked_state(messages, current, state.state_json, files)
     if blobs is not None:
         edits = await copied_edits(store.log, blobs, session_id, calls_on_path(events, conversation, path))
@@ -104,7 +109,7 @@ async def _current_history(log: Log, session_id: str, state: SessionState) -> Cu
 def _forked_state(
     messages: Sequence[Message], current: CurrentHistory, state_json: str | None, files: Mapping[str, Any]
 ) -> StateChange:
-    """Return the state of the fork, with these files and without permissions.
+    """Return the state of the fork, with these files and options and without permissions.
 
     It has compacted messages only if it has their summaries.
     """
@@ -113,7 +118,7 @@ def _forked_state(
         summary_count, compacted = 0, ()
     if state_json is not None:
         with map_decode_errors("the state of a session"):
-            new = {"allowed": [], "artifacts": files, "front": [summary_count, len(compacted)]}
+            new = {**files, "allowed": [], "front": [summary_count, len(compacted)]}
             state_json = json.dumps(json.loads(state_json) | new, separators=(",", ":"))
     return StateChange(messages, state_json, compacted=compacted, keep_compacted=0)
 
@@ -124,7 +129,7 @@ class _ForkedLog:
     def __init__(self, session_id: str) -> None:
         self.events: list[StoredEvent] = []
         self._session_id = session_id
-        self._turn_ids: dict[str, str] = {}
+        self.turn_ids: dict[str, str] = {}
         self._question_ids: dict[str, str] = {}
 
     def add(self, turn: Sequence[StoredEvent]) -> None:
@@ -133,8 +138,8 @@ class _ForkedLog:
             self._copy(event)
         ended = {event.turn_id for event in turn if event.terminal}
         for turn_id in reversed(dict.fromkeys(event.turn_id for event in turn)):  # those below others first
-            if turn_id not in ended:
-                self._end([event for event in turn if event.turn_id == turn_id], self._turn_ids[turn_id or ""])
+            if turn_id is not None and turn_id not in ended:
+                self._end([event for event in turn if event.turn_id == turn_id], self.turn_ids[turn_id])
 
     def _copy(self, event: StoredEvent) -> None:
         envelope: dict[str, Any] = json.loads(event.frame_json)
@@ -143,7 +148,8 @@ class _ForkedLog:
             data["parent_turn_id"] = self.turn_id(data["parent_turn_id"])
         if event.type in QUESTION_EVENTS:
             data["id"] = self._question_id(data["id"])
-        turn_id, seq = self.turn_id(event.turn_id or ""), len(self.events) + 1
+        turn_id = None if event.turn_id is None else self.turn_id(event.turn_id)
+        seq = len(self.events) + 1
         envelope |= {"session_id": self._session_id, "turn_id": turn_id, "seq": seq}
         frame = json.dumps(envelope, separators=(",", ":")).encode()
         self.events.append(
@@ -154,7 +160,7 @@ class _ForkedLog:
 
     def turn_id(self, old: str) -> str:
         """Return the id of the turn that had another one in the old session."""
-        return self._turn_ids.setdefault(old, new_id("turn"))
+        return self.turn_ids.setdefault(old, new_id("turn"))
 
     def _question_id(self, old: str) -> str:
         return self._question_ids.setdefault(old, new_id(old.partition("_")[0]))

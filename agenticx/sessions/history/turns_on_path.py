@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Sequence
 
+from agenticx.runtime.session import Option
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import map_decode_errors
@@ -86,34 +86,28 @@ def subagents_on_path(
 
 
 def revisions_on_path(
-    events: Sequence[StoredEvent], conversation: Conversation, path: Sequence[TranscriptEntry]
+    events: Sequence[StoredEvent],
+    conversation: Conversation,
+    path: Sequence[TranscriptEntry],
+    options: Sequence[Option] = (),
 ) -> dict[str, int]:
     """Return the revision of each file that a path of the conversation has last written or picked.
 
-    The files of an option count once it is picked. Raises `DamagedData`.
+    The files of one of the `options` count once it is picked. Raises `DamagedData`.
     """
-    if all(event.type != "artifact" for event in events):
-        return {}
     current: dict[str, int] = {}
-    options: dict[str, dict[str, int]] = {}
     picked = {entry.last_seq: entry.message["picked"] for entry in path if "picked" in entry.message}
-    on_path = [event for turn in turns_on_path(events, conversation, path) for event in turn]
-    on_path += [event for event in events if event.seq in picked]
+    files = {option.number: option.artifacts.current for option in options}
+    turns_of_options = {option.turn_id for option in options}
+    found = [event for turn in turns_on_path(events, conversation, path) for event in turn if event.type == "artifact"]
+    found = [event for event in found if event.turn_id not in turns_of_options]
+    found += (event for event in events if event.seq in picked)
     with map_decode_errors("the log of a session"):
-        for event in sorted(on_path, key=lambda event: event.seq):
+        for event in sorted(found, key=lambda event: event.seq):
             if event.seq in picked:
-                current = options.get(f"option-{picked[event.seq]}", current)
-            if event.type not in ("artifact", "turn_started"):
+                current = dict(files.get(picked[event.seq], current))
                 continue
-            envelope = json.loads(event.frame_json)
-            agent_id, data = envelope["agent_id"], envelope["data"]
-            if event.type == "turn_started":
-                if _OPTION.fullmatch(agent_id):
-                    options[agent_id] = dict(current)
-            elif data["final"] and "sha256" in data:
-                options.get(agent_id, current)[data["path"]] = data["revision"]
+            data = json.loads(event.frame_json)["data"]
+            if data["final"] and "sha256" in data:
+                current[data["path"]] = data["revision"]
     return current
-
-
-_OPTION = re.compile("option-[0-9]+")
-"""The agents of options, see `agenticx.runtime.session.Option`."""

@@ -104,8 +104,9 @@ async def rewind(
         )
         _update_known_versions(session, files)
     previous, session.messages = session.messages, messages
-    previous_files = session.artifacts.current
-    session.artifacts.return_to(revisions_on_path(events, conversation, target_path))
+    previous_files = session.artifacts.current, session.is_option_due
+    session.artifacts.return_to(revisions_on_path(events, conversation, target_path, session.options))
+    session.is_option_due = False
 
     def on_stored() -> None:  # which after `Doubtful` is known only later
         session.messages = messages
@@ -117,7 +118,8 @@ async def rewind(
         ids = frozenset(entry.id for entry in target_path)
         await writer.commit(None, [event], facts=facts, searchable_ids=ids, on_stored=on_stored)
     except BaseException:
-        session.messages, session.artifacts.current = previous, previous_files
+        session.messages = previous
+        session.artifacts.current, session.is_option_due = previous_files
         raise
     return RewindResult(message_id, conversation.head, files)
 
