@@ -24,6 +24,7 @@ def made(request: pytest.FixtureRequest, agx: Any) -> tuple[Any, subprocess.Comp
     return agx, done
 
 
+@pytest.mark.cases(quick=1)
 def test_a_run_makes_options_whose_files_can_be_read(made: tuple[Any, subprocess.CompletedProcess[str]]) -> None:
     shell, done = made
     answer = re.fullmatch(
@@ -49,6 +50,7 @@ def test_a_run_makes_options_whose_files_can_be_read(made: tuple[Any, subprocess
 
 
 @pytest.mark.parametrize("place", ["in this process", "at a server"])
+@pytest.mark.cases(quick=1)
 def test_a_chat_picks_the_option_to_go_on_with(agx: Any, request: pytest.FixtureRequest, place: str) -> None:
     if place == "at a server":
         request.getfixturevalue("studio")
