@@ -12,8 +12,8 @@ from agenticx.errors import SettingsError, ToolError
 from agenticx.foreign_text import MATERIAL, frame_text, one_line
 from agenticx.runtime import current_turn
 from agenticx.runtime.options import DEFAULT_COUNT, MAX_OPTIONS, MIN_OPTIONS, check_variants, run_options
-from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import ToolResult
+from agenticx.subagents.inheritance import top_turn
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.session_files import is_image_type
@@ -79,8 +79,8 @@ async def retrieve_option(option_number: Annotated[int, Field(ge=1)], context: T
     Args:
         option_number: The number of the version, from 1 on.
     """
-    turn = _top(current_turn())
-    options = [] if turn is None else turn.session.options
+    turn = current_turn()
+    options = [] if turn is None else top_turn(turn).session.options
     option = next((option for option in options if option.number == option_number), None)
     if option is None:
         numbers = ", ".join(str(option.number) for option in options) or "none"
@@ -94,12 +94,6 @@ async def retrieve_option(option_number: Annotated[int, Field(ge=1)], context: T
         cut = "" if len(text) <= _MAX_FILE_CHARS else f"\n[{len(text) - _MAX_FILE_CHARS:,} more characters]"
         parts.append(frame_text(f"{artifact.path} of option {option.number}", text[:_MAX_FILE_CHARS] + cut, MATERIAL))
     return "\n\n".join(parts)
-
-
-def _top(turn: Turn | None) -> Turn | None:
-    while turn is not None and turn.context.parent is not None:
-        turn = turn.context.parent
-    return turn
 
 
 @cache

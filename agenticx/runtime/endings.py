@@ -33,7 +33,6 @@ from agenticx.threads import run_sized
 from agenticx.tools.artifacts.extraction import extract_html
 from agenticx.tools.artifacts.paths import check_artifact_path
 from agenticx.tools.artifacts.preview import DEFAULT_PATH
-from agenticx.tools.session_files import MAX_EVENT_BYTES
 
 __all__ = ["Endings", "RoundsExhausted"]
 
@@ -210,8 +209,7 @@ async def _keep_page(turn: Turn, text: str) -> None:
             raise
         _log.warning("page in an answer is not kept as a file", error=str(exc))
         return
-    content = {"content": page.html} if artifact.size <= MAX_EVENT_BYTES else {}
-    turn.emit(EventType.ARTIFACT, {**artifact.event_data, **content})
+    turn.emit(EventType.ARTIFACT, artifact.event_data(page.html))
 
 
 async def _cite(turn: Turn, text: str, message_id: str) -> None:

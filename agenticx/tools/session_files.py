@@ -20,7 +20,6 @@ from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible_path
 
 __all__ = [
-    "MAX_EVENT_BYTES",
     "MAX_FILES",
     "MAX_FILE_BYTES",
     "MAX_TEXT_BYTES",
@@ -42,7 +41,7 @@ MAX_IMAGE_BYTES = 10 * 1024 * 1024
 MAX_IMAGES_BYTES = 100 * 1024 * 1024
 """The limits of a session's files in bytes; images, which are larger, count apart."""
 
-MAX_EVENT_BYTES = 256 * 1024
+_MAX_EVENT_TEXT_BYTES = 256 * 1024
 """The size of the largest content that an event carries whole; a client fetches a larger one."""
 
 _MEDIA_TYPES = {
@@ -104,10 +103,10 @@ class Artifact:
     sha256: str
     media_type: str
 
-    @property
-    def event_data(self) -> dict[str, Any]:
-        """The payload of the last `artifact` event of this revision."""
-        return {**asdict(self), "final": True}
+    def event_data(self, text: str | None = None) -> dict[str, Any]:
+        """Return the payload of the last `artifact` event of this revision, with a small text if it is given."""
+        content = {} if text is None or self.size > _MAX_EVENT_TEXT_BYTES else {"content": text}
+        return {**asdict(self), "final": True, **content}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import struct
-import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.json_server import JsonHandler, serving
 
 __all__ = ["ImageServer", "image_server", "png"]
 
@@ -50,45 +50,27 @@ def image_server() -> Iterator[ImageServer]:
     """Serve `/v1/images/generations` and `/v1/images/edits`."""
     state = ImageServer()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    class Handler(JsonHandler):
+        def fixed_body(self) -> bytes | None:
+            return state.answer
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
+            body = self.read_body()
             is_edit = self.path == "/v1/images/edits"
             fields = _form(self.headers["content-type"], body) if is_edit else json.loads(body)
             state.requests.append((self.path, fields))
             subject = fields["image"] if is_edit else fields["prompt"]
             if (name := state.unknown_parameter) in fields:
-                self._send(400, {"error": {"message": f"Unknown parameter: '{name}'.", "param": name}})
+                self.send_json(400, {"error": {"message": f"Unknown parameter: '{name}'.", "param": name}})
             elif errors := state.errors.get(subject):
                 status, message = errors.pop(0)
-                self._send(status, {"error": {"message": message}})
+                self.send_json(status, {"error": {"message": message}})
             else:
                 data = b64encode(state.images.get(subject, png())).decode()
-                self._send(200, {"created": 1, "data": [{"b64_json": data}], "usage": state.usage})
+                self.send_json(200, {"created": 1, "data": [{"b64_json": data}], "usage": state.usage})
 
-        def _send(self, status: int, content: Any) -> None:
-            data = json.dumps(content).encode() if state.answer is None else state.answer
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.address = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as state.address:
         yield state
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def _form(content_type: str, body: bytes) -> dict[str, Any]:

@@ -50,13 +50,12 @@ def artifacts_of_state(state_json: str | None, blobs: Blobs, session_id: str) ->
 
 
 async def forked_artifacts(
-    state_json: str, current: Mapping[str, int], blobs: Blobs, session_id: str, other_id: str
+    artifacts: Artifacts, current: Mapping[str, int], blobs: Blobs, session_id: str, other_id: str
 ) -> dict[str, Any]:
     """Return the table of a fork's files, which begins with these revisions, and share their contents with it.
 
-    Raises `StoreError` and `DamagedData`.
+    Raises `StoreError`.
     """
-    artifacts = artifacts_of_state(state_json, blobs, session_id)
     artifacts.return_to(current)
     if artifacts.revisions:
         await blobs.share(session_id, other_id, {artifact.sha256 for artifact in artifacts.revisions})

@@ -81,7 +81,7 @@ async def fork(
     if blobs is not None and state.state_json is not None:
         old_files = stored_session_files(state.state_json, blobs, session_id)
         kept = revisions_on_path(events, conversation, path, old_files.options)
-        files["artifacts"] = await forked_artifacts(state.state_json, kept, blobs, session_id, record.id)
+        files["artifacts"] = await forked_artifacts(old_files.artifacts, kept, blobs, session_id, record.id)
         files["options"] = forked_options(old_files, log.turn_ids)
     forked = _forked_state(messages, current, state.state_json, files)
     if blobs is not None:

@@ -95,6 +95,8 @@ def revisions_on_path(
 
     The files of one of the `options` count once it is picked. Raises `DamagedData`.
     """
+    if all(event.type != "artifact" for event in events):
+        return {}
     current: dict[str, int] = {}
     picked = {entry.last_seq: entry.message["picked"] for entry in path if "picked" in entry.message}
     files = {option.number: option.artifacts.current for option in options}

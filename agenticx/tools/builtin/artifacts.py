@@ -20,10 +20,10 @@ from agenticx.tools.builtin.edits import assess_write, write_file
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
-from agenticx.tools.session_files import MAX_EVENT_BYTES, Artifact, UnknownArtifact, is_image_type
+from agenticx.tools.session_files import Artifact, UnknownArtifact, is_image_type
 from agenticx.tools.visible import visible_path
 
-__all__ = ["artifact_read", "artifact_save", "create_file", "edit_file", "write_text"]
+__all__ = ["artifact_read", "artifact_save", "create_file", "edit_file"]
 
 
 class Edit(TypedDict):  # its docstring is part of the schema that the model sees
@@ -55,7 +55,7 @@ async def create_file(content: str, context: ToolContext, path: str = DEFAULT_PA
     if not content.strip():
         raise ToolError("the content is empty; give the complete content of the file")
     unwrapped = await run_sized(unwrap_page, path, content, size=len(content), name="agx create_file")
-    artifact, is_new = await write_text(context, path, content if unwrapped is None else unwrapped)
+    artifact, is_new = await _write_text(context, path, content if unwrapped is None else unwrapped)
     verb = "Created" if is_new else "Replaced"
     note = "" if unwrapped is None else " The fence or tag around the page was left out."
     return f"{verb} {visible_path(path)} ({pluralize(artifact.size, 'byte')}, revision {artifact.revision}).{note}"
@@ -84,7 +84,7 @@ async def edit_file(
     given = {name: value for name, value in arguments.items() if value is not None}
     before = await _read_text(context, path)
     edited = await run_in_thread(apply_edits, before, given, name="agx edit_file")
-    artifact, _ = await write_text(context, path, edited.text)
+    artifact, _ = await _write_text(context, path, edited.text)
     diff = await run_in_thread(unified_diff, before, edited.text, path, name="agx edit_file")
     result = f"Edited {visible_path(path)} (revision {artifact.revision}), first in line {edited.first_line}."
     return "\n".join([" ".join([result, *edited.notes]), diff])
@@ -111,19 +111,16 @@ async def _read_text(context: ToolContext, path: str) -> str:
     return (await context.artifacts.read(artifact)).decode()
 
 
-async def write_text(context: ToolContext, path: str, text: str) -> tuple[Artifact, bool]:
+async def _write_text(context: ToolContext, path: str, text: str) -> tuple[Artifact, bool]:
     """Write a text file of the session and tell clients; return its revision, and whether it is new.
 
     The event has the whole content unless clients were shown just that while the call was received, or it is large.
     """
     shown, is_new = context.preview, path not in context.artifacts.current
     number = shown.revision if shown is not None and shown.path == path else None
-    content = text.encode()
-    artifact = await context.artifacts.write(path, content, revision=number)
-    data = artifact.event_data
-    if (number is None or shown is None or shown.text != text) and len(content) <= MAX_EVENT_BYTES:
-        data["content"] = text
-    context.emit("artifact", data)
+    artifact = await context.artifacts.write(path, text.encode(), revision=number)
+    was_shown = number is not None and shown is not None and shown.text == text
+    context.emit("artifact", artifact.event_data(None if was_shown else text))
     return artifact, is_new
 
 

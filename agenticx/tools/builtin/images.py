@@ -277,7 +277,7 @@ async def _store_one(result: ImageResult, name: str, context: ToolContext) -> tu
     digest = hashlib.sha256(image.content).hexdigest()
     path = f"images/{name}-{digest[:_DIGEST_CHARS]}.{_SUFFIXES[image.media_type]}"
     artifact = await context.artifacts.write(path, image.content, media_type=image.media_type)
-    context.emit("artifact", artifact.event_data)
+    context.emit("artifact", artifact.event_data())
     return path, image
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+
+from tests.support.json_server import JsonHandler, serving
 
 __all__ = ["EmbeddingServer", "embedding_server", "vector_of"]
 
@@ -48,42 +47,24 @@ def embedding_server() -> Iterator[EmbeddingServer]:
     """Serve `/v1/embeddings` as OpenAI does, and `/api/embed` as Ollama does."""
     state = EmbeddingServer()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    class Handler(JsonHandler):
+        def fixed_body(self) -> bytes | None:
+            return state.answer
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            body = json.loads(self.read_body())
             texts: list[str] = body["input"]
             state.paths.add(self.path)
             if state.status != 200 or any(state.refuse in text for text in texts):
-                self._send(state.status if state.status != 200 else 400, {"error": {"message": "not now"}})
+                self.send_json(state.status if state.status != 200 else 400, {"error": {"message": "not now"}})
                 return
             state.texts += texts
             vectors = [vector_of(text) for text in texts]
             if self.path == "/api/embed":
-                self._send(200, {"model": body["model"], "embeddings": vectors})
+                self.send_json(200, {"model": body["model"], "embeddings": vectors})
                 return
             rows = [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(vectors)]
-            self._send(200, {"object": "list", "data": rows[::-1], "model": body["model"]})
+            self.send_json(200, {"object": "list", "data": rows[::-1], "model": body["model"]})
 
-        def _send(self, status: int, content: Any) -> None:
-            data = json.dumps(content).encode() if state.answer is None else state.answer
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.address = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as state.address:
         yield state
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
