@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Literal
 
 from agenticx.hidden_characters import is_blank, is_hidden
+from agenticx.lazy_patterns import lazy_compile
 
 __all__ = [
     "holds_credentials",
@@ -37,7 +38,7 @@ _SECRET_WORDS = """
     PATS PIN PRIVATE PW PWD SALT SAS TOTP
 """
 # Secret in any position of a name; `TOKEN(?!I[SZ])` leaves out TOKENIZERS_PARALLELISM.
-_UNAMBIGUOUS_PARTS = re.compile(
+_UNAMBIGUOUS_PARTS = lazy_compile(
     r"SECRET|PASSW|PASSPHRASE|PASSCODE|KENNWORT|GEHEIMWORT|CONTRASEN?A|MOTS?DEPASSE|TOKEN(?!I[SZ])|CREDENTIAL|WEBHOOK|CONNECTIONSTRING|MNEMONIC|(?:API|AUTH|ACCESS|"
     r"MASTER|ACCOUNT|ENCRYPTION|SIGNING|PRIVATE|SSH|HOST)KEY|(?<!COM)(?<!BY)PASS$"
 )
@@ -72,7 +73,7 @@ _KEY_FORMATS = r"""
     | ://hooks\.slack\.com/services/ | ://(?:\w+\.)?discord(?:app)?\.com/api/webhooks/
     | (?:^|[\s"'])(?:Bearer|Basic)\s+[A-Za-z0-9+/=._-]{8}
 """
-_SECRET_VALUE = re.compile(
+_SECRET_VALUE = lazy_compile(
     rf"""
     {_KEY_FORMATS}
     | (?:^|[\s;,&?"'{{])(?:[\w-]*(?:password|passwd|pwd|secret|token|api_?key|accountkey|accesskey|private_key|auth))
@@ -88,7 +89,7 @@ def is_secret_value(value: str) -> bool:
     return _SECRET_VALUE.search(value[:_MAX_SEARCHED_CHARS]) is not None
 
 
-_PLACEHOLDER = re.compile(r"(?=.{1,20}$)(?:[A-Z]?[a-z]+(?:[-_][a-z]+)*|[A-Z]+(?:[-_][A-Z]+)*)")
+_PLACEHOLDER = lazy_compile(r"(?=.{1,20}$)(?:[A-Z]?[a-z]+(?:[-_][a-z]+)*|[A-Z]+(?:[-_][A-Z]+)*)")
 
 
 def is_real_key(key: str) -> bool:
@@ -101,11 +102,11 @@ def is_real_key(key: str) -> bool:
 
 # Variables whose names end like this hold only secrets. The value of another may be an ordinary word, which is not to
 # be redacted wherever it occurs.
-_UNAMBIGUOUS_NAME = re.compile(
+_UNAMBIGUOUS_NAME = lazy_compile(
     r"(?:(?:^|_)(?:KEY|TOKEN|PASS|PAT)|_PWD|API_?KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE
 )
-_API_KEY = re.compile(r"API_?KEY$", re.IGNORECASE)
-_HARMLESS_VALUE = re.compile(r"[A-Za-z ]*|[\d.:,]*|[~.]*/.*")
+_API_KEY = lazy_compile(r"API_?KEY$", re.IGNORECASE)
+_HARMLESS_VALUE = lazy_compile(r"[A-Za-z ]*|[\d.:,]*|[~.]*/.*")
 
 
 @lru_cache(maxsize=1024)
@@ -251,7 +252,7 @@ class _Globs:
                 endings.append(glob[1:])
             else:
                 others.append("".join(_GLOB_CHARACTERS.get(char) or re.escape(char) for char in glob))
-        return cls(frozenset(names), tuple(endings), re.compile("|".join(others)))
+        return cls(frozenset(names), tuple(endings), lazy_compile("|".join(others)))
 
     def match(self, name: str) -> bool:
         """Return whether a name is in the table."""
@@ -275,7 +276,7 @@ _COPY_WORDS = r"""
     | dpkg-(?:old|new|dist|bak|tmp) | ucf-(?:old|new|dist) | rpm(?:save|new|orig) | pac(?:save|new|orig)
     | lock | dec | decrypted | store | sw[g-px] | kate-swp | un | gz | bz2 | xz | zst | zip | tar | tgz | 7z
 """
-_COPY_SUFFIX = re.compile(
+_COPY_SUFFIX = lazy_compile(
     rf"""
     (?: ~ [0-9]* ~? | ,v | [.]?~undo-tree~ | ___jb_(?:tmp|old|bak)___ | [.]sync-conflict-[0-9]+-[0-9]+-[0-9a-z]+
       | [ ]? \( [^()]* conflicted [ ] copy [^()]* \)
@@ -287,7 +288,7 @@ _COPY_SUFFIX = re.compile(
     """,
     re.VERBOSE,
 )
-_COPY_PREFIX = re.compile(
+_COPY_PREFIX = lazy_compile(
     rf"""
       \.?\#+ | ~\$ | [%!].*[%!] | \.
     | (?:copy|kopie|copie|copia) (?:[ ]*\(?[0-9]+\)?)? [ ._-]+ (?:of|von|de|di) [ ._-]+
@@ -300,13 +301,13 @@ _SUFFIX_CHARS = 80  # of a name that are searched for an addition
 _LINE_CHARS, _OVERLAP = 16_384, 512  # of a line that are searched at once
 
 # A line of a file with a key: one of the formats above, a token as the user of a URL, a line of `.npmrc` or `.netrc`.
-_CREDENTIAL = re.compile(
+_CREDENTIAL = lazy_compile(
     rf"{_KEY_FORMATS} | ://[A-Za-z0-9_-]{{20,}}@ | :_\w+\s*= | ^\s*(?:machine\s.*\s)?password\s+\S",
     re.VERBOSE | re.IGNORECASE,
 )
 # A key as its provider makes it, or a URL with a password: what settings of a program or documentation should not have.
 # Not names of variables (`npm_config_cache`), and not what stands for a password (`postgres:postgres@`, `$PASSWORD@`).
-_KEY = re.compile(
+_KEY = lazy_compile(
     r"""
     \b(?:sk|rk)[-_](?![xX.]{4})(?=[a-z_-]{0,40}[A-Z0-9]|[a-z]{20})[A-Za-z0-9_-]{16}
     | \b(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|SG\.|pypi-Ag)(?![xX.]{4})[A-Za-z0-9_.-]{10}
@@ -320,12 +321,12 @@ _KEY = re.compile(
     """,
     re.VERBOSE,
 )
-_EXAMPLE_VALUE = re.compile(
+_EXAMPLE_VALUE = lazy_compile(
     r"your\w*|(?:your|my|some|the|replace|insert|example|dummy|change)[_-][a-z_-]*|changeme|example|x{3,}|[.*<{\[].*",
     re.IGNORECASE,
 )
-_VARIABLE = re.compile(r"\s*(?:export\s+)?(?P<name>[A-Z][A-Z0-9_]*)=[\"']?(?P<value>[^\s\"'$(]+)")
-_ASSIGNMENT = re.compile(
+_VARIABLE = lazy_compile(r"\s*(?:export\s+)?(?P<name>[A-Z][A-Z0-9_]*)=[\"']?(?P<value>[^\s\"'$(]+)")
+_ASSIGNMENT = lazy_compile(
     r"""
     (?:^|[{,;(<"'])\s*["'$]?[\w.-]*
     (?:password|passwd|pwd|secret|secret_?key|token|api_?key|accountkey|accesskey|auth|pass)

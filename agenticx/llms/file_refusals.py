@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agenticx.errors import ModelError, ModelErrorCode
+from agenticx.lazy_patterns import lazy_compile
 from agenticx.messages import Attachment, Message, RefusedFile, UserMessage
 
 __all__ = [
@@ -49,8 +50,8 @@ _FILE = (
     r"files?(?! an? )|attachments?|media|inline[_ ]?data|input_file|file_data|mime|media_?type|base64|data[ -]ur[il]s?"
     r"|文件|附件"
 )
-_NAMED = re.compile(rf"(?<![a-z])(?:(?P<image>{_IMAGE})|(?P<document>{_DOCUMENT})|(?P<file>{_FILE}))(?![a-z])", re.I)
-_COMPLAINT = re.compile(
+_NAMED = lazy_compile(rf"(?<![a-z])(?:(?P<image>{_IMAGE})|(?P<document>{_DOCUMENT})|(?P<file>{_FILE}))(?![a-z])", re.I)
+_COMPLAINT = lazy_compile(
     r"exceed|too (?:large|big|small|many|long|wide|high)|larger|smaller|maximum|at most|at least|limit|invalid|illegal"
     r"|(?:not|un)[- ]?(?:be )?(?:valid|support|allow|accept|readable)|unknown|unrecogni|n[o']t (?:be )?(?:read|load)"
     r"|unable|fail|can ?not|can't|could(?: not|n't)|corrupt|decod|process|dimension|encrypt|password|empty|truncat"
@@ -59,15 +60,17 @@ _COMPLAINT = re.compile(
     r"|超|过大|过小|太大|太小|无法|不能|不支持|不合法|无效|非法|错误|失败|损坏",
     re.IGNORECASE,
 )
-_OTHER = re.compile(
+_OTHER = lazy_compile(
     r"(?<![a-z])(?:tools?|functions?|schema|response_format)(?![a-z])|_search|_generation", re.IGNORECASE
 )
 """Words of errors about tools, whose names and descriptions may name files; such an error names a file by its path."""
 
-_NO_MODEL = re.compile(r"model\b.{0,120}?(?:not[ _]?found|not exist)|(?:unknown|invalid|no such) model", re.IGNORECASE)
+_NO_MODEL = lazy_compile(
+    r"model\b.{0,120}?(?:not[ _]?found|not exist)|(?:unknown|invalid|no such) model", re.IGNORECASE
+)
 """Errors about a model, whose name may contain `image`."""
 
-_UNDECODABLE = re.compile(
+_UNDECODABLE = lazy_compile(
     rf"(?<![a-z])(?:images?|pdf|documents?|{_FORMAT})\W.{{0,40}}"
     r"(?:unknown format|unsupported|invalid|corrupt|truncat|decod|identif|not enough|unexpected eof)"
     r"|(?:fail\w*|unable|not|n't) (?:to )?(?:be )?(?:load|process|decode|identify|open|read)\w* .{0,20}"
@@ -75,11 +78,11 @@ _UNDECODABLE = re.compile(
     r"|fail\w* to process inputs",
     re.IGNORECASE,
 )
-_WORD_IN_CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WORD_IN_CAMEL_CASE = lazy_compile(r"(?<=[a-z])(?=[A-Z])")
 
-_REASON = re.compile(r"answered with HTTP \d{3}:? ?")
+_REASON = lazy_compile(r"answered with HTTP \d{3}:? ?")
 _VAGUE_STATUSES = (400, 422)
-_VAGUE_WORD = re.compile(
+_VAGUE_WORD = lazy_compile(
     "algo|an?|and|any|api|arguments?|bad|be|by|can|cannot|check|code|complete|contains?|content|could|entity|errors?|exception"
     "|fail|failed|failure|for|format|from|generate|handle|has|have|http|in|incorrect|inputs?|internal|invalid|is|it"
     "|malformed|more|not|of|one|or|our|param|params|parameters?|parse|please|process|processed|provided|provider|requests?"
@@ -87,10 +90,12 @@ _VAGUE_WORD = re.compile(
     "|unprocessable|upstream|valid|validation|values?|was|we|went|with|wrong|you|your"
 )
 """Words of an error that gives no reason; with any other word in it, it is about something."""
-_VAGUE_CHINESE = re.compile("请求|调用|参数|输入|内容|格式|错误|有误|无效|非法|异常|失败|请检查|文档|不合法|不正确|的")
+_VAGUE_CHINESE = lazy_compile(
+    "请求|调用|参数|输入|内容|格式|错误|有误|无效|非法|异常|失败|请检查|文档|不合法|不正确|的"
+)
 
-_PATH = re.compile(r"\b(messages|input|contents)((?:[\s.\[\]\"',>-]{1,4}\w{1,32}){1,10})")
-_ORDINAL = re.compile(
+_PATH = lazy_compile(r"\b(messages|input|contents)((?:[\s.\[\]\"',>-]{1,4}\w{1,32}){1,10})")
+_ORDINAL = lazy_compile(
     r"(?<![a-z])(?:image|picture|file|document|pdf|attachment)s?(?: (?:number|no\.?|at))?"
     r"(?P<zero> (?:index|position) |\[)?[ #_-]{0,2}(?P<number>\d{1,3})\b(?! ?(?:[kmg]i?b|px|pixel|byte|x\b|\.\d))",
     re.IGNORECASE,

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from agenticx.lazy_patterns import lazy_compile
+
 __all__ = [
     "exit_code",
     "mask_counts",
@@ -33,14 +35,14 @@ _ECHOED_CHARS = 2_000
 _THING = (
     r"(?:match(?:es)?|results?|hits?|records?|rows?|entry|entries|items?|files?|documents?|occurrences?|data|answers?)"
 )
-_NOTHING = re.compile(
+_NOTHING = lazy_compile(
     rf"\b(?:no|0|zero)\s(?:\w{{1,20}}\s){{0,2}}{_THING}\b(?!\schanged)"
     r"|\bnothing\s(?:was\s)?(?:found|matched)\b|\bfound\snothing\b|\bnone\s(?:was\s|were\s)?found\b"
     r"|\bnot\sfound\b|\bdid(?:\snot|n.t)\smatch\b|\bno\s(?:such|matching)\b|\bdoes(?:\snot|n.t)\sexist\b|\bthere\sis\sno\b"
     r"|\bkeine?\s(?:treffer|ergebnisse)\b|\baucun\srésultat|\bsin\sresultados|没有找到|未找到|没有结果|无结果",
     re.IGNORECASE,
 )
-_MISSED = re.compile(
+_MISSED = lazy_compile(
     r"\bnope\b|\bunknown\b|\bnever\sheard\b|\b(?:nothing|none)\s(?:about|matches|turned\sup|came\sup|relevant|here|there)\b"
     r"|\b(?:could|can|did|do|does|was|were|is|are)(?:\s?not|n.t)\s(?:\w{1,20}\s)?"
     r"(?:find|found|locate|locate?d|occur|exist|appear|contain|know|present|known|among|defined|resolve|in\sthe\s\w{1,20})\b"
@@ -54,7 +56,7 @@ _MISSED = re.compile(
     re.IGNORECASE,
 )
 _MISSED_CHARS = 160
-_PLACE = re.compile(r"[^\s:]{1,200}:[0-9]{1,7}:")  # src/a.py:12:, as a search shows what it found
+_PLACE = lazy_compile(r"[^\s:]{1,200}:[0-9]{1,7}:")  # src/a.py:12:, as a search shows what it found
 _FOUND_KEYS = frozenset(
     [
         "count",
@@ -74,7 +76,7 @@ _FOUND_KEYS = frozenset(
         "values",
     ]
 )
-_EXIT = re.compile(r"\n?\[exit code (\d{1,9})\]\Z")
+_EXIT = lazy_compile(r"\n?\[exit code (\d{1,9})\]\Z")
 _EXIT_CHARS = 25
 _NO_OUTPUT = "(no output)"
 
@@ -128,7 +130,7 @@ def _is_empty(value: Any, *, depth: int) -> bool | None:
 
 # --- a check that passed ----------------------------------------------------------------------------------------------
 
-_PASSED = re.compile(
+_PASSED = lazy_compile(
     r"(?P<negated>\b(?:no|not|isn.t|aren.t|wasn.t|never)\s)?"
     r"\b(?:(?:ok|okay|passed|passes|valid|clean|alive|reachable|success(?:ful)?|succeeded|verified|good)\b"
     r"|(?:no|0|zero)\s(?:\w{1,20}\s){0,2}(?:issues?|errors?|problems?|warnings?|findings?|vulnerabilit(?:y|ies)"
@@ -164,7 +166,7 @@ def _fields(text: str) -> dict[str, Any]:
 
 # --- a verdict, good or bad -------------------------------------------------------------------------------------------
 
-_VERDICT = re.compile(
+_VERDICT = lazy_compile(
     r"(?:true|false|yes|no|ja|nein|oui|non|sí|是|否|はい|いいえ|unreachable|(?:in|not )valid)[.!]?"
     r"|[^\n]{0,80}\b[0-9]{1,6} (?:\w{1,20} ){0,2}"
     r"(?:warnings?|errors?|problems?|issues?|findings?|violations?|vulnerabilit(?:y|ies))\b[^\n]{0,80}"
@@ -213,17 +215,17 @@ _UNFINISHED_CJK = (
     r"进行中|处理中|等待中|排队|运行中|构建中|部署中|加载中|正在|尚未|还没|未完成|请稍[候后等]"
     r"|実行中|処理中|待機中|保留中|進行中|準備中|[ァ-ヶー]中(?:です|$)|未完了|まだ|完了していません|お待ちください"
 )
-_PENDING_STATES = re.compile(
+_PENDING_STATES = lazy_compile(
     rf"(?:{_UNFINISHED}|building|deploying|creating|updating|uploading|downloading|submitted|accepted|started|active)"
     rf"|[^\n]{{0,8}}(?:{_UNFINISHED_CJK})",
     re.IGNORECASE,
 )
-_PENDING_WORDS = re.compile(
+_PENDING_WORDS = lazy_compile(
     r"\b(?P<negated>(?:no|not|nothing|none|never|0|isn.t|aren.t|kein|keine|aucun|aucune)\s(?:\w{1,20}\s){0,2})?"
     rf"(?:{_UNFINISHED})\b|{_UNFINISHED_CJK}",
     re.IGNORECASE,
 )
-_PROGRESS = re.compile(
+_PROGRESS = lazy_compile(
     r"(?<![\d.,])\d{1,2}(?:\.\d{1,3})?\s?%\s?(?:complete|completed|done|finished|ready|uploaded|downloaded"
     r"|fertig|abgeschlossen|terminé|完了|完成)"
     r"|\b\w{2,20}ing:? ?\d{1,2}(?:\.\d{1,3})?\s?%"
@@ -231,32 +233,32 @@ _PROGRESS = re.compile(
     r"\d{1,2}(?:\.\d{1,3})?\s?%",
     re.IGNORECASE,
 )
-_PARTS = re.compile(
+_PARTS = lazy_compile(
     r"(?<![\d/.])(\d{1,6})\s?(?:/|of|von|sur)\s?(\d{1,6})(?![\d/.])"
     r"(?=(?:\s\w{1,20}){0,3}\s(?:ready|complete|completed|done|finished|available|fertig)\b)",
     re.IGNORECASE,
 )
-_PARTICIPLE = re.compile(r"\w{2,20}ing\b[^\n]{0,200}(?:…|\.\.\.)\Z", re.IGNORECASE)  # Building web …
+_PARTICIPLE = lazy_compile(r"\w{2,20}ing\b[^\n]{0,200}(?:…|\.\.\.)\Z", re.IGNORECASE)  # Building web …
 _STATE_KEYS = frozenset(["state", "status", "phase", "job_status", "job_state", "task_status", "progress", "condition"])
 _DONE_KEYS = frozenset(["complete", "completed", "done", "finished", "ready"])
 _PERCENT_KEYS = frozenset(["percent", "percent_complete", "percentage", "progress"])
-_STATE_LINE = re.compile(
+_STATE_LINE = lazy_compile(
     r"^[ \t\"'*{,-]{0,8}(?:state|status|phase|progress|zustand|état|estado|状态|状態|ステータス)[\"'* \t]{0,8}[:=：]"
     rf"[\"'* \t]{{0,8}}(?:{_PENDING_STATES.pattern})(?!\w)",
     re.IGNORECASE | re.MULTILINE,
 )
-_STATE_FIELD = re.compile(rf"\"(?:state|status|phase)\"\s?:\s?\"(?:{_PENDING_STATES.pattern})\"", re.IGNORECASE)
-_CELLS = re.compile(r"[ \t]{2,32}|[ \t]?[|│\t][ \t]?")
-_STATE_CELL = re.compile(
+_STATE_FIELD = lazy_compile(rf"\"(?:state|status|phase)\"\s?:\s?\"(?:{_PENDING_STATES.pattern})\"", re.IGNORECASE)
+_CELLS = lazy_compile(r"[ \t]{2,32}|[ \t]?[|│\t][ \t]?")
+_STATE_CELL = lazy_compile(
     rf"(?:{_PENDING_STATES.pattern}|terminating|init:\d{{1,3}}/\d{{1,3}}|up [^()\n]{{1,30}} \(health: starting\))",
     re.IGNORECASE,
 )
-_LAST_WORD = re.compile(
+_LAST_WORD = lazy_compile(
     rf"(?:[:–—→] ?|-> ?| - |\b(?:is|are|ist|est) |[\[(])[\"'*]?(?:{_PENDING_STATES.pattern})[\"'*)\].!…]{{0,4}}\Z",
     re.IGNORECASE,
 )
-_NONE_OF = re.compile(r"\b(?:no|none|nothing|never|not|keine?|aucune?)\b", re.IGNORECASE)
-_READY = re.compile(r"(?<![\d/])(\d{1,4})/\1(?![\d/])")  # 3/3
+_NONE_OF = lazy_compile(r"\b(?:no|none|nothing|never|not|keine?|aucune?)\b", re.IGNORECASE)
+_READY = lazy_compile(r"(?<![\d/])(\d{1,4})/\1(?![\d/])")  # 3/3
 _EXAMINED_CHARS = 4_000
 _LINE_CHARS = 200
 _LAST_WORD_CHARS = 64
@@ -351,7 +353,7 @@ def _states(value: Any, *, depth: int) -> Iterator[str]:
 
 # --- differences that do not count -----------------------------------------------------------------------------
 
-_TIMES = re.compile(
+_TIMES = lazy_compile(
     r"(?<!\d)\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"  # 2026-11-22T10:00:03Z
     r"|(?<!\d)\d\d:\d\d:\d\d(?:\.\d{1,9})?(?!\d)"  # 10:00:03
     r"|(?<![\d.])\d{1,6}\.\d{1,6} ?s(?:ec(?:onds?)?)?\b"  # 0.35s, as test runners end
@@ -369,11 +371,11 @@ def mask_times(text: str) -> str:
     return f"{_TIMES.sub('⌚', head)}{middle}{_TIMES.sub('⌚', tail)}"
 
 
-_COUNTS = re.compile(
+_COUNTS = lazy_compile(
     r"[0-9](?:[0-9,.]{0,12}[0-9])?(?=\s?(?:ms|s|sec|seconds|files?|documents?|pages?|records?|entries|rows?|lines?|sources?"
     r"|items?|folders?|results?|[kM]i?B|bytes)\b)"
 )
-_NEGATED = re.compile(r"\b(?:no|not|nope|none|nothing|never|neither|nowhere|without)\b|n['’]t\b", re.IGNORECASE)
+_NEGATED = lazy_compile(r"\b(?:no|not|nope|none|nothing|never|neither|nowhere|without)\b|n['’]t\b", re.IGNORECASE)
 
 
 def mask_counts(text: str) -> str:

@@ -17,9 +17,11 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from agenticx.lazy_patterns import lazy_compile
+
 __all__ = ["exceeded_limit", "exceeds_account_limit"]
 
-_CODE = re.compile(
+_CODE = lazy_compile(
     r"(context|prompt|input)_?(length|window|size|limit)_?exceed|exceed_context_size|contextwindowexceeded|outofcontext"
     r"|(prompt|input|context)_?tokens?_?(limit_?)?(exceeded|reached)|(?<!_)tokens?_?limit_?(exceeded|reached)"
     r"|(request|payload|prompt|input|context|(?<!_)tokens)_too_(large|long)",
@@ -27,29 +29,31 @@ _CODE = re.compile(
 )
 """Codes and types: OpenAI and many others; llama.cpp; LiteLLM; Volcano; GitHub Copilot and Models; Anthropic."""
 
-_PROVIDER_CODES = {"zai": re.compile(r"^1261$")}
+_PROVIDER_CODES = {"zai": lazy_compile(r"^1261$")}
 """Codes that only mean something at one provider."""
 
 _PROVIDERS_WITHOUT_REASON = frozenset({"cerebras"})
 """Providers whose 400 without a body is an overflow; https://github.com/badlogic/pi-mono (packages/ai, overflow)."""
 
-_RATE = re.compile(
+_RATE = lazy_compile(
     r"per[- ]?(second|sec|minute|min|hour|day|week|month)\b|this (second|minute|hour|day|month)\b|\b[trip]p[smhd]\b"
     r"|rate[ _-]?limit|token rate|too many requests|please wait|(try|retry) again in \d"
     r"|\bquota|(hourly|daily|weekly|monthly|usage|spend(ing)?|credit|billing) (token )?(limit|cap)|per-model limit"
     r"|频率|并发|每分钟|每天|余额|额度|配额",
     re.IGNORECASE,
 )
-_OUTPUT = re.compile(r"max(imum)?[ _]?((output|completion|new)[ _]?)?tokens|(output|completion) tokens", re.IGNORECASE)
-_INPUT = re.compile(
+_OUTPUT = lazy_compile(
+    r"max(imum)?[ _]?((output|completion|new)[ _]?)?tokens|(output|completion) tokens", re.IGNORECASE
+)
+_INPUT = lazy_compile(
     r"\b(inputs?|prompts?|messages?|conversation|history|in (the )?request)\b|prompt_|input_|输入|提示", re.IGNORECASE
 )
-_OUTPUT_COUNT = re.compile(
+_OUTPUT_COUNT = lazy_compile(
     r"(\d+)(?: tokens)? (?:in|for) the (?:completion|output)|requested (\d+) output tokens|(\d+) `?max_new_tokens"
     r"|max_(?:completion_)?tokens'? is too large: (\d+)",
     re.IGNORECASE,
 )
-_TOTAL = re.compile(r"(?:context (?:length|window) (?:is|of)(?: only)?|must be <=) (\d+)", re.IGNORECASE)
+_TOTAL = lazy_compile(r"(?:context (?:length|window) (?:is|of)(?: only)?|must be <=) (\d+)", re.IGNORECASE)
 
 _CONTEXT = r"context[ _-]?(?:length|window|size|limit|budget)"
 _MORE = r"(?:exceed\w*|(?:longer|larger|greater|bigger|more) than|beyond|too (?:large|long|big) for)"
@@ -62,7 +66,7 @@ _INPUT_NOUN = (
 
 _LIMIT_NOUN = r"(?:max|limit|allowed|permitted|supported|\d{3,}|\d,\d|length)"
 
-_WORDING = re.compile(
+_WORDING = lazy_compile(
     "|".join(
         (
             # The context is full: OpenAI, llama.cpp, LM Studio, Ollama, MiniMax, LiteLLM, Cloudflare.
@@ -105,7 +109,7 @@ _WORDING = re.compile(
     ),
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(
+_SENTENCE = lazy_compile(
     rf"(?:{_INPUT_NOUN}|\bsequence)\b`?{_GAP}(?:(?:is|are|was|were) too (?:long|large|big)"
     rf"|(?:{_MORE}|(?:must|should) (?:not )?(?:be|have|contain) (?:<=?|(?:less|fewer|shorter|smaller) than|at most|no )"
     rf"|(?:over|above) (?:the\b|(?=limit|max|\d))|(?:do|does)(?: not|n't) fit){_GAP}{_LIMIT_NOUN})",
@@ -113,7 +117,7 @@ _SENTENCE = re.compile(
 )
 """The general form: `Prompt exceeds max length`, `total message size 9 exceeds limit 8`."""
 
-_OTHER_PART = re.compile(
+_OTHER_PART = lazy_compile(
     r"image|picture|photo|pixel|video|audio|\bpdf|\bpages?\b|\bfile|document|attachment|\btools?\b|tool_|function|schema"
     r"|\bnames?\b|title|description|\bids?\b|_id\b|\bkey|header|\bur[il]\b|\bstop\b|metadata|logprob|temperature|penalty"
     r"|input should be (?:less|greater)"
@@ -124,27 +128,29 @@ _OTHER_PART = re.compile(
 )
 """Parts of a request with limits of their own, which no summary makes smaller; `Input should be` is any field's."""
 
-_ACCOUNT_LIMIT = re.compile(r"long context (?:beta|requests?\b)|prompt tokens limit exceeded: \d+ > \d+", re.IGNORECASE)
+_ACCOUNT_LIMIT = lazy_compile(
+    r"long context (?:beta|requests?\b)|prompt tokens limit exceeded: \d+ > \d+", re.IGNORECASE
+)
 """Refusals of requests that are too large for an account: Anthropic (over 200,000 tokens), OpenRouter (unpaid)."""
 
 _MAX_CHARS = 2_000
 _CLAUSE_CHARS = 40
-_SENTENCE_END = re.compile(r"[.;。](?=\s|$)")
+_SENTENCE_END = lazy_compile(r"[.;。](?=\s|$)")
 
 _NUMBER = r"(?<![\d.,])(\d[\d,]{0,14}(?:\.\d{1,6})?(?: ?[km])?)\b"
 _LIMIT = rf"\blimit\b[^\d;]{{0,20}}{_NUMBER}"
 _REQUEST = rf"\b(?:requested|request tokens|request (?:of|with|has))\b[^\d;]{{0,20}}{_NUMBER}"
-_LIMIT_FIRST = re.compile(rf"{_LIMIT}.{{0,60}}?{_REQUEST}", re.IGNORECASE)
-_REQUEST_FIRST = re.compile(rf"{_REQUEST}.{{0,60}}?{_LIMIT}", re.IGNORECASE)
+_LIMIT_FIRST = lazy_compile(rf"{_LIMIT}.{{0,60}}?{_REQUEST}", re.IGNORECASE)
+_REQUEST_FIRST = lazy_compile(rf"{_REQUEST}.{{0,60}}?{_LIMIT}", re.IGNORECASE)
 
 _CAN = r"(?:at most|up to|only|no more than|limited to|(?:accept|support|handle|process|take|allow|fit)\w*)"
 _HAS = r"(?:found|got|sent|given|received|provided|passed|ha[sd]|have|contain\w*|was|were|is|are|with|of)"
-_CAPACITY_FIRST = re.compile(
+_CAPACITY_FIRST = lazy_compile(
     rf"\b{_CAN} (?:(?!least)[a-z]{{1,12}} ){{0,3}}{_NUMBER} (?:input |prompt )?tokens"
     rf".{{0,40}}?\b{_HAS}\b[^\d.]{{0,20}}{_NUMBER}",
     re.IGNORECASE,
 )
-_COUNT_FIRST = re.compile(
+_COUNT_FIRST = lazy_compile(
     rf"\b{_HAS} {_NUMBER} (?:input |prompt )?tokens.{{0,40}}?\b{_CAN}\b[^\d.]{{0,20}}{_NUMBER}", re.IGNORECASE
 )
 """A number of tokens that a model can take and one that it got, which is an overflow if that is greater."""

@@ -8,8 +8,9 @@ enough.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+
+from agenticx.lazy_patterns import lazy_compile
 
 __all__ = ["find_placeholder", "is_placeholder"]
 
@@ -119,13 +120,13 @@ def _comment_text(line: str) -> str | None:
 
 _DOTS_AND_BRACKETS = ".… \t[](){}*-–—"
 _EDGES = f"{_DOTS_AND_BRACKETS}_~!,:;'\"`"
-_LEADING_DOTS = re.compile(r"[\s\[(*–—-]{0,4}(?:\.{3,}|…)")
-_TRAILING_DOTS = re.compile(r"(?:\.{3,}|…)[\s\])*–—-]{0,4}\Z")
-_BRACKETED = re.compile(r"[\[(][\w\s'’]+[\])]")
-_CODE_SIGNS = re.compile(r"[{}=;<>$@\\|]")
-_SPREAD = re.compile(r"\.\.\.[\w$({\[]")
-_CODE_IN_SPREAD = re.compile(r"[,(){}\[\]=;?:&|]")
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_LEADING_DOTS = lazy_compile(r"[\s\[(*–—-]{0,4}(?:\.{3,}|…)")
+_TRAILING_DOTS = lazy_compile(r"(?:\.{3,}|…)[\s\])*–—-]{0,4}\Z")
+_BRACKETED = lazy_compile(r"[\[(][\w\s'’]+[\])]")
+_CODE_SIGNS = lazy_compile(r"[{}=;<>$@\\|]")
+_SPREAD = lazy_compile(r"\.\.\.[\w$({\[]")
+_CODE_IN_SPREAD = lazy_compile(r"[,(){}\[\]=;?:&|]")
+_WORD = lazy_compile(r"[^\W_]+(?:['’][^\W_]+)?")
 
 
 def _is_spread(text: str) -> bool:
@@ -206,7 +207,7 @@ _TAIL = f"(?: {_any('here|below|above', 'for (?:brevity|now)', 'from before', 'u
 _KEEP = f"(?:please )?{_each('keep leave preserve retain')}"
 _PUT = _each("include insert add put paste copy use")
 
-_SENTENCES = re.compile(
+_SENTENCES = lazy_compile(
     _any(
         # rest of the styles remain the same · everything else stays as it is · rest unchanged
         rf"{_THE}(?:{_REST}(?: of(?: {_A_WORD}){{1,6}}?)?|{_ELSE}|others) {_IS}(?:{_SAME}|{_LASTS}){_TAIL}",
@@ -271,9 +272,9 @@ _STEMS = {
     """,
 }
 _KINDS = {
-    kind: re.compile(_any(*(stem.replace("*", r"\w*") for stem in stems.split()))) for kind, stems in _STEMS.items()
+    kind: lazy_compile(_any(*(stem.replace("*", r"\w*") for stem in stems.split()))) for kind, stems in _STEMS.items()
 }
-_UNSPACED = re.compile(
+_UNSPACED = lazy_compile(
     _any(
         # Chinese
         ".{0,4}(?:其余|其他|其它|剩余|余下|原有|现有|已有|之前|以上|其餘|剩餘|現有).{0,6}"

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agenticx.lazy_patterns import lazy_compile
 from agenticx.llms.downgrades import refuses_role
 
 __all__ = ["ROLE_REFUSALS", "STOPPED", "RoleRefusal", "alternating_rows", "rows_without_system"]
@@ -140,7 +141,7 @@ class RoleRefusal:
 
 ROLE_REFUSALS = (
     RoleRefusal(
-        re.compile(
+        lazy_compile(
             # Mistral, and servers that use its tokenizer: "Unexpected role 'user' after role 'tool'"
             r"(un)?expected (last |message )?role|invalid_request_message_order"
             # the templates of Gemma, Mistral, Devstral and others, as llama.cpp, vLLM, SGLang and LM Studio report
@@ -171,7 +172,7 @@ ROLE_REFUSALS = (
     ),
     RoleRefusal(
         # the last words also come from templates that count instructions as a row, if the roles alternate already
-        re.compile(
+        lazy_compile(
             r"role.{0,3} does not support .?system|\bnot support (the )?(system|developer) "
             r"(message|prompt|instruction|role)"
             r"|(system|developer) (message|prompt|instruction)s? (is |are )?not (supported|allowed|enabled|accepted)"
