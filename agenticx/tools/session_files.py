@@ -15,7 +15,9 @@ from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from agenticx.errors import AgenticXError, ToolError
+from agenticx.llms.images.base import MAX_IMAGE_BYTES
 from agenticx.threads import run_in_thread
+from agenticx.tools.artifact_paths import check_artifact_path, check_path_beside
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible_path
 
@@ -37,9 +39,8 @@ __all__ = [
 MAX_FILES = 200
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_TEXT_BYTES = 20 * 1024 * 1024
-MAX_IMAGE_BYTES = 10 * 1024 * 1024
 MAX_IMAGES_BYTES = 100 * 1024 * 1024
-"""The limits of a session's files in bytes; images, which are larger, count apart."""
+"""The limits of a session's files in bytes; images, of which one may have `MAX_IMAGE_BYTES`, count apart."""
 
 _MAX_EVENT_TEXT_BYTES = 256 * 1024
 """The size of the largest content that an event carries whole; a client fetches a larger one."""
@@ -169,12 +170,9 @@ class Artifacts:
     async def write(
         self, path: str, content: bytes, *, media_type: str | None = None, revision: int | None = None
     ) -> Artifact:
-        """Store a new revision of a file, with a number that was reserved, and return it.
-
-        Raises `ToolError` beyond the limits: 200 files, 2 MB each, 20 MB together; images 10 MB, 100 MB together.
-        """
+        """Store a new revision of a file, with a number that was reserved, and return it; raise as `check` does."""
         media_type = media_type or artifact_media_type(path)
-        self._check_room(path, len(content), media_type)
+        self.check(path, len(content), media_type)
         await self.contents.put(content)
         number = self.reserve(path) if revision is None else revision
         artifact = Artifact(path, number, len(content), hashlib.sha256(content).hexdigest(), media_type)
@@ -182,7 +180,14 @@ class Artifacts:
         self.current[path] = number
         return artifact
 
-    def _check_room(self, path: str, size: int, media_type: str) -> None:
+    def check(self, path: str, size: int, media_type: str, *, count: int = 1) -> None:
+        """Raise `ToolError` unless a file, or `count` new ones, of `size` bytes can be written beside the others.
+
+        The limits are 200 files, 2 MB each, 20 MB together; apart from these 200 images, 10 MB each, 100 MB together.
+        Also raised for a path that `check_artifact_path` refuses, or `check_path_beside` beside the other files.
+        """
+        check_artifact_path(path)
+        check_path_beside(path, self.current)
         is_image = is_image_type(media_type)
         others = [
             artifact
@@ -190,8 +195,9 @@ class Artifacts:
             if artifact.path != path and is_image_type(artifact.media_type) == is_image
         ]
         kind = "images" if is_image else "files"
-        if len(others) >= MAX_FILES:
-            raise ToolError(f"the session has {MAX_FILES} {kind}, which is the most; write to one of those")
+        if len(others) + count > MAX_FILES:
+            advice = "ask for fewer" if is_image else "write to one of those"
+            raise ToolError(f"the session has {len(others)} {kind}, and {MAX_FILES} is the most; {advice}")
         most, together = (MAX_IMAGE_BYTES, MAX_IMAGES_BYTES) if is_image else (MAX_FILE_BYTES, MAX_TEXT_BYTES)
         if size > most:
             raise ToolError(

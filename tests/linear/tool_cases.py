@@ -24,7 +24,7 @@ from agenticx.secret_names import (
     may_hold_credentials,
     may_hold_keys,
 )
-from agenticx.tools.artifacts.paths import check_artifact_path
+from agenticx.tools.artifact_paths import check_artifact_path
 from agenticx.tools.artifacts.preview import FilePreview, preview
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.edits import file_edit, file_write

@@ -115,6 +115,24 @@ async def test_calls_that_cannot_be_made_leave_the_file_as_it_was(make_studio: S
         assert len({*texts} | {(data["path"], data["revision"]) for data in dropped}) == 5
 
 
+async def test_files_that_could_not_be_saved_to_one_folder_are_refused(make_studio: StudioMaker) -> None:
+    paths = ["a", "a/b.html", "A", "nul.html", "b/c", "b"]
+    model = ScriptedModel([*(create("<p>", path) for path in paths), "done"])
+    async with make_studio(model, **AGENT) as studio:
+        session_id = await studio.session()
+        await run_turn(studio, session_id, "pages")
+        events = await log(studio, session_id)
+        check_grammar(events)
+        applied(events)
+        results = [event["data"] for event in events if event["type"] == "tool_result"]
+        refused = {path: result["result"] for path, result in zip(paths, results, strict=True) if result["is_error"]}
+        assert {result["outcome"] for result in results if result["is_error"]} == {"invalid_arguments"}
+        assert [*refused] == ["a/b.html", "A", "nul.html", "b"]
+        assert "'a' would be both a file and the folder of 'a/b.html'; give another path" in refused["a/b.html"]
+        assert "write 'a' itself, or give a path that differs in more" in refused["A"]
+        assert await listed(studio, session_id) == {"a": 1, "b/c": 1}
+
+
 async def test_rewinds_and_forks_have_the_files_of_their_messages(make_studio: StudioMaker) -> None:
     model = ScriptedModel(
         [create(PAGE), "one done", edit("Bäckerei", "Konditorei"), create("a{}", "a.css"), "two done"]

@@ -19,7 +19,7 @@ from agenticx.cli.exit_codes import DONE
 from agenticx.cli.options import current_folder, whole_number
 from agenticx.cli.terminal.event_text import artifact_line
 from agenticx.errors import AgenticXError, SettingsError
-from agenticx.tools.artifacts.paths import check_artifact_path
+from agenticx.tools.artifact_paths import check_artifact_path
 from agenticx.tools.paths import WorkspacePath, replace_file, resolve_in_workspace
 from agenticx.tools.session_files import Artifact, UnknownArtifact
 from agenticx.tools.visible import escape_controls, visible_path

@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from agenticx.errors import InvalidArguments
 from agenticx.llms.growing_arguments import GrowingArguments
-from agenticx.tools.artifacts.paths import check_artifact_path
+from agenticx.tools.artifact_paths import check_artifact_path
 
 __all__ = ["DEFAULT_PATH", "FilePreview", "preview"]
 

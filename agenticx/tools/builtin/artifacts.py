@@ -11,9 +11,9 @@ from typing_extensions import TypedDict
 
 from agenticx.errors import ToolError
 from agenticx.threads import run_in_thread, run_sized
+from agenticx.tools.artifact_paths import check_artifact_path
 from agenticx.tools.artifacts.edits import EditError, apply_edits
 from agenticx.tools.artifacts.extraction import unwrap_page
-from agenticx.tools.artifacts.paths import check_artifact_path
 from agenticx.tools.artifacts.preview import DEFAULT_PATH, preview
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.builtin.edits import assess_write, write_file

@@ -56,6 +56,7 @@ def image_tools(provider: ImageProvider) -> list[Tool]:
 
     def assess_prompts(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         prompts = _unique_prompts(arguments["prompts"])
+        _check_room(len(prompts), context)
         price = _Price.of(provider)
         question = f"Send {pluralize(len(prompts), 'prompt')} to {price.receiver} to make {_images(len(prompts))}?"
         sent = (f"It sends: {visible_line(prompt, _SHOWN_PROMPT_CHARS)}" for prompt in prompts)
@@ -73,6 +74,7 @@ def image_tools(provider: ImageProvider) -> list[Tool]:
             prompts: What each image shows, in full: its subject, style, colors and background. Equal ones count once.
         """
         unique = _unique_prompts(prompts)
+        _check_room(len(unique), context)
         with _reserved(provider, len(unique), context) as settle:
             results = await provider.generate(unique, _SIZE)
             settle(results)
@@ -81,6 +83,7 @@ def image_tools(provider: ImageProvider) -> list[Tool]:
 
     def assess_images(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         sources = [_find(name, context) for name in dict.fromkeys(arguments["images"])]
+        _check_room(len(sources), context)
         price = _Price.of(provider)
         question = f"Send {_images(len(sources))} to {price.receiver} to remove the background?"
         sent = (f"It sends {visible_path(source.name)} ({pluralize(source.size, 'byte')})." for source in sources)
@@ -102,6 +105,7 @@ def image_tools(provider: ImageProvider) -> list[Tool]:
         """
         sources = [_find(name, context) for name in dict.fromkeys(images)]
         checked = [await source.load(context) for source in sources]
+        _check_room(len(sources), context)
         sendable = [image for image in checked if isinstance(image, Image)]
         with _reserved(provider, len(sendable), context) as settle:
             made: Sequence[ImageResult] = await provider.remove_background(sendable) if sendable else ()
@@ -158,6 +162,11 @@ def _unique_prompts(prompts: Sequence[str]) -> list[str]:
     if "" in unique:
         raise ToolError("a prompt is blank; say what the image shows")
     return unique
+
+
+def _check_room(count: int, context: ToolContext) -> None:
+    """Raise `ToolError` if so many new images cannot be stored, before they are made and paid for."""
+    context.artifacts.check(_path("image", "0" * _DIGEST_CHARS, "image/png"), 0, "image/png", count=count)
 
 
 @contextmanager
@@ -274,11 +283,14 @@ async def _store_one(result: ImageResult, name: str, context: ToolContext) -> tu
     if result.image is None:
         raise ToolError(result.error or "the provider made no image")
     image = checked_image(result.image.content)  # a provider of an application may not have checked it
-    digest = hashlib.sha256(image.content).hexdigest()
-    path = f"images/{name}-{digest[:_DIGEST_CHARS]}.{_SUFFIXES[image.media_type]}"
+    path = _path(name, hashlib.sha256(image.content).hexdigest(), image.media_type)
     artifact = await context.artifacts.write(path, image.content, media_type=image.media_type)
     context.emit("artifact", artifact.event_data())
     return path, image
+
+
+def _path(name: str, sha256: str, media_type: str) -> str:
+    return f"images/{name}-{sha256[:_DIGEST_CHARS]}.{_SUFFIXES[media_type]}"
 
 
 def _name_of(text: str) -> str:

@@ -274,7 +274,25 @@ async def test_images_count_apart_from_the_files_of_a_session() -> None:
         await artifacts.write(f"{number}.txt", b"x")
     for number in range(10):
         await artifacts.write(f"images/{number}.png", bytes(10 * 1024 * 1024), media_type="image/png")
-    with pytest.raises(ToolError, match="the session has 200 files, which is the most"):
+    with pytest.raises(ToolError, match="the session has 200 files, and 200 is the most"):
         await artifacts.write("one.txt", b"x")
     with pytest.raises(ToolError, match="images would have 104,857,601 bytes together, and 104,857,600 is the most"):
         await artifacts.write("images/one.png", b"x", media_type="image/png")
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("Images", "'Images' would be both a file and the folder"),
+        ("images/0.png", "the session has 193 images, and 200"),
+    ],
+)
+async def test_images_that_could_not_be_stored_are_neither_asked_about_nor_paid(path: str, reason: str) -> None:
+    session, images, gate = Session(), ScriptedImages([FOX] * 8), ScriptedGate()
+    for number in range(193):
+        await session.artifacts.write(path.replace("0", str(number)), b"x", media_type="image/png")
+    prompts = [f"fox {number}" for number in range(8)]
+    model = ScriptedModel([call("generate_images", {"prompts": prompts}), say("Sorry.")])
+    events = await collect(AgentRuntime(model, gate, tools=image_tools(images)).run_turn("Draw.", session))
+    assert reason in result_of(events)
+    assert (gate.requests, images.prompts) == ([], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from agenticx.errors import InvalidArguments
 from agenticx.llms import GrowingArguments
 from agenticx.llms.arguments import parse_arguments
-from agenticx.tools.artifacts.paths import check_artifact_path
+from agenticx.tools.artifact_paths import check_artifact_path, check_path_beside
 from agenticx.tools.artifacts.preview import FilePreview, preview
 from tests.support.knowledge.data import knowledge_rows
 
@@ -138,6 +139,7 @@ REFUSED = {
     "a\n": "has a control character",
     "a\x85": "has a control character",
     "a\u202egnp.html": "has a control character",
+    "a\u200f.html": "has a control character",
     "a\ud83d": "is not valid Unicode",
     "../a": "has the part '..'",
     "a/../b": "has the part '..'",
@@ -145,6 +147,14 @@ REFUSED = {
     "a//b": "has a part that is empty or '.'",
     "a/": "has a part that is empty or '.'",
     "./a": "has a part that is empty or '.'",
+    "what?.html": "has the character '[?]', which names of files on Windows cannot have",
+    "a/b:c": "has the character ':', which names of files on Windows cannot have",
+    "a./b": "has the part 'a.', whose last character Windows would drop",
+    "a/b ": "has the part 'b ', whose last character Windows would drop",
+    "css/Nul.tar.css": "has the part 'Nul.tar.css', which Windows reserves for a device",
+    "COM¹": "has the part 'COM¹', which Windows reserves for a device",
+    "con .html": "has the part 'con .html', which Windows reserves for a device",
+    "a/" + 64 * "😀": "has a part that is longer than 255 bytes",
 }
 
 
@@ -156,7 +166,35 @@ def test_a_path_that_is_refused_shows_nothing(path: str, reason: str) -> None:
         assert preview(read(f'{{"path": {json.dumps(path)}, "content": "one"}}')) is None
 
 
-@pytest.mark.parametrize("path", ["a" * 200, "日本/ページ😀.html", "..a/b..c/...", "a b/.hidden", "👩\u200d👧.html"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "a" * 200,
+        "日本/ページ😀.html",
+        "..a/b..c/...d",
+        "a b/.hidden",
+        "👩\u200d👧.html",
+        "console.html",
+        "com10/nullary",
+    ],
+)
 def test_a_relative_path_is_shown(path: str) -> None:
     check_artifact_path(path)
     assert preview(read(f'{{"path": {json.dumps(path)}, "content": "one"}}')) == {"path": path, "content": "one"}
+
+
+@pytest.mark.parametrize(
+    ("path", "other", "reason"),
+    [
+        ("a/b", "a", "'a' would be both a file and the folder of 'a/b'"),
+        ("A", "a/b/c", "'A' would be both a file and the folder of 'a/b/c'"),
+        ("A.html", "a.html", "is that of the file 'a.html' to systems that ignore case"),
+        ("caf\u00e9", "cafe\u0301", "to systems that ignore case"),
+        ("ab", "a", None),
+        ("a", "a", None),
+        ("Images/b.png", "images/a.png", None),
+    ],
+)
+def test_two_paths_that_cannot_be_in_one_folder_are_refused(path: str, other: str, reason: str | None) -> None:
+    with nullcontext() if reason is None else pytest.raises(InvalidArguments, match=reason):
+        check_path_beside(path, ["x", other])
