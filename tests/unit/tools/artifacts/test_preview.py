@@ -29,12 +29,14 @@ def read(*pieces: str, ended: bool = False) -> GrowingArguments:
 
 
 def shown_while_read(text: str) -> list[FilePreview | None]:
-    """Return the previews after each character, and after the end."""
+    """Return the previews after each character, or after some 5,000 of a long text, and after the end."""
     arguments = GrowingArguments()
     shown: list[FilePreview | None] = []
-    for character in text:
+    every = len(text) // 5_000 + 1
+    for number, character in enumerate(text):
         arguments.add(character)
-        shown.append(preview(arguments))
+        if number % every == 0:
+            shown.append(preview(arguments))
     arguments.end()
     return [*shown, preview(arguments)]
 
