@@ -19,6 +19,7 @@ import pytest
 from agenticx.cli.client.studio_file import StudioAddress
 from agenticx.llms.model_catalog import ModelFacts
 from agenticx.sessions.store.sqlite import SqliteStore
+from tests.support.database_versions import set_version
 from tests.support.timeouts import PATIENCE
 
 
@@ -162,7 +163,15 @@ def folder_as_database(home: Path) -> None:
     (home / "sessions.db").mkdir()
 
 
-@pytest.mark.parametrize("damage", [short_token, missing_token_file, text_as_database, folder_as_database])
+def database_of_another_version(home: Path) -> None:
+    asyncio.run(SqliteStore(home / "sessions.db").aclose())
+    set_version(home / "sessions.db", 99)
+
+
+DAMAGES = [database_of_another_version, short_token, missing_token_file, text_as_database, folder_as_database]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.cases(quick=2)
 def test_doctor_reports_what_prevents_a_server_from_starting_with_the_same_message(
     agx: Any, tmp_path: Path, damage: Callable[[Path], None]

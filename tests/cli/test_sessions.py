@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from agenticx.testing import check_grammar
+from tests.support.database_versions import set_version
 
 
 def rows(text: str) -> list[dict[str, Any]]:
@@ -362,17 +362,21 @@ def test_a_turn_runs_unstored_with_a_note_while_another_terminal_owns_the_sessio
     assert len(ids(agx)) == 1
 
 
-def test_an_unusable_database_is_left_unchanged_and_the_turn_runs_unstored(agx: Any) -> None:
+def test_a_database_of_another_version_is_left_unchanged_and_the_turn_runs_unstored(agx: Any) -> None:
     agx("run", "say one")
     database = Path(agx.environment["AGX_HOME"]) / "sessions.db"
-    with sqlite3.connect(database) as connection:
-        connection.execute("INSERT INTO migrations VALUES ('9999 of a later release', '')")
-    connection.close()
+    set_version(database, 99)
+    before = database.read_bytes()
+    sentence = (
+        f"{str(database)!r} has version 99 of the session database, and this AgenticX has version 1; it was left"
+        " unchanged. Use the AgenticX that wrote it, or another AGX_HOME\n"
+    )
     done = agx("run", "say two")
-    assert (done.returncode, done.stdout) == (0, "two\n")
-    assert done.stderr.startswith("this session is not stored: ")
-    refused = agx("run", "say three", "--session", "last")
-    assert (refused.returncode, refused.stdout) == (1, "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "two\n", f"this session is not stored: {sentence}")
+    for words in (["run", "say three", "--session", "last"], ["sessions", "list"]):
+        refused = agx(*words)
+        assert (refused.returncode, refused.stdout, refused.stderr) == (1, "", f"agx: {sentence}")
+    assert database.read_bytes() == before
 
 
 def test_a_turn_runs_unstored_if_the_store_path_is_not_writable(agx: Any) -> None:

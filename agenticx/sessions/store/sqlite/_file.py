@@ -4,35 +4,46 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+import struct
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from agenticx.errors import StoreError
+from agenticx.sessions.store.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, VersionMismatch
 
 __all__ = ["check_integrity", "map_file_errors", "read_only_uri", "require_database_file"]
 
-_HEADER = b"SQLite format 3\0"
+_MAGIC = b"SQLite format 3\0"
+_HEADER = struct.Struct(">16s44xi4xi28x")  # with user_version and application_id
 """https://sqlite.org/fileformat2.html#the_database_header"""
 
 
 def require_database_file(path: Path) -> None:
-    """Raise `StoreError` if the path is something else than a database, an empty file, or nothing.
+    """Raise `StoreError` if the path is something else than a session database, an empty file, or nothing.
 
-    Writes nothing, so that a wrong path is left as it was.
+    It is a `VersionMismatch` for one of another version. Nothing is written, so that a wrong path is left as it was:
+    SQLite, which would write beside a file that has a log, is not used.
     """
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
             raise StoreError(f"{str(path)!r} is {'a folder' if stat.S_ISDIR(mode) else 'no regular file'}, no database")
         with path.open("rb") as file:
-            header = file.read(len(_HEADER))
+            header = file.read(_HEADER.size)
     except FileNotFoundError:
         return
     except OSError as exc:
         raise StoreError(f"the database {str(path)!r} cannot be used: {exc}") from exc
-    if header not in (b"", _HEADER):
+    if not header:
+        return
+    magic, version, application = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
+    if magic != _MAGIC:
         raise StoreError(f"{str(path)!r}: the file is not a database; name another one in AGX_STORE_URL")
+    if application != APPLICATION_ID:
+        raise StoreError(f"{str(path)!r} is a database of another program; name another one in AGX_STORE_URL")
+    if version != SCHEMA_VERSION:
+        raise VersionMismatch(path, version)
 
 
 def read_only_uri(path: Path) -> str:

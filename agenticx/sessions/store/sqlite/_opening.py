@@ -1,4 +1,4 @@
-"""Opening of the database file: checks, recovery of a leftover log, migrations and connections."""
+"""Opening of the database file: its creation, checks, recovery of a leftover log, and connections."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
-from agenticx.clocks import rfc3339
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.sessions.store.sqlite import _search as index
 from agenticx.sessions.store.sqlite._file import check_integrity, map_file_errors, read_only_uri
 from agenticx.sessions.store.sqlite._wal import LeftoverLog, open_leftover_log
-from agenticx.sessions.store.sqlite.migrations import applied_migrations, migrate
+from agenticx.sessions.store.sqlite.schema import create_schema
 
 __all__ = ["connect", "prepare_file", "read_log_position"]
 
@@ -29,23 +28,25 @@ def prepare_file(path: Path, now: datetime) -> tuple[str, int, int]:
     """Create or check the file; return the result of `read_log_position`. Raises `StoreError`."""
     with map_file_errors(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        damaged = False
         with open_leftover_log(path) as log:
-            if path.exists() and path.stat().st_size:
+            if log is not None and path.exists() and path.stat().st_size:
+                # while a connection is open SQLite does not delete the log
                 with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
-                    applied_migrations(connection)
-                    damaged = log is not None and _keep_copy_if_damaged(
-                        log, path, now
-                    )  # while a connection is open SQLite does not delete the log
-            else:
-                damaged = log is not None and _keep_copy_if_damaged(log, path, now)
+                    connection.execute("PRAGMA schema_version").fetchone()
+                    damaged = _keep_copy_if_damaged(log, path, now)
+            elif log is not None:
+                damaged = _keep_copy_if_damaged(log, path, now)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        with closing(connect(path)) as connection:
+        with closing(_open(path)) as connection:
+            if connection.execute("PRAGMA schema_version").fetchone() == (0,):
+                create_schema(connection)
+            _configure(connection)
             if damaged:
                 connection.execute(
                     "PRAGMA wal_checkpoint(TRUNCATE)"
                 ).fetchall()  # so that the next start does not report it again
             check_integrity(connection)
-            migrate(connection, rfc3339(now))
             log = read_log_position(connection)
             index.prepare_index(connection)
             index.finish_pending_purge(connection)
@@ -63,14 +64,23 @@ def _keep_copy_if_damaged(log: LeftoverLog, path: Path, now: datetime) -> bool:
 
 
 def connect(path: Path) -> sqlite3.Connection:
+    """Return a connection to a database that `prepare_file` has created or checked."""
+    connection = _open(path)
+    _configure(connection)
+    return connection
+
+
+def _open(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     connection.text_factory = _decode_text
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect only before the first table is created
+    return connection
+
+
+def _configure(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")
-    return connection
 
 
 def _decode_text(stored: bytes) -> str:

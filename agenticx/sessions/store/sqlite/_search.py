@@ -26,7 +26,7 @@ from agenticx.sessions.store.search import (
     searchable_texts,
 )
 from agenticx.sessions.store.sqlite import _rows as rows
-from agenticx.sessions.store.sqlite.migrations import create_statement
+from agenticx.sessions.store.sqlite.schema import CREATE_SEARCH_INDEX, CREATE_TEXTS
 
 __all__ = [
     "add_texts",
@@ -49,7 +49,7 @@ _log = get_logger(__name__)
 
 
 def prepare_index(connection: sqlite3.Connection) -> None:
-    """Create the index; rebuild it if it is damaged or was made with another version of the word rules."""
+    """Rebuild the index if it is damaged or was made with another version of the word rules."""
     indexed_version = connection.execute("SELECT value FROM meta WHERE key = 'search'").fetchone()
     texts = _try_execute(connection, "SELECT number, session, message_id, role, text FROM texts LIMIT 1")
     index = texts and indexed_version is not None and _finds_newest_texts(connection)
@@ -61,7 +61,7 @@ def prepare_index(connection: sqlite3.Connection) -> None:
     if not texts:
         _rebuild_texts(connection)
     _drop_index(connection)
-    connection.execute("CREATE VIRTUAL TABLE found USING fts5 (words, content='', tokenize='ascii')")
+    connection.execute(CREATE_SEARCH_INDEX)
     for number, text in connection.execute(_SELECT_TEXTS + "true"):
         connection.execute("INSERT INTO found (rowid, words) VALUES (?, ?)", (number, normalize_words(text)))
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('search', ?)", (SEARCH_VERSION,))
@@ -111,12 +111,9 @@ _OTHER_ERROR_CODES = {
 
 
 def _rebuild_texts(connection: sqlite3.Connection) -> None:
-    """Rebuild the texts from names and messages, compacted ones too.
-
-    Messages compacted by a release before migration 0003 are lost here.
-    """
+    """Rebuild the texts from names and messages, compacted ones too."""
     connection.execute("DROP TABLE IF EXISTS texts")
-    connection.execute(create_statement("texts"))
+    connection.execute(CREATE_TEXTS)
     insert = "INSERT OR IGNORE INTO texts (session, message_id, role, text) VALUES (?, ?, ?, ?)"
     for number, name in rows.session_names(connection):
         connection.execute(insert, (number, "", "name", name))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from agenticx.sessions.store.sqlite._file import check_integrity, map_file_errors, read_only_uri, require_database_file
-from agenticx.sessions.store.sqlite.migrations import applied_migrations
 
 __all__ = ["FileState", "check_database"]
 
@@ -22,15 +21,17 @@ def check_database(path: Path) -> FileState:
     with map_file_errors(path):
         if not path.exists() or not path.stat().st_size:
             return "missing"
-        if _has_log_without_index(path):
+        if _has_log(path):
             return "has unapplied log"
         with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
-            applied_migrations(connection)
             check_integrity(connection)
     return "intact"
 
 
-def _has_log_without_index(path: Path) -> bool:
-    """Return whether SQLite would have to create the -shm file in order to read the database."""
-    log, index = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
-    return log.exists() and log.stat().st_size > 0 and not index.exists()
+def _has_log(path: Path) -> bool:
+    """Return whether SQLite would have to write a file in order to read the database.
+
+    That is the -shm file of a write-ahead log, or the database itself if its creation was cut off.
+    """
+    log, index, journal = (path.with_name(f"{path.name}-{suffix}") for suffix in ("wal", "shm", "journal"))
+    return journal.exists() or (log.exists() and log.stat().st_size > 0 and not index.exists())

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from agenticx.errors import StoreError
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.records import SessionState, StoredEvent
 from agenticx.sessions.store.sqlite import _rows as rows
@@ -15,7 +14,6 @@ from agenticx.sessions.store.sqlite._catalog import SqliteCatalog
 from agenticx.sessions.store.sqlite._cursors import last_seq, session_number
 from agenticx.sessions.store.sqlite._file import map_file_errors, require_database_file
 from agenticx.sessions.store.sqlite._threads import Reader
-from agenticx.sessions.store.sqlite.migrations import MIGRATIONS, applied_migrations
 
 __all__ = ["SqliteReader"]
 
@@ -25,7 +23,7 @@ _BUSY_SECONDS = 5.0
 class SqliteReader(SqliteCatalog):
     """The `StoreReader` of a database file: its catalog, and the logs and states of its sessions.
 
-    Raises `StoreError` for a file whose owner is another release.
+    Raises `StoreError` for a file that cannot be read, such as one of another version.
     """
 
     def __init__(self, path: Path, *, blobs: Blobs) -> None:
@@ -33,8 +31,7 @@ class SqliteReader(SqliteCatalog):
         self.blobs = blobs
         require_database_file(self._path)
         with map_file_errors(self._path), closing(self._connect()) as connection:
-            if len(applied_migrations(connection)) < len(MIGRATIONS):
-                raise StoreError("its owner is an older AgenticX; end that")
+            connection.execute("SELECT 1 FROM sessions LIMIT 1")
         super().__init__(Reader(self._connect, "agx store reader"))
 
     async def head(self, session_id: str) -> int:

@@ -1,0 +1,179 @@
+"""The schema of the database, in one version: a file of another one is refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from agenticx.errors import StoreError
+from agenticx.sessions.store.search import SEARCH_VERSION
+
+__all__ = [
+    "APPLICATION_ID",
+    "CREATE_SEARCH_INDEX",
+    "CREATE_TEXTS",
+    "SCHEMA_VERSION",
+    "VersionMismatch",
+    "create_schema",
+]
+
+SCHEMA_VERSION = 1
+"""The version of the schema and of what its rows contain, in the file's header as `user_version`."""
+
+APPLICATION_ID = 0x41475831
+"""`AGX1`, in the file's header: https://sqlite.org/fileformat2.html#application_id"""
+
+CREATE_TEXTS = """
+-- The texts that a search finds: names of sessions, messages of users and answers. See `_search`.
+CREATE TABLE texts (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    message_id TEXT NOT NULL,                  -- '' for the session's name
+    role TEXT NOT NULL,
+    text TEXT NOT NULL,
+    UNIQUE (session, message_id)
+);
+"""
+
+CREATE_SEARCH_INDEX = """
+-- The words of the texts, by their numbers. See `_search`.
+CREATE VIRTUAL TABLE found USING fts5 (words, content='', tokenize='ascii');
+"""
+
+_SCHEMA = f"""
+-- Values about the whole file: log_id, its identity; position, that before which all were given out when a session was
+-- deleted; search, the version of the search index, without which it is rebuilt; purging, while deleted words are
+-- being removed.
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+INSERT INTO meta VALUES
+    ('log_id', 'log_' || lower(hex(randomblob(10)))), ('position', '0'), ('search', '{SEARCH_VERSION}');
+
+-- A row for each session.
+CREATE TABLE sessions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order in which they were made
+    id TEXT NOT NULL UNIQUE,
+    record TEXT NOT NULL,                      -- JSON of SessionRecord
+    pinned INTEGER NOT NULL,                   -- as in the record
+    archived INTEGER NOT NULL,                 -- as in the record
+    running TEXT,                              -- the id of the turn that runs
+    state TEXT                                 -- JSON, see SessionState
+);
+CREATE INDEX sessions_listed ON sessions (pinned, number);
+CREATE INDEX running_sessions ON sessions (running) WHERE running IS NOT NULL;
+
+-- A row for each turn, see TurnRecord.
+CREATE TABLE turns (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order in which they began
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    id TEXT NOT NULL UNIQUE,
+    client_turn_id TEXT,
+    input TEXT NOT NULL,
+    attachments_digest TEXT NOT NULL,
+    model TEXT,                                -- NULL: that of the session
+    permission_mode TEXT,                      -- NULL: that of the session
+    sampling TEXT,                             -- a JSON object; NULL: that of the model
+    mode TEXT,                                 -- NULL: that of its words
+    vaults TEXT,                               -- a JSON list of ids; NULL: those of the session
+    after_seq INTEGER NOT NULL,                -- the number of the event before its first one
+    parent_turn_id TEXT,                       -- the turn above; NULL: a message of the user began it
+    is_open_child INTEGER NOT NULL,            -- 1: below another one, not ended
+    UNIQUE (session, client_turn_id)
+);
+CREATE INDEX open_children ON turns (session) WHERE is_open_child;
+
+-- The log of turns that run: a row for each append, in the order of the log of all sessions. See `_segments`.
+CREATE TABLE appends (
+    position INTEGER PRIMARY KEY,              -- of its last event
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    last_seq INTEGER NOT NULL,
+    body BLOB NOT NULL                         -- a line for each event
+);
+
+-- The log before that: a row for each segment. See `_segments`.
+CREATE TABLE events (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    last_seq INTEGER NOT NULL,
+    first_position INTEGER NOT NULL,
+    last_position INTEGER NOT NULL,
+    body BLOB NOT NULL,                        -- a line for each event, compressed
+    PRIMARY KEY (session, last_seq)
+) WITHOUT ROWID;
+CREATE INDEX events_by_position ON events (first_position, last_position);
+
+-- The conversations as the models read them.
+CREATE TABLE messages (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    message_index INTEGER NOT NULL,
+    message TEXT NOT NULL,                     -- JSON of Message
+    UNIQUE (session, message_index)
+);
+
+-- The originals of messages that summaries have replaced.
+CREATE TABLE compacted (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    message_index INTEGER NOT NULL,
+    message TEXT NOT NULL,                     -- JSON of Message
+    UNIQUE (session, message_index)
+);
+
+-- What the log does not say, see Fact. The conditions of its indexes are those of queries in `_rows`.
+CREATE TABLE facts (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order in which they were stored
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    turn TEXT NOT NULL,                        -- '' for those of no turn
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    data TEXT NOT NULL,                        -- a JSON object
+    UNIQUE (kind, key)
+);
+CREATE INDEX facts_of_turn ON facts (session, turn);
+CREATE INDEX open_facts ON facts (session)
+    WHERE kind IN ('message_posted', 'name_derived', 'rewind_began', 'subagent_unannounced');
+CREATE INDEX file_facts ON facts (session) WHERE kind IN ('file_edited', 'file_rewound');
+CREATE INDEX subagent_facts ON facts (session)
+    WHERE kind IN ('subagent_started', 'subagent_ended', 'subagent_delivered', 'subagent_messaged');
+
+-- The usage of model calls, summed by session, day, model and agent.
+CREATE TABLE usage (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    day TEXT NOT NULL,
+    model TEXT NOT NULL,
+    agent_id TEXT NOT NULL,
+    calls INTEGER NOT NULL,
+    uncounted INTEGER NOT NULL,
+    unpriced INTEGER NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    reasoning_tokens INTEGER NOT NULL,
+    cost_usd TEXT,                             -- a decimal; NULL if no call's cost is known
+    PRIMARY KEY (session, day, model, agent_id)
+) WITHOUT ROWID;
+{CREATE_TEXTS}{CREATE_SEARCH_INDEX}"""
+
+
+class VersionMismatch(StoreError):
+    """A database of another version, `found`, than this program has; it is left as it was."""
+
+    def __init__(self, path: Path, found: int) -> None:
+        super().__init__(
+            f"{str(path)!r} has version {found} of the session database, and this AgenticX has version"
+            f" {SCHEMA_VERSION}; it was left unchanged. Use the AgenticX that wrote it, or another AGX_HOME"
+        )
+        self.found = found
+
+
+def create_schema(connection: sqlite3.Connection) -> None:
+    """Create all tables of an empty database in one transaction.
+
+    Call it before the database has a write-ahead log: so the header of the file itself says the version from the first
+    moment on, see `_file.require_database_file`.
+    """
+    connection.executescript(
+        f"""BEGIN;
+        PRAGMA auto_vacuum = INCREMENTAL;
+        PRAGMA application_id = {APPLICATION_ID};
+        PRAGMA user_version = {SCHEMA_VERSION};
+        {_SCHEMA}
+        COMMIT;"""
+    )
