@@ -15,6 +15,9 @@ from agenticx.runtime import AgentRuntime, RuntimeEvent, Session, TurnContext, s
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import ScriptedGate, ScriptedModel, check_grammar, fake_openai, outline
 from tests.support.jumping_clock import LoopClock
+from tests.support.wires import chunk_server
+
+_PROVIDER_FILES = (fake_openai.__file__, chunk_server.__file__)
 
 __all__ = ["PlayedTurn", "Player", "check_turn", "collector"]
 
@@ -159,4 +162,4 @@ def check_turn(run: PlayedTurn, before: set[asyncio.Task[Any]]) -> None:
 def _is_of_provider(task: asyncio.Task[Any]) -> bool:
     """Return whether `task` serves a connection of a fake provider, which ends soon after its client's turn."""
     coroutine = task.get_coro()
-    return inspect.iscoroutine(coroutine) and coroutine.cr_code.co_filename == fake_openai.__file__
+    return inspect.iscoroutine(coroutine) and coroutine.cr_code.co_filename in _PROVIDER_FILES

@@ -1,4 +1,4 @@
-"""A raw HTTP server on loopback that sends the same head and the same chunks to every request."""
+"""A raw HTTP server on loopback that sends the same head and the chunks of its pieces to every request."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ async def chunk_server(
     then_silent: bool = False,
     then_closed: bool = False,
     then_reset: bool = False,
+    seconds_between: float = 0.0,
     port: int = 0,
 ) -> AsyncIterator[ChunkServer]:
-    """Serve `head` and each piece as an HTTP chunk of its own.
+    """Serve `head` and each piece as an HTTP chunk of its own, with `seconds_between` of the loop's time between them.
 
-    After that the connection is kept for the next request, left silent, closed or reset.
+    `pieces` is called for each request. After that the connection is kept for the next request, left silent, closed or
+    reset.
     """
     state = ChunkServer()
 
@@ -46,6 +48,8 @@ async def chunk_server(
             state.requests.append(request + await reader.readexactly(int(length.partition(b":")[2])))
             writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
             for number, piece in enumerate(pieces()):
+                if number and seconds_between:
+                    await asyncio.sleep(seconds_between)
                 writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
                 if number % 64 == 0:
                     await writer.drain()
