@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from agenticx.testing import check_grammar
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.conversations import log, messages, run_turn
 from tests.support.server.running_studio import RunningStudio, StudioMaker
+from tests.support.wires.file_replies import FILE_WIRES, FileCall, FileWire
 
 pytestmark = pytest.mark.anyio
 
@@ -105,6 +108,36 @@ async def test_one_that_fails_or_is_stopped_leaves_the_others_alone(make_studio:
         assert found[picked["picked"]]["state"] == "done"
         assert await page(studio, session_id) == "<p>done"
         check_grammar(await log(studio, session_id))
+
+
+@pytest.mark.parametrize("wire", FILE_WIRES, ids=lambda wire: wire.name)
+async def test_an_option_that_goes_on_calling_tools_fails_after_twenty_rounds(
+    wire: FileWire, make_studio: StudioMaker
+) -> None:
+    numbers = count(1)
+
+    def next_page() -> list[bytes]:
+        number = next(numbers)
+        arguments = {"path": "index.html", "content": f"<p>{number}</p>"}
+        return wire.reply(FileCall(f"call_{number}", "create_file", arguments)).chunks
+
+    tools = [tool for tool in builtin_tools() if tool.schema.name == "create_file"]
+    async with wire.serve(next_page) as server:
+        model = wire.model(server.base_url)
+        async with make_studio(model, tools=tools) as studio:
+            session_id = await studio.session()
+            await make_options(studio, session_id, 2)
+            events = await log(studio, session_id)
+            check_grammar(events)
+            found = await options(studio, session_id)
+        await model.aclose()
+    rounds = Counter(event["agent_id"] for event in events if event["type"] == "round_start")
+    assert rounds == {"option-1": 20, "option-2": 20}
+    ended = [event for event in events if event["type"] in ("error", "final")]
+    codes = {event["agent_id"]: event["data"].get("code") for event in ended}
+    assert codes == {"option-1": "max_rounds", "option-2": "max_rounds", "meta": None}
+    reason = "The turn used all of its 20 rounds without an answer."
+    assert [(row["state"], row["reason"]) for row in found.values()] == [("failed", reason)] * 2
 
 
 async def test_variants_that_cannot_be_made_are_refused(make_studio: StudioMaker) -> None:

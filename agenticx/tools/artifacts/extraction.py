@@ -53,7 +53,7 @@ def unwrap_page(path: str, content: str) -> str | None:
     if found is None:
         return None
     head, tail = content[: found.start], content[found.end :]
-    is_wrapped = bool(head.strip()) and _WRAPPER_HEAD.fullmatch(head) is not None
+    is_wrapped = bool(head.replace("\ufeff", "").strip()) and _WRAPPER_HEAD.fullmatch(head) is not None
     # Prose behind a whole page is left out with the wrapper; beside a fragment it may be a part of the file.
     return content[found.start : found.end] if is_wrapped and (found.is_page or _WRAPPER_TAIL.fullmatch(tail)) else None
 

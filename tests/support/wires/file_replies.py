@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from tests.support.wires import chat_chunks as chat
 from tests.support.wires import gemini_events as gemini
 from tests.support.wires import ollama_lines as ollama
 from tests.support.wires import responses_events as responses
+from tests.support.wires.chunk_server import ChunkServer, chunk_server
 from tests.support.wires.replies import sse
 from tests.support.wires.wires import WIRES
 
@@ -63,6 +65,13 @@ class FileWire:
     rows: str
     call_rows: Callable[[FileCall, str], list[dict[str, Any]]]
     streams_arguments: bool = True
+
+    def serve(
+        self, chunks: Callable[[], Sequence[bytes]], *, seconds_between: float = 0.0
+    ) -> AbstractAsyncContextManager[ChunkServer]:
+        """Return a server that answers each request with the chunks that are returned for it."""
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {WIRES[self.wire].content_type}\r\n".encode()
+        return chunk_server(chunks, head=head, seconds_between=seconds_between)
 
 
 def pieces_of(text: str) -> list[str]:

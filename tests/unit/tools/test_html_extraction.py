@@ -125,6 +125,8 @@ def test_what_is_found_is_a_part_of_the_reply(rng: Random, count: Count) -> None
         ("index.html", "```html\n<b>x</b>\n```", "<b>x</b>"),
         ("index.html", "```html\n<b>x</b>\n```\n<i>y</i>", None),
         ("index.html", PAGE, None),
+        ("index.html", f"\ufeff{PAGE}\n", None),
+        ("index.html", f"\ufeff```html\n{PAGE}\n```\n", PAGE),
         ("index.html", f"<!-- v2 -->\n{PAGE}\n", None),
         ("index.html", f"<p>\n```html\n{PAGE}\n```", None),
         ("index.html", f"```css\n{PAGE}\n```", None),

@@ -11,7 +11,6 @@ import pytest
 from agenticx.testing import outline
 from agenticx.tools.builtin import builtin_tools
 from tests.support.turn_player import PlayedTurn, Player
-from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.file_replies import FILE_WIRES, FileCall, FileWire, pieces_of
 from tests.support.wires.wires import WIRES
 
@@ -31,8 +30,7 @@ async def play_file_turn(wire: FileWire, folder: Path) -> tuple[PlayedTurn, list
     replies = iter([wire.reply(CREATE).chunks, [b"".join(wire.reply(EDIT).chunks)], [wire.answer("Done.")]])
     workspace = folder / "workspace"
     workspace.mkdir()
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: {WIRES[wire.wire].content_type}\r\n".encode()
-    async with chunk_server(lambda: next(replies), head=head, seconds_between=0.2) as server:
+    async with wire.serve(lambda: next(replies), seconds_between=0.2) as server:
         model = wire.model(server.base_url)
         turn = await Player(folder / "home", workspace)(model, tools=FILE_TOOLS, user="a page")
         await model.aclose()
