@@ -30,7 +30,7 @@ from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import EndReason
 from agenticx.runtime.turns.work import WorkResult
 from agenticx.threads import run_sized
-from agenticx.tools.artifact_paths import check_artifact_path
+from agenticx.tools.artifact_paths import is_artifact_path
 from agenticx.tools.artifacts.extraction import extract_html
 from agenticx.tools.artifacts.preview import DEFAULT_PATH
 
@@ -193,16 +193,16 @@ class Endings:
 async def _keep_page(turn: Turn, text: str) -> None:
     """Keep a web page that stands in the answer as a file of the session, if it has none and could have been given one.
 
-    Some models write the page that they are asked for as text, whatever tools they have.
+    Some models write the page that they are asked for as text, whatever tools they have. It has the path of its
+    `<file>` wrapper if a file of a session may have that, and is `index.html` otherwise.
     """
     if not text or "create_file" not in turn.tools or turn.session.artifacts.current:
         return
     page = await run_sized(extract_html, text, size=len(text), name="agx page")
     if page is None:
         return
+    path = DEFAULT_PATH if page.path is None or not is_artifact_path(page.path) else page.path
     try:
-        path = page.path or DEFAULT_PATH
-        check_artifact_path(path)
         artifact = await turn.session.artifacts.write(path, page.html.encode())
     except AgenticXError as exc:
         if isinstance(exc, StoreError):

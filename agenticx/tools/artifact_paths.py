@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from agenticx.errors import InvalidArguments
 from agenticx.tools.visible import visible_path
 
-__all__ = ["MAX_PATH_CHARS", "check_artifact_path", "check_path_beside"]
+__all__ = ["MAX_PATH_CHARS", "check_artifact_path", "check_path_beside", "is_artifact_path"]
 
 MAX_PATH_CHARS = 200
 
@@ -35,6 +35,11 @@ def check_artifact_path(path: str) -> None:
     if problem is not None:
         shown = visible_path(path[:MAX_PATH_CHARS])
         raise InvalidArguments(f"the path {shown!r} {problem}; give a relative one, such as 'index.html'")
+
+
+def is_artifact_path(path: str) -> bool:
+    """Return whether `check_artifact_path` accepts a path."""
+    return _problem(path) is None
 
 
 def check_path_beside(path: str, others: Iterable[str]) -> None:

@@ -24,7 +24,7 @@ from agenticx.secret_names import (
     may_hold_credentials,
     may_hold_keys,
 )
-from agenticx.tools.artifact_paths import check_artifact_path
+from agenticx.tools.artifact_paths import check_artifact_path, is_artifact_path
 from agenticx.tools.artifacts.preview import FilePreview, preview
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.edits import file_edit, file_write
@@ -294,6 +294,7 @@ def _preview(arguments: str) -> object:
 
 TOOL_CASES = [
     LinearCase(of=check_artifact_path, run=partial(_refusing, check_artifact_path), inputs=TEXTS),
+    LinearCase(of=is_artifact_path, run=is_artifact_path, inputs=TEXTS),
     LinearCase(
         of=preview,
         run=_preview,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from agenticx.errors import InvalidArguments
 from agenticx.llms.growing_arguments import GrowingArguments
-from agenticx.tools.artifact_paths import check_artifact_path
+from agenticx.tools.artifact_paths import is_artifact_path
 
 __all__ = ["DEFAULT_PATH", "FilePreview", "preview"]
 
@@ -41,8 +40,4 @@ def _known_path(arguments: GrowingArguments) -> str | None:
     path = arguments["path"]
     if arguments.open_key == "path" or not isinstance(path, str):
         return None
-    try:
-        check_artifact_path(path)
-    except InvalidArguments:
-        return None
-    return path
+    return path if is_artifact_path(path) else None

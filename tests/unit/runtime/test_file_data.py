@@ -125,3 +125,20 @@ async def test_the_page_of_every_reply_becomes_a_file_before_the_turn_is_done(pl
         turn = await play([say(row["text"], pieces=1 if in_one_piece else max(1, len(row["text"])))], tools=FILE_TOOLS)
         texts = [event.data["content"] for event in turn.events_of("artifact")]
         assert texts == [*stored_texts(turn).values()] == ([] if row["html"] is None else [row["html"]]), row["name"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kept_as"),
+    [
+        ("about.html", "about.html"),
+        ("./index.html", "index.html"),
+        ("/index.html", "index.html"),
+        ("../a.html", "index.html"),
+        ("site\\a.html", "index.html"),
+    ],
+)
+async def test_a_page_in_a_wrapper_has_its_path_if_a_file_may_have_it(play: Player, path: str, kept_as: str) -> None:
+    page = "<!doctype html>\n<html>\n<p>Rye\n</html>"
+    turn = await play([f'<file path="{path}">\n{page}\n</file>'], tools=FILE_TOOLS)
+    assert stored_texts(turn) == {kept_as: page}
+    assert turn.outline == ["turn_started", "round_start", "token", "artifact", "final:answer"]
