@@ -1,4 +1,4 @@
-"""A raw HTTP server on loopback that sends the same head and the chunks of its pieces to every request."""
+"""A raw HTTP server on loopback that sends the same head and given chunks to every request."""
 
 from __future__ import annotations
 

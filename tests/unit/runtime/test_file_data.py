@@ -1,4 +1,4 @@
-"""The cases of the data about files, as turns: what is shown while a call is received, and what is stored then."""
+"""The cases of the data about files, run as turns: what is shown, and what is stored."""
 
 from __future__ import annotations
 

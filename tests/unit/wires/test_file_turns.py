@@ -1,4 +1,4 @@
-"""Turns that make a file of the session over each wire: the order of their events, and the requests that continue."""
+"""Turns that make a file over each wire: the order of their events, and the requests that continue."""
 
 from __future__ import annotations
 
