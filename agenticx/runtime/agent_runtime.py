@@ -350,6 +350,7 @@ class AgentRuntime(RunMethods):
 
         A partial answer after the time-out has the same limit again.
         """
+        turn.drop_previews()  # those of an earlier process, of which clients have a part; a call shows its file anew
         if turn.interrupts.fired:
             self._calls.cancel(turn, calls)
         try:

@@ -13,6 +13,7 @@ from agenticx.messages import Message, ToolCall
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.runtime.events import Event, TurnState
 from agenticx.tools.base import ToolState
+from agenticx.tools.session_files import ArtifactPreview
 
 __all__ = [
     "CallJournal",
@@ -72,7 +73,7 @@ class ResumePoint:
     The reply that made them is in the session's messages. `questions` are those about these calls, by call id. A turn
     with `work` has no calls: its work begins anew, and finds the `questions` that it has asked, by their own ids, and
     the turns below it, `children`, which go on when they are begun again. `handed_over_to` is the agent that acts, if a
-    call of the turn has handed over.
+    call of the turn has handed over. `previews` are those of its calls, by id, that ended with the earlier process.
     """
 
     round: int
@@ -83,6 +84,7 @@ class ResumePoint:
     last_text: str = ""
     handed_over_to: str | None = None
     children: Sequence[ResumedTurn] = ()
+    previews: Mapping[str, ArtifactPreview] = field(default_factory=dict[str, ArtifactPreview])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

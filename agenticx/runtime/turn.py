@@ -408,6 +408,7 @@ class Turn:
         self.round, self.state, self.usage, self.last_text = point.round, point.state, point.usage, point.last_text
         self.resumed_questions.update(point.questions)
         self.waiting_children += point.children
+        self.previews.update(point.previews)
         self.log.resume(point)
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:

@@ -167,6 +167,10 @@ class Artifacts:
         self.numbers[path] = self.numbers.get(path, 0) + 1
         return self.numbers[path]
 
+    def skip(self, path: str, revision: int) -> None:
+        """Take note that clients were shown a revision of that number, so that no later one gets it."""
+        self.numbers[path] = max(revision, self.numbers.get(path, 0))
+
     async def write(
         self, path: str, content: bytes, *, media_type: str | None = None, revision: int | None = None
     ) -> Artifact:

@@ -27,6 +27,7 @@ from agenticx.runtime.resume import ResumedQuestion, ResumedTurn, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import ASKING_EVENTS, Fact, StoredEvent
+from agenticx.tools.session_files import ArtifactPreview
 
 __all__ = [
     "InterruptedTurn",
@@ -63,7 +64,7 @@ class InterruptedTurn:
     text: str = ""
     ended: bool = False
     open_calls: dict[str, str] = field(default_factory=dict[str, str])  # calls without a result: id → name
-    previews: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])  # by call, not stored yet
+    previews: dict[str, ArtifactPreview] = field(default_factory=dict[str, ArtifactPreview])  # by call, not stored yet
     questions: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     asked_at: dict[str, datetime] = field(default_factory=dict[str, datetime])
     responses: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -127,7 +128,7 @@ class InterruptedTurn:
         if data["final"]:
             self.previews.pop(data.get("tool_call_id", ""), None)
         elif "revision" in data:  # it has none where a tool of the application shows something
-            self.previews[data["tool_call_id"]] = {"path": data["path"], "revision": data["revision"]}
+            self.previews[data["tool_call_id"]] = ArtifactPreview(data["path"], data["revision"], "")
 
     @property
     def has_handed_over(self) -> bool:
@@ -197,8 +198,7 @@ class InterruptedTurn:
             else:
                 events.append(RuntimeEvent(EventType.QUESTION_ANSWERED, {"id": id_, "answer": "", "by": by}))
         for call_id, preview in self.previews.items():
-            dropped = {**preview, "final": True, "dropped": True, "tool_call_id": call_id}
-            events.append(RuntimeEvent(EventType.ARTIFACT, dropped))
+            events.append(RuntimeEvent(EventType.ARTIFACT, preview.dropped_data | {"tool_call_id": call_id}))
         results = _results(messages)
         events += (_result_event(results[call_id]) for call_id in self.open_calls if call_id in results)
         if self.state != "done":
@@ -234,6 +234,7 @@ def resume_point(
         usage=turn.usage,
         last_text=turn.text,
         handed_over_to=turn.acting_agent_id if turn.has_handed_over else None,
+        previews=turn.previews,
     )
 
 

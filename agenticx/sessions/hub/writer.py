@@ -116,6 +116,7 @@ class SessionWriter:
             types = {event.type for event in events}
             synced = any(map(is_synced, events))
             state: StateChange | None = None
+            self._skip_revisions(events)
             if synced:  # all events that change messages, questions or the queue are
                 # events of no turn must not store what a running turn has not stored yet
                 has_state = has_state or turn_id is not None or searchable_ids is not None
@@ -218,6 +219,12 @@ class SessionWriter:
         if write.on_stored is not None:
             write.on_stored()
         return stored
+
+    def _skip_revisions(self, events: Sequence[RuntimeEvent]) -> None:
+        """Take note of the revisions that clients were shown by a process which died before it stored their numbers."""
+        for event in events:
+            if event.type is EventType.ARTIFACT and event.data["final"] and "revision" in event.data:
+                self._session.artifacts.skip(event.data["path"], event.data["revision"])
 
     def _question_facts(self, turn_id: str, events: Sequence[RuntimeEvent]) -> Iterator[Fact]:
         """Yield the facts that open and close questions."""
