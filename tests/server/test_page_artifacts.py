@@ -76,8 +76,8 @@ async def test_a_page_grows_in_the_pane_runs_when_asked_and_stands_again_if_the_
         types = "messages.map(({type}) => type)"
         await tab.wait_for(f"{types}.includes('ready') && {types}.lastIndexOf('shown') > {types}.indexOf('ready')")
         async with asyncio.timeout(PATIENCE):
-            while await tab.evaluate(f"{PANE}.querySelector('.held').hidden"):  # a frame that is replaced sees no wheel
-                await tab.turn_wheel(f"{PANE}.querySelector('.frame')", 300)
+            while await tab.evaluate(f"{PANE}.querySelector('.held').hidden"):  # a frame that is replaced sees no click
+                await tab.click(f"{PANE}.querySelector('.frame')")
         await tab.evaluate(f"{tab_of('Code')}.click()")
         assert "Butcher" in await tab.wait_for(f"{CODE}.includes('Butcher') && {CODE}")
         await tab.evaluate("document.getElementById('stop').click()")
@@ -130,31 +130,43 @@ async def test_files_are_chosen_with_their_revisions_loaded_and_gone_after_a_rew
 
 
 LINKED = """<!doctype html>
-<link rel="stylesheet" href="css/a.css"><img src="images/dot.svg?v=2"><img src="images/none.png">
-<body><script src='code.js' defer></script>
+<head><link href="css/a.css?v=1" media="screen" rel=stylesheet><script src="code.js" defer></script>
+<style>@import "css/b.css" layer(base) screen; @import url(https://cdn.example/c.css); b { color: red }</style></head>
+<body><img src="images/dot.svg?v=2"><img srcset="images/none.png 2x, images/dot.svg"><img src="images/none.png">
+<b style="background: url('images/dot.svg')">b</b><script>window.text = '<img src="images/dot.svg">'</script>
 """
 DOT = '<svg xmlns="http://www.w3.org/2000/svg" width="7" height="7"></svg>'
+SHEETS = {
+    "css/a.css": "@import url('deep/c.css'); body { background: url(../images/dot.svg) }",
+    "css/b.css": "/* @import 'no.css' */ @import \"b.css\"; b { color: blue; font-size: 31px }",
+    "css/deep/c.css": "p::before, b { content: '</style>'; list-style: url(../../images/dot.svg); margin-left: 37px }",
+}
 
 
 async def test_a_page_is_shown_with_the_files_of_the_session_that_it_names(make_studio: StudioMaker, tab: Tab) -> None:
-    tell = "document.images[0].naturalWidth, getComputedStyle(document.body).backgroundImage.slice(0, 23)"
-    code = f"const end = '</script>'; addEventListener('load', () => top.postMessage({{told: [{tell}, end]}}, '*'))"
-    made = [create(DOT, "images/dot.svg"), create("body { background: url(../images/dot.svg) }", "css/a.css")]
+    b = "getComputedStyle(document.querySelector('b'))"
+    tell = "[...document.images].map((one) => one.naturalWidth), "
+    tell += "getComputedStyle(document.body).backgroundImage.slice(0, 23), "
+    tell += f"{b}.marginLeft, {b}.fontSize, {b}.color, {b}.backgroundImage.length > 99, window.text"
+    code = "const end = '</script>', p = document.querySelector('b').tagName; addEventListener('load', "
+    code += f"() => top.postMessage({{told: [{tell}, end, p]}}, '*'))"
+    made = [create(DOT, "images/dot.svg"), *(create(text, path) for path, text in SHEETS.items())]
     replies = [*made, create(code, "code.js"), create(LINKED), "done"]
     async with make_studio(ScriptedModel(replies), tools=builtin_tools()) as studio:
         await enter(tab, studio)
         await tab.evaluate(SPY)
         await send_message(tab, "Make pages")
         await tab.wait_for("document.getElementById('stop').hidden")
-        await tab.wait_for(f"{PANE}.querySelectorAll('.files li').length === 4 && !{RUN}.disabled")
+        await tab.wait_for(f"{PANE}.querySelectorAll('.files li').length === 6 && !{RUN}.disabled")
         choose = f"[...{PANE}.querySelectorAll('.files button')].find((one) => one.textContent === 'index.html')"
         await tab.evaluate(f"{choose}.click()")
-        blocked = f"[...{PANE}.querySelectorAll('.blocked li')].map((one) => one.textContent)"
-        await tab.wait_for(f"{blocked}.join() === 'image images/none.png'")
+        blocked = f"[...{PANE}.querySelectorAll('.blocked li')].map((one) => one.textContent).sort()"
+        await tab.wait_for(f"{blocked}.join() === 'image images/none.png,style https://cdn.example/c.css'")
         await tab.evaluate(f"{RUN}.click()")
         told = await tab.wait_for("messages.find(({told}) => told)?.told")
-        assert told == [7, 'url("data:image/svg+xml', "</script>"]
-        assert [entry for entry in tab.errors if "none.png" not in entry] == []
+        style = ["37px", "31px", "rgb(255, 0, 0)", True, '<img src="images/dot.svg">']
+        assert told == [[7, 7, 0], 'url("data:image/svg+xml', *style, "</script>", "B"]
+        assert [entry for entry in tab.errors if "none.png" not in entry and "cdn.example" not in entry] == []
 
 
 async def test_each_option_has_a_tab_and_the_one_that_is_picked_becomes_the_session(

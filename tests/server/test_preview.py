@@ -85,15 +85,17 @@ async def open_shell(tab: Tab, studio: RunningStudio) -> None:
     await tab.wait_for("messages.some(({type}) => type === 'ready')")
 
 
-async def post(tab: Tab, html: str, *, scripts: bool = True, id_: int = 1) -> None:
+async def post(tab: Tab, html: str, *, scripts: bool = True, id_: int = 1, is_growing: bool = False) -> None:
     message = {"type": "show", "id": id_, "path": "index.html", "html": html, "files": []}
-    message |= {"scripts": scripts, "isGrowing": False}
+    message |= {"scripts": scripts, "isGrowing": is_growing}
     await tab.evaluate(f"document.getElementById('shell').contentWindow.postMessage({json.dumps(message)}, '*')")
 
 
-async def show(tab: Tab, html: str, *, scripts: bool = True, id_: int = 1) -> list[Any]:
+async def show(
+    tab: Tab, html: str, *, scripts: bool = True, id_: int = 1, is_growing: bool = False
+) -> list[dict[str, Any]]:
     """Show a page and return what the shell has said until it was shown, and what was said before."""
-    await post(tab, html, scripts=scripts, id_=id_)
+    await post(tab, html, scripts=scripts, id_=id_, is_growing=is_growing)
     return await tab.wait_for(f"messages.some(({{type, id}}) => type === 'shown' && id === {id_}) && messages")
 
 
@@ -260,3 +262,59 @@ async def test_a_page_that_hangs_leaves_the_page_around_it_alive_and_can_be_remo
         await tab.evaluate(f"document.getElementById('shell').remove(), (() => {{ {WITH_SHELL} }})()")
         await tab.wait_for("messages.some(({type}) => type === 'ready')")
         await show(tab, "<p>next", scripts=False)
+
+
+RED, BLUE = (255, 0, 0), (0, 0, 255)
+
+
+@in_chromium
+async def test_a_page_that_grows_is_scrolled_and_stays_where_it_is_until_another_is_shown(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    start = "<!-- a --><!doctype html><html lang=de><head><title>x</title><style>html { scroll-behavior: smooth; "
+    start += "scroll-padding-top: 90px } body { margin: 0 } head { display: none } * + * { margin-top: 1px } </style>"
+    start += "</head><body><div style='height: 500px; background: #f00'></div>"
+    rest = "<div style='height: 9000px; background: #00f'></div>"
+    async with make_studio() as studio:
+        await open_shell(tab, studio)
+        await show(tab, start + rest, scripts=False, is_growing=True)
+        assert await tab.color_at(400, 10) == RED
+        async with asyncio.timeout(PATIENCE):
+            while await tab.color_at(400, 10) != BLUE:  # a frame that is new sees no wheel
+                await tab.turn_wheel("document.getElementById('shell')", 300)
+        await show(tab, start + rest + "<p>", scripts=False, id_=2, is_growing=True)
+        assert await tab.color_at(400, 10) == BLUE
+        await show(tab, start + rest + "<p>end", scripts=False, id_=3)
+        assert await tab.color_at(400, 10) == BLUE
+        await show(tab, start + "other" + rest, scripts=False, id_=4)
+        assert await tab.color_at(400, 10) == RED
+        assert {one["type"] for one in await tab.evaluate("messages")} == {"ready", "shown"}
+        assert tab.errors == []
+
+
+ODD = (
+    "<a '",
+    '<a b="',
+    "<img src=a.png ",
+    "<style>@import ",
+    "<p style='url(",
+    "<img srcset='a.png,",
+    "<!--<",
+    "<title>",
+)
+ODD += ("<style>@import 'a.css' ", "<style>@import 'a.css';", "<p style='", "<a href='&")
+
+
+@in_chromium
+@pytest.mark.cases(quick=0)
+async def test_half_a_megabyte_of_odd_texts_that_name_files_is_drawn(make_studio: StudioMaker, tab: Tab) -> None:
+    files = "[{path: 'a.png', sha256: 'a', content: new Blob(['x'.repeat(9999)], {type: 'image/png'})},"
+    files += "{path: 'a.css', sha256: 'b', content: new Blob(['@import \"a.css\";'.repeat(999)], {type: 'text/css'})}]"
+    async with make_studio() as studio:
+        await open_shell(tab, studio)
+        for number, text in enumerate(ODD, start=1):
+            html = f"{text!r}.repeat({(1 << 19) // len(text)})"
+            message = f"{{type: 'show', id: {number}, path: 'index.html', html: {html}, files: {files}, "
+            message += "scripts: false, isGrowing: true}"
+            await tab.evaluate(f"document.getElementById('shell').contentWindow.postMessage({message}, '*')")
+            await tab.wait_for(f"messages.some(({{type, id}}) => type === 'shown' && id === {number})")

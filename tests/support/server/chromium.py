@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import base64
 import itertools
 import json
 import os
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -94,8 +96,22 @@ class Tab:
             }})"""
         )
 
+    async def color_at(self, x: int, y: int) -> tuple[int, ...]:
+        """Return the colour of a pixel of the tab as red, green and blue."""
+        clip = {"x": x, "y": y, "width": 1, "height": 1, "scale": 1}
+        image = base64.b64decode((await self._call("Page.captureScreenshot", clip=clip))["data"])
+        parts: list[bytes] = []
+        at = 8
+        while at < len(image):  # chunks of a PNG: size, type, content, checksum
+            size = int.from_bytes(image[at : at + 4])
+            if image[at + 4 : at + 8] == b"IDAT":
+                parts.append(image[at + 8 : at + 8 + size])
+            at += size + 12
+        return tuple(zlib.decompress(b"".join(parts))[1:4])  # after the filter of the only row
+
     async def turn_wheel(self, element: str, pixels: int) -> None:
         """Turn the mouse wheel over the middle of an element, given by a JavaScript expression."""
+        await self._send_mouse("mouseMoved", element)
         await self._send_mouse("mouseWheel", element, deltaX=0, deltaY=pixels)
 
     async def click(self, element: str) -> None:
