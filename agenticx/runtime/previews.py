@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
-from agenticx.errors import AgenticXError
+from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.llms.growing_arguments import GrowingArguments
 from agenticx.logs import get_logger
+from agenticx.messages import clean_text
 from agenticx.runtime.events import EventType
 from agenticx.runtime.turn import Turn
+from agenticx.tools.artifact_paths import check_artifact_path
 from agenticx.tools.session_files import ArtifactPreview
 from agenticx.user_code import call_sync
 
@@ -96,15 +98,16 @@ class _GrowingCall:
         if self._is_frozen or not (self._is_new or is_last):
             return
         self._is_new = False
+        what = f"the preview of {self._name!r}"
         try:
-            found = call_sync(self._preview, self._arguments, what=f"the preview of {self._name!r}")
+            found = _file_in(call_sync(self._preview, self._arguments, what=what), what)
         except AgenticXError as exc:
             _log.warning("preview of a call failed; no more of it is shown", tool_name=self._name, error=str(exc))
             self._is_frozen = True
             return
         if found is None:
             return
-        path, content = str(found["path"]), str(found["content"])
+        path, content = found
         shown = self._turn.previews.get(self._call_id)
         if shown is None:
             shown = ArtifactPreview(path, self._turn.session.artifacts.reserve(path), "")
@@ -117,3 +120,19 @@ class _GrowingCall:
         more = {"delta": content[len(shown.text) :], "offset": len(shown.text)}
         self._turn.previews[self._call_id] = ArtifactPreview(path, shown.revision, content)
         self._turn.emit(EventType.ARTIFACT, data | more)
+
+
+def _file_in(found: object, what: str) -> tuple[str, str] | None:
+    """Return the path and the text in the result of a preview function.
+
+    Raises `UserCodeError` for a result of the wrong type, and `InvalidArguments` for a path that no file may have.
+    """
+    if found is None:
+        return None
+    file = cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
+    path, content = file.get("path"), file.get("content")
+    if not isinstance(path, str) or not isinstance(content, str):
+        text = f"{what} returned a {type(found)}; right would be a dict with the texts 'path' and 'content', or None"
+        raise UserCodeError(text, what=what, kind="invalid_result")
+    check_artifact_path(path)
+    return path, clean_text(content)

@@ -413,8 +413,9 @@ class Turn:
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:
         if type_ is EventType.ARTIFACT:
-            if data["final"]:
-                self.previews.pop(data.get("tool_call_id", ""), None)
+            shown = self.previews.get(data.get("tool_call_id", ""))
+            if data["final"] and shown is not None and (shown.path, shown.revision) == (data["path"], data["revision"]):
+                del self.previews[data["tool_call_id"]]
             self.loops.record_artifact(data["path"], data.get("content", ""), data.get("delta", ""))
         self.channel.put(EVENT_CLASSES[type_](type_, data, self.agent_id, self.id))
         if type_ in LOGGED_EVENTS:

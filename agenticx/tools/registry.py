@@ -211,6 +211,10 @@ def _check_options(
         check_callable("assess", assess, "a function or None")
     if preview is not None:
         check_callable("preview", preview, "a function or None")
+        if _is_coroutine_function(cast("Callable[..., Any]", preview)):
+            raise TypeError(
+                "preview must be a plain function, called while a reply is received, not a coroutine function"
+            )
     for flag, value in flags.items():
         check_type(flag, value, (bool, NoneType), "True, False or None")
     if risk is not None and risk not in get_args(Risk):
