@@ -14,7 +14,7 @@ from statistics import median, quantiles
 
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import Commit, Lease, SessionRecord, SqliteStore
-from agenticx.sessions.store.records import Position
+from agenticx.sessions.store.entries import Position
 from tests.benchmarks.floor import bare_group_commit, cpu_of
 from tests.benchmarks.rows import Row, Scale
 from tests.support.commits import must_sync

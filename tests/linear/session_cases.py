@@ -34,8 +34,9 @@ from agenticx.sessions.history.speech_calls import SpeechCalls
 from agenticx.sessions.history.transcript import Conversation, transcript
 from agenticx.sessions.hub.records import derive_name
 from agenticx.sessions.hub.writer import merge_deltas
+from agenticx.sessions.store.entries import StoredEvent, encode_events
 from agenticx.sessions.store.memory import MemoryStore
-from agenticx.sessions.store.records import SessionRecord, StoredEvent, encode_events
+from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.search import SearchableText, SearchQuery, normalize_words, searchable_texts
 from agenticx.sessions.store.sqlite._segments import PAGE_BYTES, decode_segment, encode_segments, merge_bodies
 from agenticx.teams.configured.config import AssistantConfig, SelectorConfig, UserConfig, parse_team

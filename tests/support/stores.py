@@ -65,7 +65,7 @@ def final() -> RuntimeEvent:
 
 
 def asked(id_: str) -> RuntimeEvent:
-    data: dict[str, Any] = {"id": id_, "question": "Run it?", "digest": "d", "risk": "write", "context": {}}
+    data: dict[str, Any] = {"id": id_, "question": "Run it?", "digest": "d", "context": {}, "expires_at": ""}
     return RuntimeEvent(EventType.CONFIRM_REQUIRED, data)
 
 

@@ -21,6 +21,7 @@ from agenticx.core import Agent, AgentExecutor, ChatResponse, Result, Task
 from agenticx.runtime import AgentHook, Block, StopSignal
 from agenticx.runtime.turn_agent import ToolResult, TurnAgent
 from agenticx.sessions import Hub, TurnRequest
+from agenticx.sessions.store.entries import decode
 from agenticx.settings import Settings, load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
 from agenticx.teams.agents.unreported_turn import unreported_turn
@@ -139,8 +140,9 @@ async def test_an_answer_of_a_guest_in_a_team_that_a_crash_left_unreported_is_fo
         agent = AssistantAgent("helper", model, tools=[tool(invite, risk="read")])
         await RoundRobinGroupChat([agent], max_turns=1, session=session.id).run(task="Pay 7")
         stored = await hub.store.log.read(session.id, 0, 10_000)
-    assert unreported_turn(stored, "helper") is None
-    until_final = stored[: [event.type for event in stored].index("final") + 1]
+    entries = [decode(event) for event in stored]
+    assert unreported_turn(entries, "helper") is None
+    until_final = entries[: [event.type for event in stored].index("final") + 1]
     events = unreported_turn(until_final, "helper")
     assert events is not None
     assert (events[-1].agent_id, events[-1].data["text"]) == ("Guest", "Paid.")

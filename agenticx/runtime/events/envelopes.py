@@ -31,7 +31,7 @@ def encode_envelope(event: RuntimeEvent, *, session_id: str, turn_id: str | None
         payload = _encode(data)
     turn = "null" if turn_id is None else _quote(turn_id)
     return (
-        f'{{"type":"{event.type.value}","data":{payload},"agent_id":{_quote(event.agent_id)},'
+        f'{{"type":"{event.type}","data":{payload},"agent_id":{_quote(event.agent_id)},'
         f'"session_id":{_quote(session_id)},"turn_id":{turn},"seq":{seq},"ts":"{ts}"}}'
     ).encode("ascii")
 

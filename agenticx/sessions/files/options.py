@@ -12,12 +12,13 @@ from typing import Any, Literal
 from agenticx.errors import AgenticXError
 from agenticx.foreign_text import MATERIAL, frame_text, one_line
 from agenticx.runtime import Session
+from agenticx.runtime.events import ErrorEvent, FinalEvent, UsageEvent
 from agenticx.runtime.session import Option
 from agenticx.sessions.files.artifacts import artifacts_of_state
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import StoredEvent
+from agenticx.sessions.store.entries import StoredEvent, decode
 from agenticx.tools.session_files import UnknownArtifact, is_image_type
 
 __all__ = [
@@ -151,12 +152,14 @@ def _fold(states: Mapping[str, OptionState], events: Iterable[StoredEvent]) -> N
     for event in events:
         if event.type not in _TYPES or (state := states.get(event.turn_id or "")) is None:
             continue
-        data = json.loads(event.frame_json)["data"]
-        if event.type == "usage":
-            if (cost := data.get("cost_usd")) is not None:
+        match decode(event).event:
+            case UsageEvent(data={"cost_usd": cost}):
                 state.cost_usd = (state.cost_usd or Decimal(0)) + Decimal(cost)
-        elif event.type == "final":
-            state.state, state.text = "done", data["text"]
-        elif event.terminal:
-            ends: Mapping[str, Literal["stopped", "interrupted"]] = {"stopped": "stopped", "interrupted": "interrupted"}
-            state.state, state.reason = ends.get(data["code"], "failed"), data["text"]
+            case FinalEvent(data=data):
+                state.state, state.text = "done", data["text"]
+            case ErrorEvent(data=data) if data["fatal"]:
+                code = data["code"]
+                state.state = code if code == "stopped" or code == "interrupted" else "failed"
+                state.reason = data["text"]
+            case _:
+                pass

@@ -10,7 +10,8 @@ from agenticx.logs import get_logger
 from agenticx.runtime.session import Notice
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
 from agenticx.sessions.history.turns_on_path import subagents_on_path
-from agenticx.sessions.store.records import Fact, StoredEvent
+from agenticx.sessions.store.entries import StoredEvent
+from agenticx.sessions.store.records import Fact
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 
 __all__ = [

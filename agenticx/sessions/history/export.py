@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from agenticx.sessions.store.records import SessionRecord, StoredEvent
+from agenticx.sessions.store.entries import StoredEvent
+from agenticx.sessions.store.records import SessionRecord
 from agenticx.tools.visible import escape_controls
 
 __all__ = ["as_jsonl", "as_markdown"]

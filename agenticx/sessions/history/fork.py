@@ -9,7 +9,7 @@ from typing import Any
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message, new_id
-from agenticx.runtime.events import encode_envelope
+from agenticx.runtime.events import RuntimeEvent, TurnStartedEvent
 from agenticx.sessions.files.artifacts import forked_artifacts
 from agenticx.sessions.files.options import forked_options, stored_session_files
 from agenticx.sessions.files.snapshots import copied_edits, share_contents
@@ -24,14 +24,8 @@ from agenticx.sessions.history.turns_on_path import calls_on_path, revisions_on_
 from agenticx.sessions.store.attachments import attachment_digests
 from agenticx.sessions.store.base import Doubtful, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import (
-    QUESTION_EVENTS,
-    Position,
-    SessionRecord,
-    SessionState,
-    StateChange,
-    StoredEvent,
-)
+from agenticx.sessions.store.entries import StoredEvent, decode, encode
+from agenticx.sessions.store.records import QUESTION_EVENTS, SessionRecord, SessionState, StateChange
 
 __all__ = ["fork"]
 
@@ -142,21 +136,16 @@ class _ForkedLog:
                 self._end([event for event in turn if event.turn_id == turn_id], self.turn_ids[turn_id])
 
     def _copy(self, event: StoredEvent) -> None:
-        envelope: dict[str, Any] = json.loads(event.frame_json)
-        data: dict[str, Any] = envelope["data"]
-        if "parent_turn_id" in data:
+        entry = decode(event)
+        if isinstance(entry.event, TurnStartedEvent) and "parent_turn_id" in (data := entry.event.data):
             data["parent_turn_id"] = self.turn_id(data["parent_turn_id"])
+        self._append(entry.event, None if event.turn_id is None else self.turn_id(event.turn_id), entry.ts)
+
+    def _append(self, event: RuntimeEvent, turn_id: str | None, ts: str) -> None:
         if event.type in QUESTION_EVENTS:
-            data["id"] = self._question_id(data["id"])
-        turn_id = None if event.turn_id is None else self.turn_id(event.turn_id)
+            event.data["id"] = self._question_id(event.data["id"])
         seq = len(self.events) + 1
-        envelope |= {"session_id": self._session_id, "turn_id": turn_id, "seq": seq}
-        frame = json.dumps(envelope, separators=(",", ":")).encode()
-        self.events.append(
-            event._replace(
-                session_id=self._session_id, turn_id=turn_id, seq=seq, position=Position(seq), frame_json=frame
-            )
-        )
+        self.events.append(encode(event, session_id=self._session_id, turn_id=turn_id, seq=seq, position=seq, ts=ts))
 
     def turn_id(self, old: str) -> str:
         """Return the id of the turn that had another one in the old session."""
@@ -166,14 +155,8 @@ class _ForkedLog:
         return self._question_ids.setdefault(old, new_id(old.partition("_")[0]))
 
     def _end(self, turn: Sequence[StoredEvent], turn_id: str) -> None:
-        ts = json.loads(turn[-1].frame_json)["ts"]
+        ts = decode(turn[-1]).ts
         cut = InterruptedTurn.from_log(turn, [])
         results = [not_run_result(call_id, name) for call_id, name in cut.open_calls.items()]
         for event in cut.closing_events(results, "stopped", "The conversation was forked here."):
-            if event.type in QUESTION_EVENTS:
-                event.data["id"] = self._question_id(event.data["id"])
-            seq = len(self.events) + 1
-            frame = encode_envelope(event, session_id=self._session_id, turn_id=turn_id, seq=seq, ts=ts)
-            self.events.append(
-                StoredEvent(self._session_id, turn_id, seq, Position(seq), event.type, event.terminal, frame),
-            )
+            self._append(event, turn_id, ts)

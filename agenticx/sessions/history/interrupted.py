@@ -10,7 +10,6 @@ its turn resumes. A call that had not begun is cancelled.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -21,12 +20,28 @@ from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, 
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEvent
 from agenticx.runtime.budgets.usage_payload import usage_from_data
 from agenticx.runtime.confirm import QuestionAnswer, QuestionRequest
-from agenticx.runtime.events import TurnState
+from agenticx.runtime.events import (
+    ArtifactEvent,
+    ConfirmRequiredEvent,
+    ConfirmResponseEvent,
+    Event,
+    QuestionAnsweredEvent,
+    QuestionAskedEvent,
+    RoundStartEvent,
+    StateEvent,
+    TokenEvent,
+    ToolCallEvent,
+    ToolResultEvent,
+    TurnState,
+    UsageEvent,
+)
+from agenticx.runtime.events.payloads import ArtifactData, ToolResultData
 from agenticx.runtime.questions.user_question import AnsweredBy
 from agenticx.runtime.resume import ResumedQuestion, ResumedTurn, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import ASKING_EVENTS, Fact, StoredEvent
+from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode
+from agenticx.sessions.store.records import Fact
 from agenticx.tools.session_files import ArtifactPreview
 
 __all__ = [
@@ -81,54 +96,57 @@ class InterruptedTurn:
         """Fold the events and the facts of one turn; raises `DamagedData`."""
         turn = cls()
         with map_decode_errors(f"the log of turn {events[0].turn_id if events else None!r}"):
-            for event in events:
-                envelope = json.loads(event.frame_json)
-                if not turn.session_id:
-                    turn.session_id, turn.agent_id = event.session_id, envelope["agent_id"]
-                    turn.acting_agent_id = turn.agent_id
-                elif event.type == "round_start":
-                    turn.acting_agent_id = envelope["agent_id"]
-                turn.ended, turn.last_type = turn.ended or event.terminal, event.type
-                if event.type in ASKING_EVENTS:
-                    turn.askers.add(envelope["agent_id"])
-                    turn.asked_at[envelope["data"]["id"]] = datetime.fromisoformat(envelope["ts"])
-                turn._apply(event.type, envelope["data"])
+            for stored in events:
+                turn._apply(stored.session_id, decode(stored))
             turn.begun_calls = frozenset(fact.data["call_id"] for fact in facts if fact.kind == "call_began")
             turn.answers = {fact.key: answer_from_data(fact.data) for fact in facts if fact.kind == "question_answered"}
         return turn
 
-    def _apply(self, type_: str, data: dict[str, Any]) -> None:
-        match type_:
-            case "state":
+    def _apply(self, session_id: str, entry: SessionEvent) -> None:
+        event = entry.event
+        if not self.session_id:
+            self.session_id, self.agent_id, self.acting_agent_id = session_id, event.agent_id, event.agent_id
+        self.ended, self.last_type = self.ended or event.terminal, event.type
+        match event:
+            case StateEvent(data=data):
                 self.state = data["state"]
-            case "round_start":
-                self.round = data["round"]
+            case RoundStartEvent(data=data):
+                self.round, self.acting_agent_id = data["round"], event.agent_id
                 self.results.clear()
-            case "usage":
+            case UsageEvent(data=data):
                 usage = usage_from_data(data)
                 self.usage = usage if self.usage is None else self.usage + usage
-            case "token" if data["text"]:
+            case TokenEvent(data=data) if data["text"]:
                 before = self.text if data["message_id"] == self.message_id else ""
                 self.message_id, self.text = data["message_id"], before + data["text"]
-            case "artifact":
+            case ArtifactEvent(data=data):
                 self._apply_artifact(data)
-            case "tool_call":
+            case ToolCallEvent(data=data):
                 self.open_calls[data["tool_call_id"]] = data["name"]
-            case "tool_result":
+            case ToolResultEvent(data=data):
                 self.open_calls.pop(data["tool_call_id"], None)
                 self.results[data["tool_call_id"]] = _result_message(data)
-            case "confirm_required" | "question_asked":
-                self.questions[data["id"]] = data
-            case "confirm_response" | "question_answered":
-                self.responses[data["id"]] = data
+            case _:
+                self._apply_question(event, entry.ts)
+
+    def _apply_question(self, event: Event, ts: str) -> None:
+        match event:
+            case ConfirmRequiredEvent() | QuestionAskedEvent():
+                id_ = event.data["id"]
+                self.questions[id_] = {**event.data}
+                self.askers.add(event.agent_id)
+                self.asked_at[id_] = datetime.fromisoformat(ts)
+            case ConfirmResponseEvent() | QuestionAnsweredEvent():
+                self.responses[event.data["id"]] = {**event.data}
             case _:
                 pass
 
-    def _apply_artifact(self, data: dict[str, Any]) -> None:
+    def _apply_artifact(self, data: ArtifactData) -> None:
+        call_id = data.get("tool_call_id", "")
         if data["final"]:
-            self.previews.pop(data.get("tool_call_id", ""), None)
+            self.previews.pop(call_id, None)
         elif "revision" in data:  # it has none where a tool of the application shows something
-            self.previews[data["tool_call_id"]] = ArtifactPreview(data["path"], data["revision"], "")
+            self.previews[call_id] = ArtifactPreview(data["path"], data["revision"], "")
 
     @property
     def has_handed_over(self) -> bool:
@@ -285,7 +303,7 @@ def _results(messages: Sequence[Message]) -> dict[str, ToolMessage]:
     return {message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)}
 
 
-def _result_message(data: Mapping[str, Any]) -> ToolMessage:
+def _result_message(data: ToolResultData) -> ToolMessage:
     outcome = data.get("outcome", "error" if data["is_error"] else "ok")
     return ToolMessage(
         tool_call_id=data["tool_call_id"],

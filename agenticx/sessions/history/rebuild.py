@@ -10,7 +10,7 @@ from typing import Any
 
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
-from agenticx.sessions.store.records import StoredEvent
+from agenticx.sessions.store.entries import SessionEvent
 
 __all__ = ["CurrentHistory", "messages_of_agent", "not_run_result", "read_replacement_counts", "rebuild_history"]
 
@@ -62,10 +62,10 @@ def rebuild_history(
     return _with_missing_results(_messages_from_log(path) if history is None else history)
 
 
-def messages_of_agent(events: Iterable[StoredEvent], agent_id: str) -> list[Message]:
+def messages_of_agent(events: Iterable[SessionEvent], agent_id: str) -> list[Message]:
     """Return the messages of the turns of an agent other than the main one, as the log has them."""
     conversation = Conversation(agent_id)
-    conversation.feed(events)
+    conversation.feed_decoded(events)
     return _with_missing_results(_messages_from_log(conversation.path()))
 
 

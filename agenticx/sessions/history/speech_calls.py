@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from agenticx.runtime.events import (
+    Event,
+    RoundStartEvent,
+    SpeakerSelectedEvent,
+    TokenEvent,
+    ToolCallEvent,
+    ToolResultEvent,
+    TurnStartedEvent,
+)
+
 __all__ = ["SpeechCalls"]
 
 
@@ -32,33 +42,35 @@ class SpeechCalls:
         """Return the rows."""
         return list(self._rows)
 
-    def feed(self, envelope: dict[str, Any], *, is_own: bool) -> None:
+    def feed(self, event: Event, *, is_own: bool) -> None:
         """Fold an event of the session; `is_own` is true for one of the turns that messages of the user began."""
-        type_, turn_id, data = envelope["type"], envelope["turn_id"], envelope["data"]
-        if type_ == "turn_started":
-            parent_id = data.get("parent_turn_id")
-            if parent_id is not None and self._speakers.get(parent_id) == envelope["agent_id"]:
+        turn_id = event.turn_id
+        if isinstance(event, TurnStartedEvent):
+            parent_id = event.data.get("parent_turn_id")
+            if parent_id is not None and self._speakers.get(parent_id) == event.agent_id:
                 self._speaking.add(turn_id)
-        elif type_ == "speaker_selected" and (is_own or turn_id in self._speaking):
-            self._speakers[turn_id] = data["speakers"][0]
+        elif isinstance(event, SpeakerSelectedEvent) and (is_own or turn_id in self._speaking):
+            self._speakers[turn_id] = event.data["speakers"][0]
         elif turn_id in self._speaking:
-            self._feed_speech(type_, data, envelope["agent_id"])
+            self._feed_speech(event)
 
-    def _feed_speech(self, type_: str, data: dict[str, Any], speaker: str) -> None:
-        match type_:
-            case "round_start":
+    def _feed_speech(self, event: Event) -> None:
+        match event:
+            case RoundStartEvent():
                 self._text, self._text_id, self._calls = [], None, None
-            case "token" if data["text"]:
+            case TokenEvent(data=data) if data["text"]:
                 self._text.append(data["text"])
                 self._text_id = data["message_id"]
-            case "tool_call":
+            case ToolCallEvent(data=data):
                 call = {"id": data["tool_call_id"], "name": data["name"], "arguments": data["arguments"]}
                 if self._calls is None:
                     self._calls = []
                     message_id = self._text_id or f"calls_{data['tool_call_id']}"
-                    self._add(message_id, "assistant", "".join(self._text), sender=speaker, tool_calls=self._calls)
+                    self._add(
+                        message_id, "assistant", "".join(self._text), sender=event.agent_id, tool_calls=self._calls
+                    )
                 self._calls.append(call)
-            case "tool_result":
+            case ToolResultEvent(data=data):
                 call_id = data["tool_call_id"]
                 self._add(f"result_{call_id}", "tool", data["result"], tool_call_id=call_id)
             case _:

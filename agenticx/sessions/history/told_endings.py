@@ -7,30 +7,28 @@ message where the process died before the first call.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
 
-from agenticx.runtime.events import EventType
+from agenticx.runtime.events import EventType, SteeredEvent
 from agenticx.sessions.history.deliveries import EndingDelivery, read_deliveries
 from agenticx.sessions.history.turns_on_path import read_events_on_path
 from agenticx.sessions.store.base import Log
-from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import Fact, StoredEvent
+from agenticx.sessions.store.entries import SessionEvent, decode
+from agenticx.sessions.store.records import Fact
 
 __all__ = ["read_talk_events", "with_told_endings"]
 
 _STEPS = frozenset({EventType.TURN_STARTED, EventType.ROUND_START})
 
 
-async def read_talk_events(log: Log, session_id: str, types: Collection[str]) -> list[StoredEvent]:
+async def read_talk_events(log: Log, session_id: str, types: Collection[str]) -> list[SessionEvent]:
     """Return what `read_events_on_path` does, and what participants of teams were told; raises `DamagedData`."""
     events = await read_events_on_path(log, session_id, types)
     facts = await log.subagent_facts(session_id)
-    return with_told_endings(events, facts)
+    return with_told_endings(map(decode, events), facts)
 
 
-def with_told_endings(events: Sequence[StoredEvent], facts: Sequence[Fact]) -> list[StoredEvent]:
+def with_told_endings(events: Iterable[SessionEvent], facts: Sequence[Fact]) -> list[SessionEvent]:
     """Return the events of turns with what agents below the main one, which are not sub-agents, were told there."""
     told: dict[tuple[str, str], list[EndingDelivery]] = {}
     for one in read_deliveries(facts).values():
@@ -38,18 +36,13 @@ def with_told_endings(events: Sequence[StoredEvent], facts: Sequence[Fact]) -> l
             told.setdefault((one.told_to, one.message_id), []).append(one)
     found = [*events]
     for (turn_id, message_id), endings in told.items():
-        steps = [index for index, event in enumerate(found) if event.turn_id == turn_id and event.type in _STEPS]
+        steps = [index for index, one in enumerate(found) if one.turn_id == turn_id and one.event.type in _STEPS]
         if steps:
             text = "\n\n".join(one.ending.to_model_text() for one in endings)
             sources = [*dict.fromkeys(source for one in endings for source in one.ending.sources)]
-            has_no_call = found[steps[-1]].type == EventType.TURN_STARTED
-            with map_decode_errors("the log of a session"):
-                steered = _steered(found[steps[-1]], {"message_id": message_id, "text": text, "sources": sources})
-            found.insert(steps[-1] + has_no_call, steered)
+            last = found[steps[-1]]
+            has_no_call = last.event.type == EventType.TURN_STARTED
+            data = {"message_id": message_id, "text": text, "sources": sources, "injected": True}
+            steered = SteeredEvent(EventType.STEERED, data, last.event.agent_id, turn_id)
+            found.insert(steps[-1] + has_no_call, last._replace(event=steered))
     return found
-
-
-def _steered(before: StoredEvent, data: dict[str, Any]) -> StoredEvent:
-    """Return the event of a message of the engine, which the model got in the call that begins with another event."""
-    envelope = {**json.loads(before.frame_json), "type": "steered", "data": {**data, "injected": True}}
-    return before._replace(type=EventType.STEERED, frame_json=json.dumps(envelope).encode())

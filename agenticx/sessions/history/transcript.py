@@ -12,10 +12,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from agenticx.errors import AgenticXError
+from agenticx.runtime.events import (
+    CitationEvent,
+    Event,
+    FinalEvent,
+    RoundStartEvent,
+    SessionChangedEvent,
+    SpeakerSelectedEvent,
+    SteeredEvent,
+    TeamMessageEvent,
+    TokenEvent,
+    ToolCallEvent,
+    ToolResultEvent,
+    TurnStartedEvent,
+)
+from agenticx.runtime.events.payloads import FinalData, SessionChangedData, ToolResultData
 from agenticx.sessions.history.speech_calls import SpeechCalls
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import StoredEvent
+from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode
 from agenticx.sessions.store.search import SearchableText
 
 __all__ = [
@@ -82,7 +97,7 @@ class TranscriptEntry:
     turn_id: str | None
     parent_id: str | None
     last_seq: int
-    result: dict[str, Any] | None = None
+    result: ToolResultData | None = None
     calls: Sequence[dict[str, Any]] = ()
 
     @property
@@ -133,26 +148,28 @@ class Conversation:
 
     def feed(self, events: Iterable[StoredEvent]) -> None:
         """Fold the next events of the session; raise `DamagedData`."""
+        self.feed_decoded(decode(event) for event in events if event.type in _MESSAGE_EVENTS)
+
+    def feed_decoded(self, entries: Iterable[SessionEvent]) -> None:
+        """Fold the next events of the session; raise `DamagedData`."""
         with map_decode_errors("the log of a session"):
-            for event in events:
-                if event.type not in _MESSAGE_EVENTS:
-                    continue
-                envelope: dict[str, Any] = json.loads(event.frame_json)
-                is_own = self._has(envelope)
+            for entry in entries:
+                event = entry.event
+                is_own = self._has(event)
                 if self._agent_id is None:
-                    self._calls.feed(envelope, is_own=is_own)
+                    self._calls.feed(event, is_own=is_own)
                 if is_own:
-                    self._seq, self._turn_id = event.seq, event.turn_id
-                    self._feed_event(envelope["type"], envelope["data"])
+                    self._seq, self._turn_id = entry.seq, entry.turn_id
+                    self._feed_event(event)
             self._join_chunks()
 
-    def _has(self, envelope: dict[str, Any]) -> bool:
+    def _has(self, event: Event) -> bool:
         """Return whether an event is of one of the turns whose messages these are, or of the session itself."""
-        turn_id, agent_id = envelope["turn_id"], self._agent_id
-        if envelope["type"] == "turn_started":
-            is_below = envelope["data"].get("parent_turn_id") is not None
-            self._turns[turn_id] = envelope["agent_id"] == agent_id if is_below else agent_id is None
-        return self._turns.get(turn_id, agent_id is None)
+        agent_id = self._agent_id
+        if isinstance(event, TurnStartedEvent):
+            is_below = event.data.get("parent_turn_id") is not None
+            self._turns[event.turn_id] = event.agent_id == agent_id if is_below else agent_id is None
+        return self._turns.get(event.turn_id, agent_id is None)
 
     def path(self, message_id: str | None = None) -> list[TranscriptEntry]:
         """Return the messages up to and including that one, by default the last.
@@ -180,54 +197,60 @@ class Conversation:
         rows = [row for entry in self.path() for row in (*entry.calls, entry.message)]
         return [*rows, *self._calls.rows()]
 
-    def _feed_event(self, type_: str, data: dict[str, Any]) -> None:
-        match type_:
-            case "turn_started" | "steered":
+    def _feed_event(self, event: Event) -> None:
+        match event:
+            case TokenEvent(data=data):
+                if data["text"]:
+                    self._append_text(self._reply_entry(data["message_id"]), data["text"])
+            case TurnStartedEvent() | SteeredEvent():
                 self._is_talk, self._speech = False, None
-                entry = self._add_entry(
-                    data["message_id"], "user", data["input" if type_ == "turn_started" else "text"]
-                )
+                text = event.data["input"] if isinstance(event, TurnStartedEvent) else event.data["text"]
+                entry = self._add_entry(event.data["message_id"], "user", text)
                 # Two of them are in no event of the log: see `told_endings`.
-                further = ("attachments", "injected", "sources")
-                entry.message |= {key: data[key] for key in further if data.get(key)}
-            case "round_start":
+                further, given = ("attachments", "injected", "sources"), {**event.data}
+                entry.message |= {key: given[key] for key in further if given.get(key)}
+            case RoundStartEvent():
                 self._reply = None
-            case "token" if data["text"]:
-                self._append_text(self._reply_entry(data["message_id"]), data["text"])
-            case "tool_call":
+            case ToolCallEvent(data=data):
                 call = {"id": data["tool_call_id"], "name": data["name"], "arguments": data["arguments"]}
                 self._calling_entry(data["tool_call_id"]).message.setdefault("tool_calls", []).append(call)
-            case "tool_result":
+            case ToolResultEvent(data=data):
                 entry = self._add_entry(f"result_{data['tool_call_id']}", "tool", data["result"])
                 entry.message["tool_call_id"] = data["tool_call_id"]
                 entry.result = data
-            case "citation" | "final":
-                self._feed_answer(data, is_complete=type_ == "final")
-            case "speaker_selected" | "team_message":
-                self._feed_talk(data)
-            case "session_changed":
-                self._feed_change(data)
+            case FinalEvent(data=data) if data["text"]:
+                self._feed_answer(data)
+            case CitationEvent(data=data) if data.keys() >= _CITATION_KEYS:  # a tool may emit others
+                citation = {name: value for name, value in data.items() if name != "message_id"}
+                self._citations.setdefault(data["message_id"], []).append(citation)
+            case _:
+                self._feed_change(event)
+
+    def _feed_change(self, event: Event) -> None:
+        match event:
+            case SpeakerSelectedEvent():
+                self._is_talk = True
+            case TeamMessageEvent(data=data) if self._is_talk:
+                self._feed_speech(data["message"])
+            case SessionChangedEvent(data=data):
+                self._change_session(data)
             case _:
                 pass
 
-    def _feed_answer(self, data: dict[str, Any], *, is_complete: bool) -> None:
-        """Keep a citation of an answer until that is complete; a tool may emit others."""
-        if is_complete and data["text"]:
-            self._join_chunks()
-            message = self._reply_entry(data["message_id"]).message
-            message["content"] = data["text"]
-            if citations := self._citations.pop(data["message_id"], None):
-                message["citations"] = citations
-        elif data.keys() >= _CITATION_KEYS:
-            citation = {name: value for name, value in data.items() if name != "message_id"}
-            self._citations.setdefault(data["message_id"], []).append(citation)
+    def _feed_answer(self, data: FinalData) -> None:
+        """Complete an answer, with the citations of it."""
+        self._join_chunks()
+        message = self._reply_entry(data["message_id"]).message
+        message["content"] = data["text"]
+        if citations := self._citations.pop(data["message_id"], None):
+            message["citations"] = citations
 
-    def _feed_change(self, data: dict[str, Any]) -> None:
+    def _change_session(self, data: SessionChangedData) -> None:
         if "rewound_to" in data:
             self.head = data["rewound_to"]
             self._reply = self._speech = None
             self._calls.take()
-        if "picked" in data and "message_id" in data:
+        if "picked" in data and "message_id" in data and "text" in data:
             entry = self._add_entry(data["message_id"], "user", data["text"])
             entry.message |= {"injected": True, "picked": data["picked"]}
         if "team_reset" in data:
@@ -254,11 +277,9 @@ class Conversation:
         self._reply.last_seq = self._seq
         return self._reply
 
-    def _feed_talk(self, data: dict[str, Any]) -> None:
-        """Add the speech in the event of a team, if it is one: not the task, and no event of the work on a speech."""
-        self._is_talk = self._is_talk or "speakers" in data
-        message = data.get("message", {})
-        if not self._is_talk or "content" not in message or message["type"].endswith("Event"):
+    def _feed_speech(self, message: dict[str, Any]) -> None:
+        """Add the speech in a message of a team, if it is one: no event of the work on a speech."""
+        if "content" not in message or message["type"].endswith("Event"):
             return
         text = message["content"]
         if message["type"] == "MultiModalMessage":

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 
+from agenticx.runtime.events import ArtifactEvent, SubagentStartedEvent, ToolResultEvent
 from agenticx.runtime.session import Option
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
 from agenticx.sessions.store.base import Log, read_log_pages
-from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import StoredEvent
+from agenticx.sessions.store.entries import StoredEvent, decode, parent_turn_id
 
 __all__ = ["calls_on_path", "read_events_on_path", "revisions_on_path", "subagents_on_path", "turns_on_path"]
 
@@ -42,7 +41,7 @@ def turns_on_path(
     root_turns: dict[str | None, str | None] = {turn_id: turn_id for turn_id in last_entries}
     for event in events:
         if event.type == "turn_started" and event.turn_id not in root_turns:
-            parent = json.loads(event.frame_json)["data"].get("parent_turn_id")
+            parent = parent_turn_id(event)
             if parent in root_turns:
                 root_turns[event.turn_id] = root_turns[parent]
         root = root_turns.get(event.turn_id)
@@ -60,8 +59,8 @@ def calls_on_path(
     """
     turns = turns_on_path(events, conversation, path)
     results = (event for turn in turns for event in turn if event.type == "tool_result")
-    with map_decode_errors("the log of a session"):
-        return {json.loads(event.frame_json)["data"]["tool_call_id"] for event in results}
+    decoded = (decode(event).event for event in results)
+    return {event.data["tool_call_id"] for event in decoded if isinstance(event, ToolResultEvent)}
 
 
 def subagents_on_path(
@@ -76,12 +75,12 @@ def subagents_on_path(
         return set()
     on_path = {event.seq for turn in turns_on_path(events, conversation, path) for event in turn}
     found = set[str]()
-    with map_decode_errors("the log of a session"):
-        for event in starts:  # one above another comes first
-            envelope = json.loads(event.frame_json)
-            is_below = envelope["data"]["depth"] > 1
-            if envelope["data"]["parent_agent_id"] in found if is_below else event.seq in on_path:
-                found.add(envelope["agent_id"])
+    for stored in starts:  # one above another comes first
+        event = decode(stored).event
+        assert isinstance(event, SubagentStartedEvent)
+        is_below = event.data["depth"] > 1
+        if event.data["parent_agent_id"] in found if is_below else stored.seq in on_path:
+            found.add(event.agent_id)
     return found
 
 
@@ -104,12 +103,12 @@ def revisions_on_path(
     found = [event for turn in turns_on_path(events, conversation, path) for event in turn if event.type == "artifact"]
     found = [event for event in found if event.turn_id not in turns_of_options]
     found += (event for event in events if event.seq in picked)
-    with map_decode_errors("the log of a session"):
-        for event in sorted(found, key=lambda event: event.seq):
-            if event.seq in picked:
-                current = dict(files.get(picked[event.seq], current))
-                continue
-            data = json.loads(event.frame_json)["data"]
-            if data["final"] and "sha256" in data:
-                current[data["path"]] = data["revision"]
+    for stored in sorted(found, key=lambda event: event.seq):
+        if stored.seq in picked:
+            current = dict(files.get(picked[stored.seq], current))
+            continue
+        event = decode(stored).event
+        assert isinstance(event, ArtifactEvent)
+        if event.data["final"] and "sha256" in event.data and "revision" in event.data:
+            current[event.data["path"]] = event.data["revision"]
     return current

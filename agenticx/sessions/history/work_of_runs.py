@@ -7,17 +7,17 @@ the two, as those of any other turn do.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.runtime.events import Event, TurnStartedEvent
 from agenticx.runtime.history_text import count_characters
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.history.told_endings import with_told_endings
 from agenticx.sessions.store.base import Log, read_log_pages
-from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import Fact, StoredEvent
+from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode
+from agenticx.sessions.store.records import Fact
 
 __all__ = ["with_work_of_runs"]
 
@@ -67,35 +67,33 @@ class _Attempts:
         """Read the next events of the log."""
         for event in events:
             if event.type == "turn_started":
-                with map_decode_errors("the log of a session"):
-                    self._begin(event)
+                self._begin(decode(event).event)
             if event.turn_id in self._attempts or (event.turn_id in self._runs and event.type == "turn_started"):
                 self._events.append(event)
 
     def work(self, facts: Sequence[Fact]) -> dict[str, list[Message]]:
         """Return the messages of the attempts by the ids of the messages that began the runs."""
-        events: dict[str | None, list[StoredEvent]] = {}
-        for event in with_told_endings(self._events, facts):
-            events.setdefault(event.turn_id, []).append(event)
+        events: dict[str | None, list[SessionEvent]] = {}
+        for entry in with_told_endings(map(decode, self._events), facts):
+            events.setdefault(entry.turn_id, []).append(entry)
         found: dict[str, list[Message]] = {}
         for turn_id, attempt in self._attempts.items():
             found.setdefault(attempt.message_id, []).extend(_work_of(events[turn_id], attempt.agent_id))
         return found
 
-    def _begin(self, event: StoredEvent) -> None:
-        envelope = json.loads(event.frame_json)
-        data = envelope["data"]
-        parent_id, text = data.get("parent_turn_id"), data["input"]
-        if parent_id is None and data["message_id"] in self._message_ids:
-            self._runs[event.turn_id] = data["message_id"], text
+    def _begin(self, event: Event) -> None:
+        assert isinstance(event, TurnStartedEvent)
+        parent_id, text = event.data.get("parent_turn_id"), event.data["input"]
+        if parent_id is None and event.data["message_id"] in self._message_ids:
+            self._runs[event.turn_id] = event.data["message_id"], text
         elif parent_id in self._runs and self._runs[parent_id][1] == text:  # else a turn of a guide rail
-            self._attempts[event.turn_id] = _Attempt(envelope["agent_id"], self._runs[parent_id][0])
+            self._attempts[event.turn_id] = _Attempt(event.agent_id, self._runs[parent_id][0])
 
 
-def _work_of(events: Sequence[StoredEvent], agent_id: str) -> Sequence[Message]:
+def _work_of(events: Sequence[SessionEvent], agent_id: str) -> Sequence[Message]:
     """Return the messages of an attempt without the first one and the answer, which are those of the run, or none."""
     _, *messages = messages_of_agent(events, agent_id)
-    has_ended = events[-1].type == "final"
+    has_ended = events[-1].event.type == "final"
     if has_ended and messages and isinstance(last := messages[-1], AssistantMessage) and not last.tool_calls:
         messages.pop()
     return messages

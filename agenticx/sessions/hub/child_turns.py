@@ -21,16 +21,9 @@ from agenticx.sessions.hub.state import ENCODING_ERRORS, conversation_data
 from agenticx.sessions.hub.turns.waiting_turns import WaitingTurns
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
 from agenticx.sessions.store.base import Log, OwnershipLost, TurnEnded
+from agenticx.sessions.store.entries import StoredEvent
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.records import (
-    ASKING_EVENTS,
-    QUESTION_EVENTS,
-    Fact,
-    FactKind,
-    Loaded,
-    StoredEvent,
-    TurnRecord,
-)
+from agenticx.sessions.store.records import ASKING_EVENTS, QUESTION_EVENTS, Fact, FactKind, Loaded, TurnRecord
 
 __all__ = ["ChildTurnRecords", "FactJournal", "SessionChildTurns"]
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from agenticx.runtime import (
     AsyncConfirmGate,
@@ -22,7 +21,8 @@ from agenticx.runtime import (
 )
 from agenticx.sessions.history.interrupted import answer_from_data, answer_to_data
 from agenticx.sessions.store.base import Lease
-from agenticx.sessions.store.records import Fact, StoredEvent
+from agenticx.sessions.store.entries import StoredEvent, decode
+from agenticx.sessions.store.records import Fact
 
 __all__ = ["RequestT", "asked_request", "store_answer", "unknown_id"]
 
@@ -110,5 +110,5 @@ async def _store(
 
 def asked_request(event: StoredEvent, read: Callable[[dict[str, Any], str, str], RequestT]) -> RequestT:
     """Return the request of a `confirm_required` or `question_asked` event; `read` returns that of its data."""
-    envelope: dict[str, Any] = json.loads(event.frame_json)
-    return read(envelope["data"], event.session_id, envelope["agent_id"])
+    asked = decode(event).event
+    return read(cast("dict[str, Any]", asked.data), event.session_id, asked.agent_id)

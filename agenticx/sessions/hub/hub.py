@@ -45,7 +45,7 @@ from agenticx.sessions.hub.methods.subagents import SubagentMethods
 from agenticx.sessions.hub.methods.teams import TeamMethods
 from agenticx.sessions.hub.methods.work import WorkMethods
 from agenticx.sessions.hub.open_hubs import register_hub, remove_hub
-from agenticx.sessions.hub.readers import EventReader, SessionEvent
+from agenticx.sessions.hub.readers import EventReader
 from agenticx.sessions.hub.records import check_fields, check_text
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
@@ -71,6 +71,7 @@ from agenticx.sessions.hub.turn_services import (
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.entries import SessionEvent
 from agenticx.sessions.store.hosts import is_workspace_here, this_host
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 from agenticx.errors import SessionNotFound
 from agenticx.runtime.results import UserInput
 from agenticx.runtime.turn import TurnWork
-from agenticx.sessions.hub.readers import SessionEvent
 from agenticx.sessions.store.base import Store
+from agenticx.sessions.store.entries import SessionEvent
 from agenticx.sessions.store.records import TurnRecord
 
 __all__ = ["OpenHub", "hub_of", "register_hub", "remove_hub"]

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
-from agenticx.runtime.events import EVENT_CLASSES, Event, EventType
+from agenticx.runtime.events import EVENT_CLASSES, EventType
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.store.base import Log, TurnFilter, related_turn_id
-from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import StoredEvent
+from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode
 from agenticx.threads import run_sized
 
-__all__ = ["EventReader", "SessionEvent", "decode_event"]
+__all__ = ["EventReader"]
 
 _PAGE_EVENTS = 256
 
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SessionEvent:
-    """An event of a session's log with its cursor, `seq`; `turn_id` is None for events of the session as a whole."""
-
-    event: Event
-    turn_id: str | None
-    seq: int
 
 
 class EventReader:
@@ -110,12 +98,5 @@ def _decode(page: Sequence[StoredEvent]) -> list[SessionEvent]:
         if stored.type not in EVENT_CLASSES:
             _log.warning("event of a newer release left out", type=stored.type, session=stored.session_id)
             continue
-        with map_decode_errors(f"an event of session {stored.session_id!r}"):
-            events.append(SessionEvent(decode_event(stored), stored.turn_id, stored.seq))
+        events.append(decode(stored))
     return events
-
-
-def decode_event(stored: StoredEvent) -> Event:
-    """Return the event as it was emitted; raises `ValueError` for a type that only a newer release has."""
-    envelope, type_ = json.loads(stored.frame_json), EventType(stored.type)
-    return EVENT_CLASSES[type_](type_, envelope["data"], envelope["agent_id"], stored.turn_id)

@@ -15,12 +15,12 @@ from agenticx.sessions.history.interrupted import (
     resume_point,
     work_resume_point,
 )
-from agenticx.sessions.hub.readers import decode_event
 from agenticx.sessions.hub.state import read_conversation
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
+from agenticx.sessions.store.entries import StoredEvent, decode
 from agenticx.sessions.store.hosts import is_this_host
-from agenticx.sessions.store.records import Fact, Loaded, StoredEvent, TurnRecord
+from agenticx.sessions.store.records import Fact, Loaded, TurnRecord
 from agenticx.threads import run_in_thread
 from agenticx.tools.processes import StartedProcess, kill_leftovers
 
@@ -135,7 +135,7 @@ class _OpenTree:
             agent_path=self._agent_path(turn, interrupted),
             point=point,
             messages=messages,
-            events=[decode_event(event) for event in events],
+            events=[decode(event).event for event in events],
             **({} if state is None else {"state": state}),
         )
 

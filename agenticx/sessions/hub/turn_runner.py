@@ -42,7 +42,8 @@ from agenticx.sessions.hub.turn_services import NoteTurn, TurnServices, TurnSetu
 from agenticx.sessions.hub.turns.running_turn import RunningTurn
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost, TurnEnded
-from agenticx.sessions.store.records import Fact, Loaded, StoredEvent, TurnRecord
+from agenticx.sessions.store.entries import StoredEvent
+from agenticx.sessions.store.records import Fact, Loaded, TurnRecord
 from agenticx.subagents.meta_tools import CURRENT_OWNER
 
 __all__ = ["TurnRunner"]

@@ -15,6 +15,7 @@ from agenticx.sessions.hub.announcements import REPORTING_EVENTS, Announcements
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import ENCODING_ERRORS, StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
+from agenticx.sessions.store.entries import StoredEvent
 from agenticx.sessions.store.records import (
     ASKING_EVENTS,
     QUESTION_EVENTS,
@@ -23,7 +24,6 @@ from agenticx.sessions.store.records import (
     Loaded,
     SessionRecord,
     StateChange,
-    StoredEvent,
     TurnRecord,
     is_synced,
 )

@@ -18,16 +18,8 @@ from agenticx.logs import get_logger
 from agenticx.messages import Message, UserMessage
 from agenticx.sessions.store.base import Lease
 from agenticx.sessions.store.blobs import TOO_LARGE, Blobs
-from agenticx.sessions.store.records import (
-    Commit,
-    Fact,
-    FactKind,
-    Loaded,
-    SessionState,
-    StateChange,
-    StoredEvent,
-    TurnRecord,
-)
+from agenticx.sessions.store.entries import StoredEvent
+from agenticx.sessions.store.records import Commit, Fact, FactKind, Loaded, SessionState, StateChange, TurnRecord
 from agenticx.threads import run_in_thread
 
 __all__ = ["SMALLEST_CONTENT", "AttachmentLease", "attachment_digests", "load_attachments"]

@@ -8,7 +8,6 @@ sessions and may lag behind the log.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
@@ -16,19 +15,17 @@ from typing import Literal, Protocol
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message
-from agenticx.runtime.events import EventType
+from agenticx.runtime.events import HandedBackEvent, QueuedEvent
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.entries import Position, StoredEvent, decode, parent_turn_id
 from agenticx.sessions.store.records import (
     Commit,
     Fact,
     FactKind,
     Loaded,
-    Position,
     SessionRecord,
     SessionState,
     StateChange,
-    StoredEvent,
     TurnRecord,
 )
 from agenticx.sessions.store.search import SearchableText, SearchExcerpt
@@ -410,8 +407,9 @@ def related_turn_id(event: StoredEvent) -> str | None:
     """
     if event.type not in ("queued", "handed_back"):
         return event.turn_id
-    with map_decode_errors(f"an event of session {event.session_id!r}"):
-        return json.loads(event.frame_json)["data"].get("turn_id")
+    queued = decode(event).event
+    assert isinstance(queued, QueuedEvent | HandedBackEvent)
+    return queued.data["turn_id"]
 
 
 @dataclass(slots=True)
@@ -425,10 +423,7 @@ class TurnFilter:
         """Return whether the event is one of these turns; raises `DamagedData`."""
         if event.turn_id == self.turn_id or event.turn_id in self._below:
             return True
-        if event.type != EventType.TURN_STARTED:
-            return False
-        with map_decode_errors(f"an event of session {event.session_id!r}"):
-            parent_id = json.loads(event.frame_json)["data"].get("parent_turn_id")
+        parent_id = parent_turn_id(event)
         if parent_id is None or (parent_id != self.turn_id and parent_id not in self._below):
             return False
         self._below.add(event.turn_id)

@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 
-__all__ = ["DamagedData", "map_decode_errors"]
+__all__ = ["DECODE_ERRORS", "DamagedData", "damaged_data", "map_decode_errors"]
+
+DECODE_ERRORS = (zlib.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+"""What decoding raises for bytes that differ from those that were written."""
 
 _log = get_logger(__name__)
 
@@ -26,6 +29,11 @@ def map_decode_errors(what: str) -> Generator[None]:
     """
     try:
         yield
-    except (zlib.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as exc:
-        _log.error("stored data damaged", what=what, error=type(exc).__name__)
-        raise DamagedData(f"{what} is damaged in the storage ({type(exc).__name__})") from exc
+    except DECODE_ERRORS as exc:
+        raise damaged_data(what, exc) from exc
+
+
+def damaged_data(what: str, error: Exception) -> DamagedData:
+    """Return the error for an error of `DECODE_ERRORS`, and log it, as `map_decode_errors` does."""
+    _log.error("stored data damaged", what=what, error=type(error).__name__)
+    return DamagedData(f"{what} is damaged in the storage ({type(error).__name__})")

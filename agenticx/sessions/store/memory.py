@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -25,6 +24,7 @@ from agenticx.sessions.store.base import (
     check_turn,
 )
 from agenticx.sessions.store.blobs import Blobs
+from agenticx.sessions.store.entries import Position, StoredEvent, encode_events, question_id
 from agenticx.sessions.store.memory_sessions import Change, MemoryData, MemorySession
 from agenticx.sessions.store.records import (
     ASKING_EVENTS,
@@ -32,16 +32,13 @@ from agenticx.sessions.store.records import (
     Fact,
     FactKind,
     Loaded,
-    Position,
     SessionRecord,
     SessionState,
     StateChange,
-    StoredEvent,
     TurnRecord,
-    encode_events,
 )
 from agenticx.sessions.store.search import MATCHES_SHOWN, SearchableText, SearchQuery
-from agenticx.sessions.store.usage import DailyUsage, counts_of_call
+from agenticx.sessions.store.usage import DailyUsage
 
 __all__ = ["MemoryStore"]
 
@@ -364,7 +361,7 @@ def _open_questions(session: MemorySession) -> Iterator[StoredEvent]:
     answers: tuple[FactKind, ...] = ("question_answered", "question_closed")
     for event in session.events:
         if event.type in ASKING_EVENTS and event.turn_id in session.open_turns:
-            id_ = json.loads(event.frame_json)["data"]["id"]
+            id_ = question_id(event)
             if ("question_asked", id_) in session.facts and not any((kind, id_) in session.facts for kind in answers):
                 yield event
 
@@ -372,12 +369,4 @@ def _open_questions(session: MemorySession) -> Iterator[StoredEvent]:
 def _usage_rows(session: MemorySession) -> Iterator[DailyUsage]:
     for event in session.events[session.inherited_count :]:
         if event.type is EventType.USAGE:
-            envelope = json.loads(event.frame_json)
-            day, model = envelope["ts"][:10], envelope["data"]["model"]
-            yield DailyUsage(
-                session_id=event.session_id,
-                day=day,
-                model=model,
-                agent_id=envelope["agent_id"],
-                counts=counts_of_call(envelope["data"]),
-            )
+            yield DailyUsage.of_call(event)

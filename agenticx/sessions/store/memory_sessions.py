@@ -10,6 +10,7 @@ from typing import Protocol
 from agenticx.errors import SessionNotFound
 from agenticx.messages import Message, new_id
 from agenticx.sessions.store.base import CommandHandler, Lease
+from agenticx.sessions.store.entries import StoredEvent
 from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.records import (
     CLOSED_KINDS,
@@ -22,7 +23,6 @@ from agenticx.sessions.store.records import (
     FactKind,
     SessionRecord,
     StateChange,
-    StoredEvent,
     TurnRecord,
 )
 from agenticx.sessions.store.search import SearchableText, searchable_texts

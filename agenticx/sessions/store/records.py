@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, NewType
+from typing import Any, Literal
 
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message, new_id
-from agenticx.runtime.events import EventType, RuntimeEvent, encode_envelope
+from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
@@ -24,13 +24,10 @@ __all__ = [
     "Fact",
     "FactKind",
     "Loaded",
-    "Position",
     "SessionRecord",
     "SessionState",
     "StateChange",
-    "StoredEvent",
     "TurnRecord",
-    "encode_events",
     "is_synced",
 ]
 
@@ -54,9 +51,6 @@ ASKING_EVENTS = frozenset({EventType.CONFIRM_REQUIRED, EventType.QUESTION_ASKED}
 
 QUESTION_EVENTS = ASKING_EVENTS | {EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED}
 """The events that ask the user, and those with the answers; each has the `id` of the question."""
-
-Position = NewType("Position", int)
-"""A position in the log of all sessions, rising with gaps. Only the store compares positions; others keep them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,23 +116,6 @@ class TurnRecord:
 def is_synced(event: RuntimeEvent) -> bool:
     """Return whether an event is synced: one of `SYNCED_EVENTS`, or the last one of a file's revision."""
     return event.type in SYNCED_EVENTS or (event.type is EventType.ARTIFACT and event.data.get("final") is True)
-
-
-class StoredEvent(NamedTuple):
-    """An event as it is stored in the log.
-
-    `seq` counts within the session from 1 without gaps, `position` is its position in the log of all sessions.
-    `frame_json` is the encoded envelope: encoded once, the same bytes for every reader and every replay. `type` is a
-    plain string for an event that a newer release stored.
-    """
-
-    session_id: str
-    turn_id: str | None
-    seq: int
-    position: Position
-    type: EventType | str
-    terminal: bool
-    frame_json: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,22 +281,3 @@ class Loaded:
     open_facts: Sequence[Fact] = ()
     subagent_facts: Sequence[Fact] = ()
     facts_damaged: bool = False
-
-
-def encode_events(
-    session_id: str, turn_id: str | None, events: Sequence[RuntimeEvent], *, seq: int, position: int, ts: str
-) -> list[StoredEvent]:
-    """Return `events` as stored right after `seq` and `position`; a store with gaps between positions sets its own.
-
-    A `session_changed` belongs to no turn, also in the commit of one that caused it.
-    """
-    stored: list[StoredEvent] = []
-    for offset, event in enumerate(events, 1):
-        of_turn = None if event.type is EventType.SESSION_CHANGED else turn_id
-        frame = encode_envelope(event, session_id=session_id, turn_id=of_turn, seq=seq + offset, ts=ts)
-        stored.append(
-            StoredEvent(
-                session_id, of_turn, seq + offset, Position(position + offset), event.type, event.terminal, frame
-            )
-        )
-    return stored

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
 
 from typing_extensions import TypedDict
 
-__all__ = ["DailyUsage", "UsageCounts", "UsageItem", "counts_of_call"]
+from agenticx.runtime.events import UsageEvent
+from agenticx.runtime.events.payloads import UsageData
+from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.entries import StoredEvent, decode
+
+__all__ = ["DailyUsage", "UsageCounts", "UsageItem"]
 
 
 class UsageItem(TypedDict):
@@ -79,6 +83,21 @@ class DailyUsage:
     agent_id: str = "meta"
     counts: UsageCounts
 
+    @classmethod
+    def of_call(cls, stored: StoredEvent) -> DailyUsage:
+        """Return the usage of the one call that an event `usage` reports; raises `DamagedData`."""
+        entry = decode(stored)
+        event = entry.event
+        assert isinstance(event, UsageEvent)
+        with map_decode_errors(f"event {stored.seq} of session {stored.session_id!r}"):
+            return cls(
+                session_id=stored.session_id,
+                day=entry.ts[:10],
+                model=event.data["model"],
+                agent_id=event.agent_id,
+                counts=_counts_of_call(event.data),
+            )
+
     @staticmethod
     def total(rows: Iterable[DailyUsage]) -> UsageCounts:
         """Return the sum of the rows."""
@@ -95,7 +114,7 @@ class DailyUsage:
         return sorted(sums.values(), key=lambda row: row.day)
 
 
-def counts_of_call(usage: Mapping[str, Any]) -> UsageCounts:
+def _counts_of_call(usage: UsageData) -> UsageCounts:
     """Return the data of one `usage` event as the counts of one call."""
     cost = usage.get("cost_usd")
     both_known = usage["input_tokens"] is not None and usage["output_tokens"] is not None

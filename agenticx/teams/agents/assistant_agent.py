@@ -61,7 +61,7 @@ from agenticx.teams.messages import (
 from agenticx.tools.base import Tool
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.records import StoredEvent
+    from agenticx.sessions.store.entries import SessionEvent
 
 __all__ = ["AssistantAgent"]
 
@@ -269,7 +269,7 @@ class AssistantAgent(BaseChatAgent):
             raise ValueError(f"the state of agent {self.name!r} cannot be read: {exc}") from exc
         self._session, self._unreported, self._unanswered = Session(messages=messages), None, unanswered
 
-    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
+    def restore(self, events: Sequence[SessionEvent], heard: Sequence[BaseChatMessage]) -> None:
         """Take the conversation from a session's log; `heard` are all messages that others have said to the agent.
 
         Those that it was not sent yet are left out. An answer that was finished, but not reported to the team, is the

@@ -44,7 +44,7 @@ from agenticx.teams.messages import (
 )
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.records import StoredEvent
+    from agenticx.sessions.store.entries import SessionEvent
 
 __all__ = ["UserInputFailed", "UserProxyAgent"]
 
@@ -173,7 +173,7 @@ class UserProxyAgent(BaseChatAgent):
         own_gate = self._terminal if isinstance(parent.gate, DefaultConfirmGate) else None
         return TurnContext(work=ask, parent=parent, gate=team_gate() or own_gate)
 
-    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
+    def restore(self, events: Sequence[SessionEvent], heard: Sequence[BaseChatMessage]) -> None:
         """Go on from a session's log; an answer that was given, but not reported to the team, is the next one."""
         self._unreported = unreported_turn(events, self.name)
         self._heard = {message.id for message in heard}

@@ -51,7 +51,7 @@ from agenticx.teams.messages import (
 from agenticx.teams.termination.base import ConditionRun, TerminationCondition, checked_condition
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.records import StoredEvent
+    from agenticx.sessions.store.entries import SessionEvent
 
 __all__ = ["BaseGroupChat"]
 
@@ -238,7 +238,7 @@ class BaseGroupChat(Team):
         run.add_given(run.task)
         return run
 
-    async def run_as_work(self, turn: Turn, task: TaskInput, events: Sequence[StoredEvent]) -> WorkResult:
+    async def run_as_work(self, turn: Turn, task: TaskInput, events: Sequence[SessionEvent]) -> WorkResult:
         """Run the team as the `work` of `turn`, see `TurnContext`; the answer is the text of its last message.
 
         `events` is what the session's log has of teams. A run that the turn began in an earlier process goes on, with
@@ -514,7 +514,7 @@ class BaseGroupChat(Team):
         self._transcript, self.unfinished = transcript, cast("str | None", unfinished)
         self._interrupted = self._selected = None
 
-    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage] = ()) -> EarlierRun:
+    def restore(self, events: Sequence[SessionEvent], heard: Sequence[BaseChatMessage] = ()) -> EarlierRun:
         """Go on from a session's log, after the speeches that were finished, and return the last run in it.
 
         A run in a session does it first, if the log has something new. Participants that do not have a `restore` begin

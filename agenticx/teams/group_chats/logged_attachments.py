@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agenticx.attachments import Attachment
 from agenticx.logs import get_logger
 from agenticx.messages import Message, UserMessage
+from agenticx.runtime.events import EventType, TeamMessageEvent
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, MultiModalMessage
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.base import Store
-    from agenticx.sessions.store.records import StoredEvent
+    from agenticx.sessions.store.entries import SessionEvent
 
 __all__ = [
     "attachments_of",
@@ -24,7 +24,6 @@ __all__ = [
     "with_contents",
 ]
 
-_MARK = b'"sha256":'  # in every frame that names an attachment
 _WHOLE = frozenset(Attachment.model_fields)
 _NAMED = frozenset({"name", "media_type", "size", "sha256"})
 
@@ -67,13 +66,10 @@ def logged_message(message: BaseAgentEvent | BaseChatMessage, stored: Callable[[
     return _with_parts(data, name)
 
 
-def named_digests(events: Iterable[StoredEvent]) -> set[str]:
-    """Return the digests of the attachments that events of a team name; raises `DamagedData`."""
-    from agenticx.sessions.store.damage import map_decode_errors  # on first use: it imports the stores
-
-    with map_decode_errors("the log of a session"):
-        messages = [json.loads(event.frame_json)["data"]["message"] for event in events if _names_attachments(event)]
-        return {part["sha256"] for message in messages for part in _parts(message) if _is_named(part)}
+def named_digests(events: Iterable[SessionEvent]) -> set[str]:
+    """Return the digests of the attachments that events of a team name."""
+    messages = [entry.event.data["message"] for entry in events if isinstance(entry.event, TeamMessageEvent)]
+    return {part["sha256"] for message in messages for part in _parts(message) if _is_named(part)}
 
 
 async def stored_attachments(store: Store, session_id: str, digests: set[str]) -> list[Attachment]:
@@ -87,24 +83,17 @@ async def stored_attachments(store: Store, session_id: str, digests: set[str]) -
     return _files_in(messages)
 
 
-def with_contents(events: Sequence[StoredEvent], attachments: Iterable[Attachment]) -> list[StoredEvent]:
+def with_contents(events: Sequence[SessionEvent], attachments: Iterable[Attachment]) -> list[SessionEvent]:
     """Return events of a team with the contents of the attachments that they name.
 
-    One whose content is missing is named in the text of its message instead, and in the log. Raises `DamagedData`.
+    One whose content is missing is named in the text of its message instead, and in the log.
     """
-    from agenticx.sessions.store.damage import map_decode_errors  # on first use: it imports the stores
-
     contents = {attachment.digest: attachment.data for attachment in attachments}
-    with map_decode_errors("the log of a session"):
-        return [_with_contents(event, contents) if _names_attachments(event) else event for event in events]
+    return [_with_contents(entry, contents) for entry in events]
 
 
 def _files_in(messages: Iterable[Message]) -> list[Attachment]:
     return [file for message in messages if isinstance(message, UserMessage) for file in message.attachments]
-
-
-def _names_attachments(event: StoredEvent) -> bool:
-    return event.type == "team_message" and _MARK in event.frame_json
 
 
 def _parts(message: Mapping[str, Any]) -> list[Any]:
@@ -155,13 +144,15 @@ def _is_named(part: Any) -> bool:
     return isinstance(part, dict) and part.keys() == _NAMED and isinstance(part["sha256"], str)
 
 
-def _with_contents(event: StoredEvent, contents: Mapping[str, str]) -> StoredEvent:
-    envelope: dict[str, Any] = json.loads(event.frame_json)
-    message: dict[str, Any] = envelope["data"]["message"]
+def _with_contents(entry: SessionEvent, contents: Mapping[str, str]) -> SessionEvent:
+    event = entry.event
+    if not isinstance(event, TeamMessageEvent) or not any(map(_is_named, _parts(event.data["message"]))):
+        return entry
+    message = event.data["message"]
     if missing := [part["name"] for part in _parts(message) if _is_named(part) and part["sha256"] not in contents]:
         _log.warning("the contents of attachments are not stored; the message has their names", files=missing)
-    envelope["data"]["message"] = _with_parts(message, lambda part: _content(part, contents))
-    return event._replace(frame_json=json.dumps(envelope, separators=(",", ":")).encode())
+    changed = {**event.data, "message": _with_parts(message, lambda part: _content(part, contents))}
+    return entry._replace(event=TeamMessageEvent(EventType.TEAM_MESSAGE, changed, event.agent_id, event.turn_id))
 
 
 def _content(part: Any, contents: Mapping[str, str]) -> Any:

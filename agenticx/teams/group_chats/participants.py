@@ -32,7 +32,7 @@ from agenticx.teams.messages import (
 )
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.records import StoredEvent
+    from agenticx.sessions.store.entries import SessionEvent
 
 __all__ = [
     "ActorParticipants",
@@ -110,7 +110,7 @@ class Continuable(Protocol):
 class Restorable(Protocol):
     """An agent or a team that can go on from a session's log: of an agent, the turns of its team and those below."""
 
-    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None: ...
+    def restore(self, events: Sequence[SessionEvent], heard: Sequence[BaseChatMessage]) -> None: ...
 
 
 @runtime_checkable

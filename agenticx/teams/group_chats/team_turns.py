@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, MultiModalM
 if TYPE_CHECKING:
     from agenticx.sessions.hub.open_hubs import OpenHub
     from agenticx.sessions.store.base import Log
-    from agenticx.sessions.store.records import StoredEvent
+    from agenticx.sessions.store.entries import SessionEvent, StoredEvent
 
 __all__ = ["TeamTurn", "TeamTurns", "task_message"]
 
@@ -126,7 +125,7 @@ class TeamTurns:
         """True for the turns of a session of a hub, whose log has the state of the team."""
         return isinstance(self._session, str)
 
-    async def new_events(self, known: Sequence[BaseChatMessage]) -> Sequence[StoredEvent] | None:
+    async def new_events(self, known: Sequence[BaseChatMessage]) -> Sequence[SessionEvent] | None:
         """Return what the session's log has of teams, in a turn of those at its place.
 
         Their attachments have the contents of those of the session's messages, and of the `known` ones. Returns None if
@@ -289,7 +288,9 @@ async def _known_after(log: Log, session_id: str, turn_id: str) -> int | None:
 
 def _is_naming(event: StoredEvent) -> bool:
     """Return True for the event of the name that a first turn gives to its session."""
-    return event.type == "session_changed" and json.loads(event.frame_json)["data"].keys() == {"name"}
+    from agenticx.sessions.store.entries import decode  # on first use: it imports the stores
+
+    return event.type == "session_changed" and decode(event).event.data.keys() == {"name"}
 
 
 def _current_task() -> asyncio.Task[Any]:

@@ -16,8 +16,9 @@ from agenticx.sessions import SqliteStore, Store, StoredEvent
 from agenticx.sessions.history.interrupted import InterruptedTurn
 from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.entries import encode_events
 from agenticx.sessions.store.notify import Notifier
-from agenticx.sessions.store.records import FactKind, encode_events
+from agenticx.sessions.store.records import FactKind
 from agenticx.sessions.store.sqlite import _lease as sqlite_lease
 from studio.services import Services
 from tests.support.faults.broken_streams import STREAMS

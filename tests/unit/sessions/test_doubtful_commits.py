@@ -30,7 +30,7 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRecord,
 )
-from agenticx.sessions.store.records import Position
+from agenticx.sessions.store.entries import Position
 from agenticx.sessions.store.sqlite import _database  # where it connects
 from tests.support.stores import final, record, session_in, started, token
 

@@ -31,7 +31,7 @@ from agenticx.sessions import (
     transcript,
 )
 from agenticx.sessions.hub.writer import merge_deltas
-from agenticx.sessions.store.records import Position
+from agenticx.sessions.store.entries import Position
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
 from tests.support.commits import append

@@ -30,9 +30,9 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRecord,
 )
+from agenticx.sessions.store.entries import Position
 from agenticx.sessions.store.factory import database_path, open_store
 from agenticx.sessions.store.owner import probe_owner_pid
-from agenticx.sessions.store.records import Position
 from agenticx.settings import load_settings
 from tests.support.commits import add_fact, append, delete, load
 from tests.support.forked import Process

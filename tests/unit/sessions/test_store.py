@@ -33,7 +33,8 @@ from agenticx.sessions.store.blobs import (
     MemoryBlobs,
     content_digest,
 )
-from agenticx.sessions.store.records import FactKind, Position
+from agenticx.sessions.store.entries import Position
+from agenticx.sessions.store.records import FactKind
 from tests.support.commits import add_fact, append, delete, update
 from tests.support.stores import (
     final,

@@ -41,7 +41,7 @@ from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store import memory
 from agenticx.sessions.store.base import read_log_pages
 from agenticx.sessions.store.blobs import MemoryBlobs
-from agenticx.sessions.store.records import Position
+from agenticx.sessions.store.entries import Position
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool

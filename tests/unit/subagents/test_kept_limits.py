@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,14 @@ import pytest
 from agenticx.llms.scripted import call, cut, hang, say, usage
 from agenticx.runtime import Budget, ConfirmAnswer
 from agenticx.runtime.budgets.budget import Spent
-from agenticx.runtime.events import EventType
+from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import MemoryStore, Store, StoredEvent
 from agenticx.sessions.hub.subagents.spent import SpentCounter
-from agenticx.sessions.store.records import Position
+from agenticx.sessions.store.entries import encode
 from agenticx.subagents.meta_tools import CURRENT_OWNER
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
+from tests.support.stores import asked, final
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
 
 pytestmark = pytest.mark.anyio
@@ -151,29 +151,34 @@ def stored(events: Sequence[tuple[str, EventType, int, dict[str, Any]]]) -> list
     """Return events of turns, at these seconds, as the log has them."""
     found: list[StoredEvent] = []
     for seq, (turn_id, type_, second, data) in enumerate(events, 1):
-        terminal = type_ in (EventType.FINAL, EventType.ERROR)
-        frame = json.dumps({"data": data, "ts": f"2026-01-01T00:{second // 60:02}:{second % 60:02}.000Z"}).encode()
-        found.append(StoredEvent("ses_1", turn_id, seq, Position(seq), type_, terminal, frame))
+        ts = f"2026-01-01T00:{second // 60:02}:{second % 60:02}.000Z"
+        event = RuntimeEvent(type_, data)
+        found.append(encode(event, session_id="ses_1", turn_id=turn_id, seq=seq, position=seq, ts=ts))
     return found
 
 
 def test_time_counts_without_waiting_for_a_person_and_without_the_death_of_a_process() -> None:
-    counter = SpentCounter({"one", "two"})
+    counter, started = SpentCounter({"one", "two"}), {"input": "", "model": "m", "message_id": "m"}
     for event in stored(
         [
-            ("one", EventType.TURN_STARTED, 0, {}),
-            ("one", EventType.CONFIRM_REQUIRED, 10, {"id": "c"}),
-            ("below", EventType.TURN_STARTED, 20, {"parent_turn_id": "one"}),
-            ("below", EventType.USAGE, 25, {"input_tokens": 3, "output_tokens": None, "cost_usd": "0.5"}),
-            ("one", EventType.CONFIRM_RESPONSE, 110, {"id": "c"}),
-            ("one", EventType.USAGE, 115, {"input_tokens": 1, "output_tokens": 1}),
-            ("one", EventType.USAGE, 115, {"input_tokens": 1, "output_tokens": None, "reserved_tokens": 7}),
-            ("one", EventType.FINAL, 120, {}),
-            ("other", EventType.USAGE, 130, {"input_tokens": 100, "output_tokens": 100}),
-            ("two", EventType.TURN_STARTED, 200, {}),
-            ("two", EventType.ROUND_START, 205, {}),
-            ("two", EventType.STATE, 900, {}),
-            ("two", EventType.ERROR, 900, {"code": "interrupted"}),
+            ("one", EventType.TURN_STARTED, 0, started),
+            ("one", EventType.CONFIRM_REQUIRED, 10, asked("c").data),
+            ("below", EventType.TURN_STARTED, 20, started | {"parent_turn_id": "one"}),
+            ("below", EventType.USAGE, 25, {"model": "m", "input_tokens": 3, "output_tokens": None, "cost_usd": "0.5"}),
+            ("one", EventType.CONFIRM_RESPONSE, 110, {"id": "c", "approved": True, "by": "user"}),
+            ("one", EventType.USAGE, 115, {"model": "m", "input_tokens": 1, "output_tokens": 1}),
+            (
+                "one",
+                EventType.USAGE,
+                115,
+                {"model": "m", "input_tokens": 1, "output_tokens": None, "reserved_tokens": 7},
+            ),
+            ("one", EventType.FINAL, 120, final().data),
+            ("other", EventType.USAGE, 130, {"model": "m", "input_tokens": 100, "output_tokens": 100}),
+            ("two", EventType.TURN_STARTED, 200, started),
+            ("two", EventType.ROUND_START, 205, {"round": 1, "max_rounds": 9}),
+            ("two", EventType.STATE, 900, {"state": "done"}),
+            ("two", EventType.ERROR, 900, {"text": "", "code": "interrupted", "fatal": True}),
         ]
     ):
         counter.count(event)

@@ -29,7 +29,8 @@ from agenticx.sessions.hub.subagents.spent import SpentCounter
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, delivered_keys, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost, TurnEnded, read_log_pages
-from agenticx.sessions.store.records import Fact, Loaded, StoredEvent
+from agenticx.sessions.store.entries import StoredEvent, decode
+from agenticx.sessions.store.records import Fact, Loaded
 from agenticx.subagents.manager import AgentTeamManager
 from agenticx.subagents.meta_tools import CURRENT_OWNER
 from agenticx.subagents.records import ModelUnavailable, SubagentEnding, SubagentLimits, SubagentRun, SubagentsClosed
@@ -267,7 +268,7 @@ class SessionSubagents:
             await run_to_completion(commit(None))
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
-        events = [event async for event in self._events_since(turn_ids) if event.turn_id in turn_ids]
+        events = [decode(event) async for event in self._events_since(turn_ids) if event.turn_id in turn_ids]
         messages = messages_of_agent(events, agent_id)
         deliveries = read_deliveries(await self._services.log.subagent_facts(self._session.id)).values()
         told = [one.ending for one in deliveries if one.message_id and one.told_in in turn_ids]

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
 
 from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.budgets.usage_payload import spent_in_call
-from agenticx.sessions.store.records import ASKING_EVENTS, QUESTION_EVENTS, StoredEvent
+from agenticx.runtime.events import (
+    ConfirmRequiredEvent,
+    ConfirmResponseEvent,
+    ErrorEvent,
+    Event,
+    QuestionAnsweredEvent,
+    QuestionAskedEvent,
+    TurnStartedEvent,
+    UsageEvent,
+)
+from agenticx.sessions.store.entries import StoredEvent, decode
 
 __all__ = ["SpentCounter"]
 
@@ -40,29 +48,31 @@ class SpentCounter:
         """Count an event; they come in the order of the log."""
         if event.turn_id is None or not (event.turn_id in self._all or event.type == "turn_started"):
             return
-        envelope = json.loads(event.frame_json)
-        data: dict[str, Any] = envelope["data"]
-        if event.type == "turn_started" and data.get("parent_turn_id") in self._all:
-            self._all.add(event.turn_id)
-        if event.type == "usage" and event.turn_id in self._all:
-            spent = spent_in_call(data)
-            self._tokens, self._cost_usd = self._tokens + spent.tokens, self._cost_usd + spent.cost_usd
+        entry = decode(event)
+        match entry.event:
+            case TurnStartedEvent(data=data) if data.get("parent_turn_id") in self._all:
+                self._all.add(event.turn_id)
+            case UsageEvent(data=data) if event.turn_id in self._all:
+                spent = spent_in_call(data)
+                self._tokens, self._cost_usd = self._tokens + spent.tokens, self._cost_usd + spent.cost_usd
+            case _:
+                pass
         if event.turn_id in self._own:
-            self._count_time(event, data, datetime.fromisoformat(envelope["ts"]))
+            self._count_time(entry.event, datetime.fromisoformat(entry.ts))
 
-    def _count_time(self, event: StoredEvent, data: dict[str, Any], now: datetime) -> None:
+    def _count_time(self, event: Event, now: datetime) -> None:
         if self._since is not None and now > self._since and not self._open_questions:
             self._last_step = (now - self._since).total_seconds()
             self._seconds += self._last_step
         elif self._since != now:
             self._last_step = 0.0
         self._since = now
-        if event.type in ASKING_EVENTS:
-            self._open_questions.add(data["id"])
-        elif event.type in QUESTION_EVENTS:
-            self._open_questions.discard(data["id"])
+        if isinstance(event, ConfirmRequiredEvent | QuestionAskedEvent):
+            self._open_questions.add(event.data["id"])
+        elif isinstance(event, ConfirmResponseEvent | QuestionAnsweredEvent):
+            self._open_questions.discard(event.data["id"])
         if event.terminal:
-            if data.get("code") == "interrupted":
+            if isinstance(event, ErrorEvent) and event.data["code"] == "interrupted":
                 self._seconds -= self._last_step
             self._since, self._last_step = None, 0.0
             self._open_questions.clear()

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from agenticx.sessions.store.base import ArchivedFilter, SearchResult
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.records import FactKind, SessionRecord, StoredEvent
+from agenticx.sessions.store.entries import StoredEvent
+from agenticx.sessions.store.records import FactKind, SessionRecord
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
 from agenticx.sessions.store.sqlite import _turns as turns

@@ -15,17 +15,8 @@ from agenticx.clocks import rfc3339
 from agenticx.errors import SessionNotFound, StoreError
 from agenticx.sessions.store.base import CommandHandler, Doubtful, Lease, NoOwner, OwnershipLost, check_turn
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.records import (
-    Commit,
-    Fact,
-    FactKind,
-    Loaded,
-    Position,
-    StateChange,
-    StoredEvent,
-    TurnRecord,
-    encode_events,
-)
+from agenticx.sessions.store.entries import Position, StoredEvent, encode_events
+from agenticx.sessions.store.records import Commit, Fact, FactKind, Loaded, StateChange, TurnRecord
 from agenticx.sessions.store.search import searchable_texts
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index

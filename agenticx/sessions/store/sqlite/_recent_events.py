@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from operator import attrgetter
 
+from agenticx.sessions.store.entries import StoredEvent
 from agenticx.sessions.store.notify import Notifier
-from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["RecentEvents"]
 

@@ -13,6 +13,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import Message, message_adapter
 from agenticx.sessions.store.base import ArchivedFilter
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
+from agenticx.sessions.store.entries import StoredEvent, question_id
 from agenticx.sessions.store.records import (
     ASKING_EVENTS,
     CLOSED_KINDS,
@@ -25,7 +26,6 @@ from agenticx.sessions.store.records import (
     SessionRecord,
     SessionState,
     StateChange,
-    StoredEvent,
 )
 from agenticx.sessions.store.sqlite._cursors import SessionCursor, session_number
 from agenticx.sessions.store.sqlite._segments import (
@@ -420,7 +420,7 @@ def _find_question(
         seq = json.loads(fact_data).get("seq", after_seq + 1)
         while page := events_after(connection, session_id, seq - 1, 256):
             for event in page:
-                if event.type in ASKING_EVENTS and json.loads(event.frame_json)["data"]["id"] == id_:
+                if event.type in ASKING_EVENTS and question_id(event) == id_:
                     return event
             seq = page[-1].seq + 1
     return None

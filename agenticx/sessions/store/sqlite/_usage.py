@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import astuple
@@ -12,10 +11,10 @@ from typing import Any
 from agenticx.messages import clean_text
 from agenticx.runtime.events import EventType
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import StoredEvent
+from agenticx.sessions.store.entries import StoredEvent
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite._cursors import session_number
-from agenticx.sessions.store.usage import DailyUsage, UsageCounts, counts_of_call
+from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 
 __all__ = ["add_usage", "read_usage"]
 
@@ -26,12 +25,12 @@ def add_usage(connection: sqlite3.Connection, session: int, events: Sequence[Sto
     """Add the counts of the `usage` events among these."""
     for event in events:
         if event.type is EventType.USAGE:
-            envelope = json.loads(event.frame_json)
-            key = (session, envelope["ts"][:10], envelope["data"]["model"], clean_text(envelope["agent_id"]))
+            call = DailyUsage.of_call(event)
+            key = (session, call.day, call.model, clean_text(call.agent_id))
             known = connection.execute(
                 f"SELECT {_COUNT_COLUMNS} FROM usage WHERE session = ? AND day = ? AND model = ? AND agent_id = ?", key
             ).fetchall()
-            sums = sum(rows.decode_rows(known, _decode_counts), counts_of_call(envelope["data"]))
+            sums = sum(rows.decode_rows(known, _decode_counts), call.counts)
             *numbers, cost = astuple(sums)
             values = (*key, *numbers, None if cost is None else str(cost))
             connection.execute(f"INSERT OR REPLACE INTO usage VALUES ({', '.join('?' * len(values))})", values)

@@ -8,7 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.records import SessionState, StoredEvent
+from agenticx.sessions.store.entries import StoredEvent
+from agenticx.sessions.store.records import SessionState
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite._catalog import SqliteCatalog
 from agenticx.sessions.store.sqlite._cursors import last_seq, session_number
