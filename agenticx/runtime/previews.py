@@ -129,10 +129,13 @@ def _file_in(found: object, what: str) -> tuple[str, str] | None:
     """
     if found is None:
         return None
-    file = cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
-    path, content = file.get("path"), file.get("content")
+    path = content = None
+    if isinstance(found, Mapping):
+        file = cast("Mapping[str, object]", found)
+        path, content = file.get("path"), file.get("content")
     if not isinstance(path, str) or not isinstance(content, str):
-        text = f"{what} returned a {type(found)}; right would be a dict with the texts 'path' and 'content', or None"
+        kind = type(cast("object", found))
+        text = f"{what} returned a {kind}; right would be a dict with the texts 'path' and 'content', or None"
         raise UserCodeError(text, what=what, kind="invalid_result")
     check_artifact_path(path)
     return path, clean_text(content)

@@ -75,7 +75,7 @@ async def test_a_preview_of_a_file_that_is_written_elsewhere_is_dropped(play: Pl
 
 
 async def text_later(arguments: GrowingArguments) -> None:
-    """A preview function that cannot be used, as its result is not there at once."""
+    """Return nothing, later."""
 
 
 @pytest.mark.parametrize(
