@@ -42,6 +42,7 @@ def uncached(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name != "cache_control"}
 
 
+@pytest.mark.cases(quick=6)
 @pytest.mark.parametrize("wire", FILE_WIRES, ids=lambda wire: wire.name)
 async def test_a_file_is_shown_while_it_is_written_and_the_next_request_has_the_call(
     wire: FileWire, tmp_path: Path
