@@ -11,8 +11,10 @@ from pydantic import Field
 from agenticx.errors import SettingsError, ToolError
 from agenticx.foreign_text import MATERIAL, frame_text, one_line
 from agenticx.runtime import current_turn
+from agenticx.runtime.budgets.budget import BudgetExceeded
 from agenticx.runtime.options import DEFAULT_COUNT, MAX_OPTIONS, MIN_OPTIONS, check_variants, run_options
 from agenticx.runtime.turn_agent import ToolResult
+from agenticx.sessions.files.options import UnknownOption, find_option
 from agenticx.subagents.inheritance import top_turn
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.registry import FunctionTool, tool
@@ -67,7 +69,7 @@ async def run_variants(
     try:
         check_variants(variants)
         text = await run_options(turn, variants, prompt)
-    except SettingsError as exc:
+    except (SettingsError, BudgetExceeded) as exc:
         raise ToolError(str(exc)) from exc
     return ToolResult(text=text, ending="answer", answer=text)
 
@@ -80,11 +82,10 @@ async def retrieve_option(option_number: Annotated[int, Field(ge=1)], context: T
         option_number: The number of the version, from 1 on.
     """
     turn = current_turn()
-    options = [] if turn is None else top_turn(turn).session.options
-    option = next((option for option in options if option.number == option_number), None)
-    if option is None:
-        numbers = ", ".join(str(option.number) for option in options) or "none"
-        raise ToolError(f"there is no option {option_number}; there are {numbers}")
+    try:
+        option = find_option([] if turn is None else top_turn(turn).session.options, option_number)
+    except UnknownOption as exc:
+        raise ToolError(str(exc)) from exc
     parts = [f"Option {option.number} ({one_line(option.model)}): {option.text or 'it has no answer.'}"]
     for artifact in option.artifacts.listed():
         if is_image_type(artifact.media_type):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from agenticx.errors import SettingsError
 from agenticx.foreign_text import one_line
-from agenticx.llms.base import ChatModel
-from agenticx.messages import Message, UserMessage, new_id
+from agenticx.llms.base import ChatModel, ModelRequest
+from agenticx.messages import Message, SystemMessage, UserMessage, new_id
 from agenticx.runtime.agent_runtime import AgentRuntime
-from agenticx.runtime.budgets.budgeted_model import BudgetedModel
+from agenticx.runtime.budgets.budget import Budget
+from agenticx.runtime.budgets.budgeted_model import BudgetedModel, estimate_input
 from agenticx.runtime.interrupts import StopSignal
 from agenticx.runtime.session import Option, Session
 from agenticx.runtime.turn import Turn, TurnContext, TurnWork
@@ -58,9 +59,15 @@ async def run_options(
     """Make options of the message of `turn`, or of a `prompt` in its place, and return a list of them as text.
 
     Each is a turn below it with at most 20 rounds, `option-1` and so on as its agent, and files that begin as those of
-    the session; numbers go on through the session. One that fails or is stopped leaves the others alone. Raises
-    `SettingsError` for a model that is not known, before any begins, and `StoreError`.
+    the session; numbers go on through the session. One that fails or is stopped leaves the others alone. A number of
+    options use the turn's own model and the fallback models of the settings in rotation. What is left of the turn's
+    budget is divided among them.
+
+    Raises before any begins: `SettingsError` for a model that is not known, and below another turn, whose options
+    nobody could pick; `BudgetExceeded` if too little is left for a call of each. Raises `StoreError`.
     """
+    if turn.context.parent is not None:
+        raise SettingsError("only the main agent makes options, as one of them goes on as its session")
     base, message = _message_of(turn)
     if prompt is not None:
         message = UserMessage(content=prompt, attachments=message.attachments)
@@ -70,11 +77,26 @@ async def run_options(
         Option(number, model.name, new_id("turn"), turn.id, session.artifacts.branch())
         for number, model in enumerate(models, start=first)
     ]
-    session.options += options
-    session.next_option, session.is_option_due = first + len(options), True
-    pairs, count = zip(options, models, strict=True), len(options)
-    endings = await asyncio.gather(*(_run(turn, option, model, base, message, count) for option, model in pairs))
+    agents = [_agent(turn.agent, option, model, len(options)) for option, model in zip(options, models, strict=True)]
+    with await _divided(turn.budget, agents, [*base, message]) as shares:
+        session.options += options
+        session.next_option, session.is_option_due = first + len(options), True
+        runs = zip(options, agents, shares, strict=True)
+        endings = await asyncio.gather(*(_run(turn, *run, base, message) for run in runs))
     return "\n".join(map(_line, options, endings))
+
+
+async def _divided(
+    budget: Budget | None, agents: Sequence[TurnAgent], messages: Sequence[Message]
+) -> AbstractContextManager[Sequence[Budget | None]]:
+    """Return a context in which each agent has its share of the budget, see `Budget.divided`."""
+    if budget is None:
+        return nullcontext([None] * len(agents))
+    prompt, schemas = agents[0].system_prompt, [tool.schema for tool in agents[0].tools]
+    if isinstance(prompt, str):
+        messages = [SystemMessage(content=prompt), *messages]
+    request = ModelRequest(messages=messages, tools=schemas)
+    return budget.divided([agent.model for agent in agents], await estimate_input(request))
 
 
 def _message_of(turn: Turn) -> tuple[Sequence[Message], UserMessage]:
@@ -88,14 +110,18 @@ def _message_of(turn: Turn) -> tuple[Sequence[Message], UserMessage]:
 
 
 async def _models(turn: Turn, variants: Variants, model_of: Callable[[str], ChatModel]) -> list[ChatModel]:
-    if isinstance(variants, int):
-        model = turn.agent.model
-        return [model.unbudgeted if isinstance(model, BudgetedModel) else model] * variants
-    return [await run_in_thread(model_of, name, name="agx models") for name in variants]
+    names = turn.settings.fallback_models if isinstance(variants, int) else variants
+    models = [await run_in_thread(model_of, name, name="agx models") for name in names]
+    if not isinstance(variants, int):
+        return models
+    own = turn.agent.model
+    own = own.unbudgeted if isinstance(own, BudgetedModel) else own
+    rotation = list({model.name: model for model in (own, *models)}.values())
+    return [rotation[index % len(rotation)] for index in range(variants)]
 
 
 async def _run(
-    turn: Turn, option: Option, model: ChatModel, base: Sequence[Message], message: UserMessage, count: int
+    turn: Turn, option: Option, agent: TurnAgent, share: Budget | None, base: Sequence[Message], message: UserMessage
 ) -> str:
     """Run the turn of an option; return a sentence on how it ended, "" if it is done."""
     session = Session(messages=base)
@@ -103,13 +129,15 @@ async def _run(
     session.artifacts = option.artifacts
     stop = StopSignal()
     option.stop = stop.set
-    runtime = AgentRuntime(model, settings=turn.settings, clock=turn.clock, hooks=turn.hooks)
+    runtime = AgentRuntime(agent.model, settings=turn.settings, clock=turn.clock, hooks=turn.hooks)
     context = TurnContext(
         parent=turn,
         turn_id=option.turn_id,
-        agent=_agent(turn.agent, option, model, count),
+        title=f"Option {option.number}",
+        agent=agent,
         max_rounds=_ROUNDS,
         on_exhausted="error",
+        budget=share,
     )
     ending: dict[str, Any] = {}
     message = _with_own_id(message)

@@ -134,9 +134,10 @@ class TurnContext:
     parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where the
     turns below it are written, by default its own events. `gate` is asked instead of the parent's or the runtime's.
     `work` takes the place of the rounds of model calls: its result is the answer. With `continues` nothing new is said:
-    the user's message is in the conversation already, before results of calls that the application made itself.
-    `resumed` is a turn of an earlier process, with which this one goes on; by default the one below the same parent
-    that waits and has the same agent.
+    the user's message is in the conversation already, before results of calls that the application made itself. With a
+    `title` the questions that the turn and those below it put to the user begin with it. `resumed` is a turn of an
+    earlier process, with which this one goes on; by default the one below the same parent that waits and has the same
+    agent.
     """
 
     client_turn_id: str | None = None
@@ -147,6 +148,7 @@ class TurnContext:
     gate: ConfirmGate | None = None
     work: TurnWork | None = None
     continues: bool = False
+    title: str | None = None
     resumed: ResumedTurn | None = None
     journal: CallJournal = field(default_factory=NullCallJournal)
     steering: Steering = field(default_factory=Steering)
@@ -344,6 +346,12 @@ class Turn:
     def asking_path(self) -> tuple[str, ...]:
         """The `agent_path` that a question to the user shows; empty for the turn at the top."""
         return () if self.context.parent is None else self.agent_path
+
+    def titled(self, question: str) -> str:
+        """Return a question to the user after the title of this turn, or of the nearest one above it that has one."""
+        if self.context.title is not None:
+            return f"{self.context.title}: {question}"
+        return question if self.context.parent is None else self.context.parent.titled(question)
 
     @property
     def outlives_parent(self) -> bool:

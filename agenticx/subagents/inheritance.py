@@ -19,17 +19,17 @@ def may_begin_below(turn: Turn) -> bool:
     return not turn.stopped and (turn.accepts_children or turn.child_turns.is_durable)
 
 
-_PERSONAL = frozenset({"memory_save", "memory_search"})
-"""Tools for the user's memory, which a sub-agent has only if they are named."""
+_NOT_GIVEN = frozenset({"memory_save", "memory_search", "run_variants"})
+"""Tools that a sub-agent has only if they are named: those for the user's memory, and that for options."""
 
 
 def given_tools(known: Toolbox, names: Sequence[str] | None) -> Toolbox:
-    """Return those of the tools that are named, or all but those for the user's memory.
+    """Return those of the tools that are named, or all but those in `_NOT_GIVEN`.
 
     Raises `InvalidArguments` for others and for a list of none.
     """
     if names is None:
-        return known.only(name for name in known.names if name not in _PERSONAL)
+        return known.only(name for name in known.names if name not in _NOT_GIVEN)
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         problem = f"unknown tools {', '.join(unknown)}" if unknown else "tools must name at least one"

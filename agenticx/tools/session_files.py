@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from io import BytesIO
 from pathlib import PurePosixPath
 from typing import Any, Protocol
@@ -129,13 +129,14 @@ class Artifacts:
     """The files of a session: every revision there has been, and which of them are the session's now.
 
     `numbers` are the last revision numbers by path, of which none is used twice, also where a rewind has taken
-    revisions away.
+    revisions away. `own` are those of the revisions that these files have or had: branches share all others.
     """
 
     contents: Contents = field(default_factory=MemoryContents)
     revisions: list[Artifact] = field(default_factory=list[Artifact])
     current: dict[str, int] = field(default_factory=dict[str, int])
     numbers: dict[str, int] = field(default_factory=dict[str, int])
+    own: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
 
     def listed(self) -> list[Artifact]:
         """Return the session's files as they are now, by path in order."""
@@ -143,12 +144,13 @@ class Artifacts:
 
     def find(self, path: str, revision: int | None = None) -> Artifact:
         """Return a file, or that revision of it; raise `UnknownArtifact`."""
-        wanted = self.current.get(path) if revision is None else revision
+        known = self.own.get(path, ())
+        wanted = self.current.get(path) if revision is None else revision if revision in known else None
         for artifact in reversed(self.revisions):
             if artifact.path == path and artifact.revision == wanted:
                 return artifact
         name = repr(visible_path(path))
-        if revision is not None and (known := [each.revision for each in self.revisions if each.path == path]):
+        if revision is not None and known:
             raise UnknownArtifact(f"{name} has no revision {revision}; it has {', '.join(map(str, known[-20:]))}")
         names = ", ".join(map(visible_path, sorted(self.current)[:20])) or "none yet"
         raise UnknownArtifact(f"the session has no file {name}; it has {names}")
@@ -182,6 +184,7 @@ class Artifacts:
         artifact = Artifact(path, number, len(content), hashlib.sha256(content).hexdigest(), media_type)
         self.revisions.append(artifact)
         self.current[path] = number
+        self.own.setdefault(path, []).append(number)
         return artifact
 
     def check(self, path: str, size: int, media_type: str, *, count: int = 1) -> None:
@@ -222,26 +225,41 @@ class Artifacts:
         if not (self.revisions or self.numbers):
             return {}
         revisions = [[each.path, each.revision, each.size, each.sha256, each.media_type] for each in self.revisions]
-        return {"revisions": revisions, "current": self.current, "numbers": self.numbers}
+        return {"revisions": revisions, "numbers": self.numbers, **self.branch_data()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], contents: Contents) -> Artifacts:
         """Return what `to_json` returned, with these contents."""
         revisions = [Artifact(*row) for row in data.get("revisions", ())]
-        return cls(contents, revisions, dict(data.get("current", {})), dict(data.get("numbers", {})))
+        return cls(contents, revisions, numbers=dict(data.get("numbers", {}))).branch_of(data)
 
     def return_to(self, current: Mapping[str, int]) -> None:
         """Make these revisions, by path, the session's files, after the conversation was rewound."""
         known = {(artifact.path, artifact.revision) for artifact in self.revisions}
         self.current = {path: number for path, number in current.items() if (path, number) in known}
 
-    def branch(self, current: Mapping[str, int] | None = None) -> Artifacts:
-        """Return files that begin as these, or with those revisions, and change by themselves from then on.
+    def branch(self) -> Artifacts:
+        """Return files that begin as these and change by themselves from then on.
 
         All branches have the revisions and numbers of one session, so that a path and a number name one content.
         """
-        current = dict(self.current if current is None else current)
-        return Artifacts(self.contents, self.revisions, current, self.numbers)
+        own = {path: [number] for path, number in self.current.items()}
+        return replace(self, current=dict(self.current), own=own)
+
+    def branch_data(self) -> dict[str, Any]:
+        """Return as JSON what a branch has by itself; see `branch_of`."""
+        return {"current": self.current, "own": self.own}
+
+    def branch_of(self, data: Mapping[str, Any]) -> Artifacts:
+        """Return the branch that `branch_data` described."""
+        own = {path: list(numbers) for path, numbers in data.get("own", {}).items()}
+        return replace(self, current=dict(data.get("current", {})), own=own)
+
+    def take_over(self, branch: Artifacts) -> None:
+        """Make the files of a branch these, which have the revisions of both from then on."""
+        paths = [*self.own, *branch.own]
+        self.own = {path: sorted({*self.own.get(path, ()), *branch.own.get(path, ())}) for path in paths}
+        self.current = dict(branch.current)
 
     def summary(self) -> str:
         """Return a short list of the files for a model."""

@@ -67,6 +67,18 @@ def test_a_chat_picks_the_option_to_go_on_with(agx: Any, request: pytest.Fixture
     assert "taken back: Build a page about bread" in agx("chat", "-c", stdin="/rewind\n").stderr
 
 
+@pytest.mark.parametrize("place", ["in this process", "at a server"])
+@pytest.mark.cases(quick=1)
+def test_the_next_message_says_which_option_goes_on(agx: Any, request: pytest.FixtureRequest, place: str) -> None:
+    if place == "at a server":
+        request.getfixturevalue("studio")
+    agx("run", "--variants", "2", *TASK)
+    done = agx("run", "-c", "Make the headings smaller")
+    assert done.returncode == 0
+    assert done.stderr.splitlines().count("… option 1 goes on") == 1
+    assert "goes on" not in agx("run", "-c", "Thanks").stderr
+
+
 def _notes(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if not line.startswith("instructions:")]
 

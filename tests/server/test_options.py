@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
 
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms.scripted import ScriptedModel, call, fail, hang
+from agenticx.llms.scripted import ScriptedModel, call, fail, hang, usage
 from agenticx.testing import check_grammar
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.conversations import log, messages, run_turn
-from tests.support.server.running_studio import RunningStudio, StudioMaker
+from tests.support.server.running_studio import Frame, RunningStudio, StudioMaker
 from tests.support.wires.file_replies import FILE_WIRES, FileCall, FileWire
 
 pytestmark = pytest.mark.anyio
@@ -35,11 +37,27 @@ async def page(studio: RunningStudio, session_id: str, query: str = "") -> str |
     return answer.text if answer.status_code == 200 else None
 
 
-async def make_options(studio: RunningStudio, session_id: str, variants: Any, text: str = "a page") -> None:
+async def make_options(studio: RunningStudio, session_id: str, variants: Any, text: str = "a page") -> dict[str, Any]:
+    """Make options, and return the data of the event that ends their turn."""
     cursor = (await studio.turn(session_id, text, variants=variants)).json()["cursor"]
+    return await end_of_turn(studio, session_id, cursor)
+
+
+async def end_of_turn(studio: RunningStudio, session_id: str, cursor: str) -> dict[str, Any]:
     async with studio.events(session_id, cursor=cursor) as frames:
         async for frame in frames:
             if frame.data and frame.data["agent_id"] == "meta" and frame.type in ("final", "error"):
+                return frame.data["data"]
+    raise AssertionError("the stream ended")
+
+
+async def take_ends(frames: AsyncIterator[Frame], count: int) -> AsyncIterator[Frame]:
+    """Yield the events with which that many options end."""
+    async for frame in frames:
+        if frame.data and frame.type in ("final", "error") and frame.data["agent_id"] != "meta":
+            yield frame
+            count -= 1
+            if not count:
                 return
 
 
@@ -204,3 +222,113 @@ async def test_rewinds_and_forks_have_the_options_of_their_messages(make_studio:
         await studio.client.post(f"/api/sessions/{again}/rewind", json={"message_id": None})
         await studio.client.post(f"/api/sessions/{again}/rewind", json={"message_id": last})
         assert await page(studio, again) == await page(studio, whole)
+
+
+async def test_options_have_the_revisions_that_they_made_or_took_over(make_studio: StudioMaker) -> None:
+    pages = [create("<p>old"), "ok", create("<p>one"), create("<p>two"), "a", "b", "c"]
+    async with make_studio(ScriptedModel(pages), **AGENT) as studio:
+        session_id = await studio.session()
+        await run_turn(studio, session_id, "a page")
+        await make_options(studio, session_id, 2)
+        new = {await page(studio, session_id, f"?option={number}"): number for number in (1, 2)}
+        revisions = {f"<p>{name}": number for number, name in ((2, "one"), (3, "two"))}
+        for text, revision in revisions.items():
+            seen = [await page(studio, session_id, f"?option={number}&revision={revision}") for number in (1, 2)]
+            assert seen[new[text] - 1] == text
+            assert seen[2 - new[text]] is None  # it is that of the other one
+            assert await page(studio, session_id, f"?revision={revision}") is None
+            assert await page(studio, session_id, f"?option={new[text]}&revision=1") == "<p>old"
+        await studio.client.post(f"/api/sessions/{session_id}/options/{new['<p>two']}/pick", json={})
+        fork = (await studio.client.post(f"/api/sessions/{session_id}/fork", json={})).json()["id"]
+        for id_ in (session_id, fork):
+            assert [await page(studio, id_, f"?revision={number}") for number in (1, 2, 3)] == [
+                "<p>old",
+                None,
+                "<p>two",
+            ]
+
+
+async def test_a_repeated_message_with_other_variants_is_a_conflict(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel(["x"] * 9), **AGENT) as studio:
+        session_id = await studio.session()
+        first = await studio.turn(session_id, "a page", variants=2, client_turn_id="one")
+        for variants in (3, None, ["scripted", "scripted"]):
+            again = await studio.turn(session_id, "a page", variants=variants, client_turn_id="one")
+            assert (again.status_code, again.json()["code"]) == (409, "client_turn_id_reused"), variants
+        await end_of_turn(studio, session_id, first.json()["cursor"])
+        again = await studio.turn(session_id, "a page", variants=2, client_turn_id="one")
+        assert (again.status_code, again.json()) == (202, first.json())
+        await studio.turn(session_id, "no variants", client_turn_id="two")
+        assert (await studio.turn(session_id, "no variants", variants=2, client_turn_id="two")).status_code == 409
+
+
+async def test_questions_of_an_option_name_it(make_studio: StudioMaker) -> None:
+    write = call("file_write", {"path": "a.txt", "content": "hi"})
+    ask = call("ask_user", {"question": "Which colour?"})
+    async with make_studio(ScriptedModel([write, ask]), **AGENT) as studio:
+        session_id = await studio.session()
+        cursor = (await studio.turn(session_id, "a page", variants=2)).json()["cursor"]
+        asked: dict[str, dict[str, Any]] = {}
+        async with studio.events(session_id, cursor=cursor) as frames:
+            async for frame in frames:
+                if frame.type in ("confirm_required", "question_asked"):
+                    asked[frame.type] = frame.data
+                if len(asked) == 2:
+                    break
+        confirm, question = asked["confirm_required"], asked["question_asked"]
+        assert confirm["data"]["question"].startswith(f"Option {confirm['agent_id'].removeprefix('option-')}: ")
+        assert question["data"]["text"] == f"Option {question['agent_id'].removeprefix('option-')}: Which colour?"
+
+
+async def test_the_budget_is_divided_before_the_first_option_begins(make_studio: StudioMaker) -> None:
+    model = ScriptedModel(["x"] * 2)
+    async with make_studio(model, **AGENT, turn_budget_tokens=3_000) as studio:
+        session_id = await studio.session()
+        end = await make_options(studio, session_id, 8)
+        assert end["code"] == "budget_exceeded"
+        assert end["text"].startswith(
+            "the budget cannot be divided among 8 agents: the budget of 375 tokens is exceeded"
+        )
+        assert await options(studio, session_id) == {}
+        assert not model.requests
+    model = ScriptedModel([[create("<p>a"), usage(24_000, 900)], "two", "not asked for"])
+    async with make_studio(model, **AGENT, turn_budget_tokens=50_000) as studio:
+        session_id = await studio.session()
+        await make_options(studio, session_id, 2)
+        assert sorted(row["state"] for row in (await options(studio, session_id)).values()) == ["done", "failed"]
+        assert len(model.requests) == 2
+        assert all((request.sampling.max_output_tokens or 0) < 12_500 for request in model.requests)
+
+
+async def test_options_use_the_configured_models_in_rotation(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel(["x"] * 2), **AGENT, fallback_models=["demo"]) as studio:
+        session_id = await studio.session()
+        await make_options(studio, session_id, 3)
+        models = [row["model"] for row in (await options(studio, session_id)).values()]
+        assert models == ["scripted", "demo", "scripted"]
+
+
+async def test_each_way_to_end_is_a_state(make_studio: StudioMaker) -> None:
+    ends = ["answer", fail(ModelError("no key", code="provider.auth")), hang(), hang(), hang()]
+    rounds = [call("create_file", {"content": f"<p>{number}"}) for number in range(20)]
+    async with make_studio(ScriptedModel([*ends, *rounds]), **AGENT) as studio:
+        session_id = await studio.session()
+        cursor = (await studio.turn(session_id, "a page", variants=6)).json()["cursor"]
+        async with studio.events(session_id, cursor=cursor) as frames:
+            over = [frame async for frame in take_ends(frames, 3)]
+        assert {frame.data["data"].get("code") for frame in over} == {None, "provider.auth", "max_rounds"}
+        found = await options(studio, session_id)
+        running = [number for number, row in found.items() if row["state"] == "running"]
+        assert len(running) == 3
+        await studio.client.post(f"/api/sessions/{session_id}/options/{running[0]}/stop", json={})
+        async with studio.events(session_id, cursor=cursor) as frames:
+            _ = [frame async for frame in take_ends(frames, 4)]
+        assert (await options(studio, session_id))[running[0]]["state"] == "stopped"
+        async with asyncio.timeout(3):
+            await studio.client.post(f"/api/sessions/{session_id}/stop", json={})
+            assert (await end_of_turn(studio, session_id, cursor))["code"] == "stopped"
+        rows = list((await options(studio, session_id)).values())
+        assert sorted(row["state"] for row in rows) == ["done", "failed", "failed", *["stopped"] * 3]
+        assert [bool(row.get("reason")) for row in rows] == [row["state"] != "done" for row in rows]
+        assert any("20 rounds" in row.get("reason", "") for row in rows)
+        check_grammar(await log(studio, session_id))

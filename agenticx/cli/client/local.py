@@ -153,8 +153,8 @@ class LocalClient:
             variants=variants,
         )
         self._used.add(session_id)
-        turn = await self._hub.start(session_id, request)
-        return TurnPosition(turn.id, str(turn.after_seq))
+        submission = await self._hub.submit(session_id, request)
+        return TurnPosition(submission.turn.id, str(submission.after_seq))
 
     async def running_turn(self, session_id: str) -> TurnPosition | None:
         self._used.add(session_id)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -17,7 +18,7 @@ from agenticx.argument_types import check_int, check_number, check_type, wrong_t
 from agenticx.clocks import Clock
 from agenticx.errors import ModelError
 from agenticx.llms.base import ChatModel, Usage
-from agenticx.llms.call_limits import largest_cost
+from agenticx.llms.call_limits import largest_cost, output_limit
 
 __all__ = ["Budget", "BudgetExceeded", "Reservation", "Spent", "checked_budget"]
 
@@ -73,6 +74,7 @@ class Budget:
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise ValueError(f"{name} must be above 0, not {limit}")
         self._above: tuple[Budget, ...] = ()
+        self._shares: list[Budget] = []
         self._used_tokens = 0
         self._used_cost = Decimal(0)
         self._used_seconds = 0.0
@@ -132,7 +134,7 @@ class Budget:
         """
         wanted = _DEFAULT_OUTPUT_TOKENS if output_tokens is None else output_tokens
         with _lock:
-            granted = min(budget._affordable(model, input_tokens, wanted) for budget in self._nodes)
+            granted = min(budget._affordable(model, input_tokens, wanted, self._nodes) for budget in self._nodes)
             usage = Usage(input_tokens=input_tokens, output_tokens=granted)
             reservation = Reservation(self._nodes, usage, largest_cost(model, usage) or Decimal(0))
             reservation.add(input_tokens + granted, reservation.cost_usd)
@@ -145,45 +147,98 @@ class Budget:
         """
         with _lock:
             for node in self._nodes:
-                node._check_cost(name, cost_usd)
+                node._check_cost(name, cost_usd, self._nodes)
             reservation = Reservation(self._nodes, Usage(input_tokens=0, output_tokens=0), cost_usd or Decimal(0))
             reservation.add(0, reservation.cost_usd)
         return reservation
+
+    @contextmanager
+    def divided(self, models: Sequence[ChatModel], input_tokens: int) -> Generator[Sequence[Budget]]:
+        """Reserve what is left, here and above, while the block runs: an equal share for an agent with each model.
+
+        A share is a budget within this one, of which nothing else can be spent. Raises `BudgetExceeded`, with nothing
+        reserved, if one is too small for a call with so many tokens of input, or if the cost is limited and the price
+        of a model unknown.
+        """
+        try:
+            with _lock:
+                shares = [self._share(len(models)) for _ in models]
+                for share, model in zip(shares, models, strict=True):
+                    share._affordable(model, input_tokens, output_limit(model) or _DEFAULT_OUTPUT_TOKENS)
+                for node in self._nodes:
+                    node._shares += shares
+        except BudgetExceeded as exc:
+            text = f"the budget cannot be divided among {len(models)} agents: {exc}"
+            raise BudgetExceeded(text, code=exc.code) from exc
+        try:
+            yield shares
+        finally:
+            with _lock:
+                for node in self._nodes:
+                    node._shares = [share for share in node._shares if share not in shares]
+
+    def _share(self, count: int) -> Budget:
+        tokens, cost = list[int](), list[Decimal]()
+        for node in self._nodes:
+            used_tokens, used_cost = node._taken()
+            if node.tokens is not None:
+                tokens.append((node.tokens - used_tokens) // count)
+                if tokens[-1] <= 0:
+                    raise _exceeded(f"{node.tokens} tokens", f"{used_tokens} are used")
+            if node.cost_usd is not None:
+                cost.append((node.cost_usd - used_cost) / count)
+                if cost[-1] <= 0:
+                    raise _exceeded(f"${node.cost_usd}", f"${used_cost} are used")
+        return self.child(min(tokens, default=None), min(cost, default=None))
+
+    def _taken(self, nodes: Sequence[Budget] = ()) -> tuple[int, Decimal]:
+        """Return what is used of this budget, and reserved for shares of it that are not among `nodes`."""
+        tokens, cost = self._used_tokens, self._used_cost
+        for share in self._shares:
+            if share not in nodes:
+                tokens += max(0, (share.tokens or 0) - share._used_tokens)
+                cost += max(Decimal(0), (share.cost_usd or Decimal(0)) - share._used_cost)
+        return tokens, cost
 
     @property
     def _nodes(self) -> tuple[Budget, ...]:
         return (self, *self._above)
 
-    def _affordable(self, model: ChatModel, input_tokens: int, wanted: int) -> int:
-        """Return the output tokens that this budget allows a call; raise `BudgetExceeded` if these are too few."""
+    def _affordable(self, model: ChatModel, input_tokens: int, wanted: int, nodes: Sequence[Budget] = ()) -> int:
+        """Return the output tokens that this budget allows a call within `nodes`.
+
+        Raises `BudgetExceeded` if these are too few.
+        """
         least, granted = min(wanted, _LEAST_OUTPUT_TOKENS), wanted
+        tokens, cost = self._taken(nodes)
         if self.tokens is not None:
-            left = self.tokens - self._used_tokens - input_tokens
+            left = self.tokens - tokens - input_tokens
             granted = min(granted, max(left // 2, min(least, left)))
             if granted < least:
-                needed = f"{self._used_tokens} are used and {input_tokens + least} needed with the shortest answer"
+                needed = f"{tokens} are used and {input_tokens + least} needed with the shortest answer"
                 raise _exceeded(f"{self.tokens} tokens", needed)
         if self.cost_usd is not None:
             input_cost = _known_cost(model, input_tokens, 0)
-            left = self.cost_usd - self._used_cost - input_cost
+            left = self.cost_usd - cost - input_cost
             price = _known_cost(model, input_tokens, _MANY) - input_cost
             if price > 0:
                 affordable = int(max(left / 2, min(price * least / _MANY, left)) * _MANY / price)
                 granted = min(granted, affordable)
             if granted < least or left < 0:
-                raise _exceeded(f"${self.cost_usd}", f"${self._used_cost} are used and ${input_cost} needed for input")
+                raise _exceeded(f"${self.cost_usd}", f"${cost} are used and ${input_cost} needed for input")
         self._check_seconds()
         return granted
 
-    def _check_cost(self, name: str, cost_usd: Decimal | None) -> None:
-        """Raise `BudgetExceeded` if this budget does not have `cost_usd` left."""
-        if self.tokens is not None and self._used_tokens >= self.tokens:
+    def _check_cost(self, name: str, cost_usd: Decimal | None, nodes: Sequence[Budget]) -> None:
+        """Raise `BudgetExceeded` if this budget does not have `cost_usd` left for a call within `nodes`."""
+        tokens, cost = self._taken(nodes)
+        if self.tokens is not None and tokens >= self.tokens:
             raise _exceeded(f"{self.tokens} tokens", "they are used")
         if self.cost_usd is not None:
             if cost_usd is None:
                 raise _unknown_price(name)
-            if self._used_cost + cost_usd > self.cost_usd:
-                raise _exceeded(f"${self.cost_usd}", f"${self._used_cost} are used and ${cost_usd} needed for {name}")
+            if cost + cost_usd > self.cost_usd:
+                raise _exceeded(f"${self.cost_usd}", f"${cost} are used and ${cost_usd} needed for {name}")
         self._check_seconds()
 
     # --- time ---------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from agenticx.runtime.budgets.budget import Budget, Reservation, Spent
 from agenticx.runtime.compactor import estimate_tokens, message_count_size
 from agenticx.threads import run_sized
 
-__all__ = ["BudgetedModel"]
+__all__ = ["BudgetedModel", "estimate_input"]
 
 _TOKEN_CHARS = 4
 _MESSAGE_TOKENS = 4
@@ -48,7 +48,7 @@ class BudgetedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
         """Yield the deltas of the reply."""
-        input_tokens = await _input_tokens(request)
+        input_tokens = await estimate_input(request)
         own = request.sampling.max_output_tokens
         limit = output_limit(self._model) if own is None else own
         reservation = self._budget.reserve(self._model, input_tokens, limit)
@@ -103,7 +103,7 @@ class _Call:
         return replace(usage, input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0)
 
 
-async def _input_tokens(request: ModelRequest) -> int:
+async def estimate_input(request: ModelRequest) -> int:
     """Return an estimate of the tokens of a request: its messages, with their roles, and its tools."""
     messages = request.messages
     tokens = await run_sized(estimate_tokens, messages, size=message_count_size(messages), name="agx budget")

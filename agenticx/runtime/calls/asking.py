@@ -288,7 +288,7 @@ class QuestionAsker(Asker[QuestionRequest, QuestionAnswer]):
         """Return the request for a question that a call asks, or with the id "" the work of the turn."""
         return QuestionRequest(
             id=new_id("qst"),
-            text=clean_text(question.text),
+            text=turn.titled(clean_text(question.text)),
             options=tuple(map(clean_text, question.options)),
             expires_at=self.clock.now() + timedelta(seconds=self.settings.question_timeout_seconds),
             session_id=turn.session_id,

@@ -263,7 +263,7 @@ class CallAuthorizer:
     ) -> ConfirmRequest:
         return ConfirmRequest(
             id=new_id("cnf"),
-            question=assessment.question or f"Allow {tool.schema.name}?",
+            question=turn.titled(assessment.question or f"Allow {tool.schema.name}?"),
             context=_question_context(tool, bound, assessment, verdict, call_id),
             digest=bound.digest,
             expires_at=self.clock.now() + timedelta(seconds=self.settings.confirm_timeout_seconds),

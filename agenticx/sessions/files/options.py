@@ -49,13 +49,12 @@ _TYPES = frozenset({"final", "error", "usage"})
 
 @dataclass(slots=True)
 class OptionState:
-    """The state of an option: `text` is its answer once it is done, `reason` says why it is not.
+    """The state of an option; `reason` says why it is not done.
 
     `cost_usd` is what its model calls have cost, None if no price is known.
     """
 
     state: Literal["running", "done", "failed", "stopped", "interrupted"]
-    text: str = ""
     reason: str = ""
     cost_usd: Decimal | None = None
 
@@ -69,14 +68,14 @@ def find_option(options: Sequence[Option], number: int) -> Option:
     raise UnknownOption(f"the session has no option {number}; it has {numbers}")
 
 
-async def pick_text(option: Option, answer: str) -> str:
+async def pick_text(option: Option) -> str:
     """Return what the model is told of a pick, with the files as far as there is room, so that it can edit them."""
     artifacts, room = option.artifacts, _SHOWN_BYTES
     parts = [f"[options] Option {option.number} goes on."]
     if files := artifacts.summary():
         parts[0] += f" Its files are the files of this session now: {files}."
-    if answer.strip():
-        parts.append(f"What was said about it: {answer}")
+    if option.text.strip():
+        parts.append(f"What was said about it: {option.text}")
     for artifact in artifacts.listed():
         content = None
         if artifact.size <= room and not is_image_type(artifact.media_type):
@@ -95,7 +94,7 @@ def options_data(session: Session) -> dict[str, Any]:
     if not session.options:
         return {}
     rows = [
-        [each.number, each.model, each.turn_id, each.run_id, each.artifacts.current, each.text]
+        [each.number, each.model, each.turn_id, each.run_id, each.artifacts.branch_data(), each.text]
         for each in session.options
     ]
     return {"rows": rows, "next": session.next_option, "is_due": session.is_option_due}
@@ -104,8 +103,8 @@ def options_data(session: Session) -> dict[str, Any]:
 def load_options(session: Session, data: Mapping[str, Any]) -> None:
     """Give a session the options of `options_data`."""
     session.options = [
-        Option(number, model, turn_id, run_id, session.artifacts.branch(current), text)
-        for number, model, turn_id, run_id, current, text in data.get("rows", ())
+        Option(number, model, turn_id, run_id, session.artifacts.branch_of(files), text)
+        for number, model, turn_id, run_id, files, text in data.get("rows", ())
     ]
     session.next_option, session.is_option_due = data.get("next", 1), data.get("is_due", False)
 
@@ -122,9 +121,9 @@ def stored_session_files(state_json: str | None, blobs: Blobs, session_id: str) 
 def forked_options(session: Session, turn_ids: Mapping[str, str]) -> dict[str, Any]:
     """Return the options of a fork as `options_data` does: those whose turns it has, under the ids they have there."""
     rows = [
-        [each.number, each.model, turn_ids[each.turn_id], turn_ids[each.run_id], each.artifacts.current, each.text]
-        for each in session.options
-        if each.turn_id in turn_ids and each.run_id in turn_ids
+        [*row[:2], turn_ids[row[2]], turn_ids[row[3]], *row[4:]]
+        for row in options_data(session).get("rows", ())
+        if row[2] in turn_ids and row[3] in turn_ids
     ]
     is_due = session.is_option_due and bool(rows) and rows[-1][0] == session.options[-1].number
     return {"rows": rows, "next": session.next_option, "is_due": is_due}
@@ -155,8 +154,8 @@ def _fold(states: Mapping[str, OptionState], events: Iterable[StoredEvent]) -> N
         match decode(event).event:
             case UsageEvent(data={"cost_usd": cost}):
                 state.cost_usd = (state.cost_usd or Decimal(0)) + Decimal(cost)
-            case FinalEvent(data=data):
-                state.state, state.text = "done", data["text"]
+            case FinalEvent():
+                state.state = "done"
             case ErrorEvent(data=data) if data["fatal"]:
                 code = data["code"]
                 state.state = code if code == "stopped" or code == "interrupted" else "failed"

@@ -289,14 +289,15 @@ class Hub(ArtifactMethods, QuestionMethods, SubagentMethods, TeamMethods, WorkMe
         """Accept a message and return its state; what is returned is durable. An idle session begins its turn at once.
 
         A turn counts as begun once its first event is stored; `after_seq` is the sequence number just before that
-        event. While another turn runs, `request.when_busy` decides; a turn that is about to end accepts no steering any
-        more, so such a message begins the next turn. A repeated `client_turn_id` returns the state of the first message
-        and has no effect. Raises `AttachmentRefused`, `SessionNotFound`, `SessionBusy` (nothing was written),
-        `TurnConflict`, `TurnFailed`, `HubClosed`, `StoreError`, the error of `models` for an unknown model name and
-        that of `agents` for an active agent that is not known here, `UnsupportedSampling` for sampling that the model
-        does not take, `ValueError` for an unknown mode, `TypeError` for a part of another type, or `SettingsError`
-        (nothing was written) where the settings file of the session's workspace cannot be used, and
-        `WorkspaceElsewhere`, one of these, where it is on another host.
+        event, or before the pick of an option that the message goes on with. While another turn runs,
+        `request.when_busy` decides; a turn that is about to end accepts no steering any more, so such a message begins
+        the next turn. A repeated `client_turn_id` returns the state of the first message and has no effect. Raises
+        `AttachmentRefused`, `SessionNotFound`, `SessionBusy` (nothing was written), `TurnConflict`, `TurnFailed`,
+        `HubClosed`, `StoreError`, the error of `models` for an unknown model name and that of `agents` for an active
+        agent that is not known here, `UnsupportedSampling` for sampling that the model does not take, `ValueError` for
+        an unknown mode, `TypeError` for a part of another type, or `SettingsError` (nothing was written) where the
+        settings file of the session's workspace cannot be used, and `WorkspaceElsewhere`, one of these, where it is on
+        another host.
         """
         self._check_open()
         check_request(request)

@@ -162,7 +162,8 @@ class SessionActor:
             return admitted
         if isinstance(admitted, RunningTurn):
             after_seq = await asyncio.shield(admitted.started)
-            return Submission(state="started", turn=replace(admitted.turn, after_seq=after_seq), after_seq=after_seq)
+            shown_after = after_seq if admitted.picked_after is None else admitted.picked_after
+            return Submission(state="started", turn=replace(admitted.turn, after_seq=after_seq), after_seq=shown_after)
         if request.when_busy == "interrupt":
             with suppress(TimeoutError):
                 await asyncio.wait_for(admitted.resolved.wait(), self._services.clock.real(_INTERRUPT_SECONDS))
@@ -198,9 +199,12 @@ class SessionActor:
                         check_task(request, self.session.messages)
                     if self._writer.record is not record:
                         setup = self._services.setup(self._writer.record, request.model, request.sampling, work)
-                    await self._pick_first()
+                    picked_after = await self._pick_first()
                     message = QueuedMessage.from_request(self.id, request)
-                    return self.turns.begin(message.to_turn(), message.message, setup)
+                    turn = replace(message.to_turn(), variants=request.variants)
+                    running = self.turns.begin(turn, message.message, setup)
+                    running.picked_after = picked_after
+                    return running
                 if self._is_free or self.turns.pending_end:
                     continue  # the turn has ended since: its end and the queue come first
                 if request.when_busy == "reject" or self.unresumed is not None:
@@ -554,41 +558,48 @@ class SessionActor:
             (state,) = (await self._option_states([option])).values()
             if state.state != "done":
                 raise OptionNotDone(f"option {number} cannot be picked: it is {state.state}. {state.reason}".strip())
-            await run_to_completion(self._store_pick(option, state.text))
+            await run_to_completion(self._store_pick(option))
             return self._writer.record
 
     async def stop_option(self, number: int) -> None:
         """Stop an option that runs; raise `UnknownOption`."""
         find_option(self.session.options, number).stop()
 
-    async def _pick_first(self) -> None:
-        """Pick the first of the last options that is done, before the next message, if the user has picked none."""
-        session = self.session
+    async def _pick_first(self) -> int | None:
+        """Pick the first of the last options that is done, before the next message, if the user has picked none.
+
+        Return the sequence number before the event that says so, None if there is no such event.
+        """
+        session, after_seq = self.session, self._writer.seq
         if not session.is_option_due:
-            return
+            return None
         last = [option for option in session.options if option.run_id == session.options[-1].run_id]
         states = await self._option_states(last)
         done = next((option for option in last if states[option.turn_id].state == "done"), None)
         if done is None:
             session.is_option_due = False
-        else:
-            await run_to_completion(self._store_pick(done, states[done.turn_id].text))
+            return None
+        await run_to_completion(self._store_pick(done))
+        return after_seq
 
     async def _option_states(self, options: Sequence[Option]) -> dict[str, OptionState]:
         turn_ids = [option.turn_id for option in options]
         return await option_states(self._services.log, self.id, turn_ids, running=())
 
-    async def _store_pick(self, option: Option, answer: str) -> None:
+    async def _store_pick(self, option: Option) -> None:
         session, message_id = self.session, new_id("msg")
-        text = await pick_text(option, answer)
-        before = session.artifacts.current, session.is_option_due
-        session.artifacts.current, session.is_option_due = dict(option.artifacts.current), False
+        text = await pick_text(option)
+        artifacts, was_due = session.artifacts, session.is_option_due
+        before = artifacts.current, artifacts.own
+        artifacts.take_over(option.artifacts)
+        session.is_option_due = False
         session.messages.append(UserMessage(content=text, message_id=message_id, injected=True))
         data = {"picked": option.number, "message_id": message_id, "text": text}
         try:
             await self._writer.commit(None, [RuntimeEvent(EventType.SESSION_CHANGED, data)], has_state=True)
         except BaseException:
-            session.artifacts.current, session.is_option_due = before
+            artifacts.current, artifacts.own = before
+            session.is_option_due = was_due
             if session.messages and session.messages[-1].message_id == message_id:
                 session.messages.pop()
             raise

@@ -126,12 +126,12 @@ def check_task(request: TurnRequest, messages: Sequence[Message]) -> None:
 
 
 def check_same_input(client_turn_id: str | None, earlier: TurnRecord | UserMessage, request: TurnRequest) -> None:
-    """Raise `TurnConflict` unless `earlier`, which used the id first, has the same input and attachments."""
+    """Raise `TurnConflict` unless `earlier`, which used the id first, has the same input, attachments and variants."""
     if isinstance(earlier, UserMessage):
-        earlier_input = (earlier.content, fingerprint(earlier.attachments))
+        earlier_input = (earlier.content, fingerprint(earlier.attachments), None)  # variants do not wait
     else:
-        earlier_input = (earlier.input, earlier.attachments_digest)
-    if earlier_input != (request.input, fingerprint(request.attachments)):
+        earlier_input = (earlier.input, earlier.attachments_digest, earlier.variants)
+    if earlier_input != (request.input, fingerprint(request.attachments), request.variants):
         raise TurnConflict(
             f"client_turn_id {client_turn_id!r} was used for another input; a new message takes a new id"
         )

@@ -350,6 +350,8 @@ class TurnRunner:
         gate, session_id = self._services.gate, self._session.id
         if running.setup is None:
             return True
+        if self._makes_options(running.turn.id):
+            return False
         asked = (*gate.pending(session_id), *gate.pending_questions(session_id))
         has_asked = running.asks_again or not all(one.agent_path for one in asked)
         if running.setup.work is None:
@@ -492,7 +494,13 @@ class TurnRunner:
         if not services.can_resume or (loaded.running is None and not loaded.children):
             return OpenTurns()
         is_repeatable, has_work = partial(services.is_repeatable, record), services.has_work(record)
-        return await resumable_turns(services.log, loaded, messages, is_repeatable, has_work=has_work)
+        found = await resumable_turns(services.log, loaded, messages, is_repeatable, has_work=has_work)
+        makes_options = loaded.running is not None and self._makes_options(loaded.running.id)
+        return replace(found, point=None) if makes_options else found
+
+    def _makes_options(self, turn_id: str) -> bool:
+        """Return whether a turn has begun to make options. It does not go on after a restart."""
+        return any(option.run_id == turn_id for option in self._session.options)
 
     async def _setup_again(self, loaded: Loaded, turn: TurnRecord, point: ResumePoint) -> TurnSetup | None:
         """Return the setup with which a turn of an earlier process goes on; None if that is impossible now.

@@ -95,8 +95,9 @@ class TurnRecord:
     `after_seq` is the sequence number just before its first event, None until that is stored. `attachments_digest` is
     the fingerprint of the attachments of the input, "" for none. `model` and `permission_mode` take the place of the
     session's, and `sampling` takes precedence over the model's. `mode` is the one that the user has chosen, None for
-    that of the words, and `vaults` are those of this turn, None for the session's. `parent_turn_id` is that of the turn
-    above, None for a turn that a message of the user began.
+    that of the words, and `vaults` are those of this turn, None for the session's. `variants` are the options that it
+    was to make, a number or the names of their models. `parent_turn_id` is that of the turn above, None for a turn that
+    a message of the user began.
     """
 
     id: str = field(default_factory=lambda: new_id("turn"))
@@ -109,6 +110,7 @@ class TurnRecord:
     sampling: Sampling | None = None
     mode: str | None = None
     vaults: tuple[str, ...] | None = None
+    variants: int | tuple[str, ...] | None = None
     after_seq: int | None = None
     parent_turn_id: str | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agenticx.runtime import Session
@@ -29,7 +29,7 @@ class ArtifactMethods(ABC):
     @abstractmethod
     async def _perform(self, session_id: str, command: Command) -> Any: ...
     @abstractmethod
-    def running_turn_id(self, session_id: str) -> str | None: ...
+    async def running_turn_ids(self, session_ids: Collection[str]) -> Mapping[str, str]: ...
 
     async def artifacts(self, session_id: str, *, option: int | None = None) -> Artifacts:
         """Return the files of a session, or of one of its options, as they are stored; for reading only.
@@ -45,7 +45,7 @@ class ArtifactMethods(ABC):
         Raises `SessionNotFound`, `DamagedData`.
         """
         options = (await self._stored(session_id)).options
-        run_id = self.running_turn_id(session_id)
+        run_id = (await self.running_turn_ids([session_id])).get(session_id)
         running = [option.turn_id for option in options if option.run_id == run_id]
         turn_ids = [option.turn_id for option in options]
         states = await option_states(self.store.log, session_id, turn_ids, running=running)

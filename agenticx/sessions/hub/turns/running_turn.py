@@ -28,6 +28,7 @@ class RunningTurn:
     the question is asked, or the turn is closed. `setup` is that with which it runs; it is None while a turn of an
     earlier process waits for the application to run its work again: nothing of it runs then. `has_guest` says that an
     agent acts which the hub does not have, so that the session goes back to its main agent at the end of the turn.
+    `picked_after` is the sequence number before the pick that its message made, None if it made none.
     """
 
     turn: TurnRecord
@@ -42,6 +43,7 @@ class RunningTurn:
     open_questions: Mapping[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     task: asyncio.Task[None] | None = None
     has_guest: bool = False
+    picked_after: int | None = None
 
     @property
     def waits_for_work(self) -> bool:

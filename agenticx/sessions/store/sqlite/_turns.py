@@ -24,25 +24,26 @@ __all__ = [
 ]
 
 _TURN_COLUMNS = """turns.id, sessions.id, turns.input, turns.attachments_digest, turns.client_turn_id,
-    turns.model, turns.permission_mode, turns.sampling, turns.mode, turns.vaults, turns.after_seq,
-    turns.parent_turn_id"""
+    turns.model, turns.permission_mode, turns.sampling, turns.mode, turns.vaults, turns.variants,
+    turns.after_seq, turns.parent_turn_id"""
 
 
 def begin_turn(connection: sqlite3.Connection, number: int, turn: TurnRecord, after_seq: int) -> None:
     """Store `turn`, whose first event follows `after_seq`, as the running one of its session, or as an open child."""
     sampling = None if turn.sampling is None else json.dumps(dict(turn.sampling.items()))
     vaults = None if turn.vaults is None else json.dumps(turn.vaults)
+    variants = None if turn.variants is None else json.dumps(turn.variants)
     is_child = turn.parent_turn_id is not None
     if not is_child:
         connection.execute("UPDATE sessions SET running = ? WHERE number = ?", (turn.id, number))
     connection.execute(
         """INSERT INTO turns (session, id, client_turn_id, input, attachments_digest, model, permission_mode, sampling,
-               mode, vaults, after_seq, parent_turn_id, is_open_child)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+               mode, vaults, variants, after_seq, parent_turn_id, is_open_child)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
            ON CONFLICT (id) DO NOTHING""",  # a commit without events is stored again when it is settled
         (
             *(number, turn.id, turn.client_turn_id, turn.input, turn.attachments_digest),
-            *(turn.model, turn.permission_mode, sampling, turn.mode, vaults),
+            *(turn.model, turn.permission_mode, sampling, turn.mode, vaults, variants),
             *(after_seq, turn.parent_turn_id, is_child),
         ),
     )
@@ -114,10 +115,12 @@ def _decode_turn(
     sampling: str | None,
     mode: str | None,
     vaults: str | None,
+    variants: str | None,
     after_seq: int,
     parent_turn_id: str | None,
 ) -> TurnRecord:
     with map_decode_errors(f"turn {id_!r}"):
+        made: int | list[str] | None = None if variants is None else json.loads(variants)
         return TurnRecord(
             id=id_,
             session_id=session_id,
@@ -129,6 +132,7 @@ def _decode_turn(
             sampling=None if sampling is None else Sampling(**json.loads(sampling)),
             mode=mode,
             vaults=None if vaults is None else tuple(json.loads(vaults)),
+            variants=tuple(made) if isinstance(made, list) else made,
             after_seq=after_seq,
             parent_turn_id=parent_turn_id,
         )

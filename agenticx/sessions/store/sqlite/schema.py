@@ -17,7 +17,7 @@ __all__ = [
     "create_schema",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The version of the schema and of what its rows contain, in the file's header as `user_version`."""
 
 APPLICATION_ID = 0x41475831
@@ -74,6 +74,7 @@ CREATE TABLE turns (
     sampling TEXT,                             -- a JSON object; NULL: that of the model
     mode TEXT,                                 -- NULL: that of its words
     vaults TEXT,                               -- a JSON list of ids; NULL: those of the session
+    variants TEXT,                             -- a number, or a JSON list of models; NULL: none
     after_seq INTEGER NOT NULL,                -- the number of the event before its first one
     parent_turn_id TEXT,                       -- the turn above; NULL: a message of the user began it
     is_open_child INTEGER NOT NULL,            -- 1: below another one, not ended
