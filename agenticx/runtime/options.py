@@ -1,4 +1,9 @@
-"""Options: several answers to one message, each made by a turn below with files of its own."""
+"""Options: several answers to one message, each made by a turn below with files of its own.
+
+The turn that makes them does not go on after the end of the program, also where all that is left of it is an option
+that waits for a person: nobody could pick one of the others while it waits. Options that are done stay; the others are
+`interrupted` after a kill, and `stopped` where the program ends by itself.
+"""
 
 from __future__ import annotations
 

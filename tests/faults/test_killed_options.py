@@ -19,7 +19,7 @@ from agenticx.testing import check_grammar
 from agenticx.tools.builtin import builtin_tools
 from tests.support.faults.killed_process import kill_this_process, killed_at_commit, random_delay, run_until_killed
 from tests.support.lanes import Count
-from tests.support.sessions import wait_for_turn_end
+from tests.support.sessions import wait_for_event, wait_for_turn_end
 
 pytestmark = pytest.mark.anyio
 
@@ -55,11 +55,12 @@ async def check_options(folder: Path) -> None:
     events = await logged(store)
     if events:
         check_grammar(events)
-    finals = {event["turn_id"] for event in events if event["type"] == "final"}
+    finals = {event["turn_id"]: event["data"]["text"] for event in events if event["type"] == "final"}
     files = [event for event in events if event["type"] == "artifact" and "sha256" in event["data"]]
     options = await hub.options(RECORD.id)
     for option, state in options:
         assert state.state == ("done" if option.turn_id in finals else "interrupted")
+        assert option.text == finals.get(option.turn_id, "")
     for event in files:
         artifacts = await hub.artifacts(RECORD.id, option=int(event["agent_id"].removeprefix("option-")))
         content = await artifacts.read(artifacts.find(event["data"]["path"], event["data"]["revision"]))
@@ -84,3 +85,32 @@ async def test_options_of_a_killed_process_are_as_clients_saw_them(
         folder = tmp_path / str(number)
         await run_until_killed(make_options, folder, rng.randrange(1, COMMITS), random_delay(rng))
         await check_options(folder)
+
+
+async def wait_at_a_question(folder: Path) -> None:
+    """Make two options, one of which is done when the process is killed, while the other waits for a confirmation."""
+    folder.mkdir(parents=True)
+    store = open_store(settings_in(folder))
+    await store.create(replace(RECORD, workspace=str(folder)))
+    model = ScriptedModel([call("file_write", {"path": "a.txt", "content": "hi"}), "made"])
+    hub = Hub(store, models=lambda _: model, tools=lambda _: builtin_tools(), settings=settings_in(folder))
+    await hub.start(RECORD.id, TurnRequest(input="a page", variants=2))
+    await wait_for_event(store, RECORD.id, "confirm_required")
+    await wait_for_turn_end(store, RECORD.id)
+    kill_this_process()
+
+
+async def test_an_option_that_waits_for_a_person_is_interrupted_by_a_kill(tmp_path: Path) -> None:
+    folder = tmp_path / "0"
+    await run_until_killed(wait_at_a_question, folder)
+    store = open_store(settings_in(folder))
+    hub = hub_over(store, folder)
+    await hub.recover()
+    assert sorted(state.state for _, state in await hub.options(RECORD.id)) == ["done", "interrupted"]
+    assert await hub.running_turn_ids([RECORD.id]) == {}
+    assert await store.catalog.open_questions(RECORD.id) == []
+    check_grammar(await logged(store))
+    (done,) = [option.number for option, state in await hub.options(RECORD.id) if state.state == "done"]
+    await hub.pick(RECORD.id, done)
+    await hub.close()
+    await store.aclose()

@@ -264,7 +264,7 @@ async def test_a_repeated_message_with_other_variants_is_a_conflict(make_studio:
 
 async def test_questions_of_an_option_name_it(make_studio: StudioMaker) -> None:
     write = call("file_write", {"path": "a.txt", "content": "hi"})
-    ask = call("ask_user", {"question": "Which colour?"})
+    ask = call("ask_user", {"text": "Which colour?"})
     async with make_studio(ScriptedModel([write, ask]), **AGENT) as studio:
         session_id = await studio.session()
         cursor = (await studio.turn(session_id, "a page", variants=2)).json()["cursor"]
@@ -332,3 +332,20 @@ async def test_each_way_to_end_is_a_state(make_studio: StudioMaker) -> None:
         assert [bool(row.get("reason")) for row in rows] == [row["state"] != "done" for row in rows]
         assert any("20 rounds" in row.get("reason", "") for row in rows)
         check_grammar(await log(studio, session_id))
+
+
+async def test_a_server_that_ends_ends_options_that_wait_for_a_person(make_studio: StudioMaker) -> None:
+    write = call("file_write", {"path": "a.txt", "content": "hi"})
+    async with make_studio(ScriptedModel([write, "made"]), **AGENT) as studio:
+        session_id = await studio.session()
+        cursor = (await studio.turn(session_id, "a page", variants=2)).json()["cursor"]
+        async with studio.events(session_id, cursor=cursor) as frames:
+            _ = [frame async for frame in take_ends(frames, 1)]
+        await studio.events_until(session_id, "confirm_required", cursor=cursor)
+    async with make_studio(ScriptedModel(["Thanks."]), **AGENT) as studio:
+        states = {row["state"]: row for row in (await options(studio, session_id)).values()}
+        assert states.keys() == {"done", "stopped"}
+        assert (await studio.client.get("/api/confirms")).json()["confirms"] == []
+        await run_turn(studio, session_id, "thank you")
+        picked = [event["data"]["picked"] for event in await log(studio, session_id) if "picked" in event["data"]]
+        assert picked == [states["done"]["number"]]

@@ -258,6 +258,40 @@ def test_joined_budgets_count_each_call_once_at_each():
     assert Budget.joined(None) is None
 
 
+def test_nothing_else_can_be_spent_of_a_share():
+    top, scripted = Budget(tokens=10_000), ScriptedModel()
+    top.reserve(scripted, 100, 900).settle(Usage(100, 900))
+    with top.divided([scripted] * 3, input_tokens=100) as shares:
+        assert [share.tokens for share in shares] == [3_000] * 3
+        with pytest.raises(BudgetExceeded, match="10000 are used"):
+            top.reserve(scripted, 1, 100)
+        joined = Budget.joined(shares[0], top)
+        assert joined is not None
+        joined.reserve(scripted, 500, 500).settle(Usage(500, 500))
+        with pytest.raises(BudgetExceeded, match="of 3000 tokens"):
+            joined.reserve(scripted, 1_900, 200)
+        assert shares[1].reserve(scripted, 2_700, 300).usage.output_tokens == 256
+    assert (top.spent.tokens, top.reserve(scripted, 100, 900).usage.output_tokens) == (4_956, 900)
+
+
+async def test_a_budget_that_is_too_small_is_not_divided():
+    top, priced = Budget(tokens=10_000, cost_usd=1), model()
+    for divided, models, why in (
+        (top, [priced, ScriptedModel(name="free")], "the price of free is unknown"),
+        (Budget(tokens=1_000), [priced] * 4, "the budget of 250 tokens is exceeded: 0 are used and 356 needed"),
+        (Budget(tokens=3), [priced] * 4, "the budget of 3 tokens is exceeded"),
+        (Budget(cost_usd="0.01"), [priced] * 2, r"the budget of \$0.005 is exceeded"),
+    ):
+        with (
+            pytest.raises(BudgetExceeded, match=f"cannot be divided among {len(models)} agents: {why}"),
+            divided.divided(models, 100),
+        ):
+            pass
+    with top.divided([priced] * 2, 100) as shares:
+        assert [(share.tokens, share.cost_usd) for share in shares] == [(5_000, Decimal("0.5"))] * 2
+    assert top.spent.tokens == 0
+
+
 def test_random_trees_never_reserve_more_than_they_have(count):
     for seed in range(count(20, 200, 5_000)):
         check_random_tree(random.Random(seed))
