@@ -126,7 +126,7 @@ class _FrozenModel(BaseModel):
 
 
 def _is_unset(value: object) -> bool:
-    """Return whether a field is left out of stored messages, so that earlier releases can read them."""
+    """Return whether a field is left out of stored messages."""
     return not value
 
 

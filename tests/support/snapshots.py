@@ -1,20 +1,17 @@
-"""Snapshots of sessions without a hub, and the lists of file changes that earlier releases wrote."""
+"""Snapshots of sessions without a hub."""
 
 from __future__ import annotations
 
-import json
 import random
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from agenticx.sessions import Commit, Fact, Lease, MemoryStore, SessionRecord, Store
 from agenticx.sessions.files.snapshots import SessionSnapshots
-from agenticx.sessions.store.blobs import BlobFolder, content_digest
+from agenticx.sessions.store.blobs import BlobFolder
 from tests.support.two_hubs import UnreliableStore
 
-__all__ = ["SnapshotSessions", "session_snapshots", "write_old_snapshots"]
+__all__ = ["SnapshotSessions", "session_snapshots"]
 
 
 def session_snapshots(lease: Lease, blobs: BlobFolder, workspace: Path) -> SessionSnapshots:
@@ -65,29 +62,3 @@ class SnapshotSessions:
     def folder(self, session_id: str = "ses_1") -> Path:
         """Return the folder of a session's contents."""
         return self.blobs.folder(session_id)
-
-
-def write_old_snapshots(
-    folder: Path,
-    edits: Sequence[tuple[str, Path, bytes | None, bytes]],
-    rewinds: Sequence[tuple[Path, list[str], list[str], int | None]] = (),
-) -> None:
-    """Write the contents and lists of a session as the release before facts about files did.
-
-    An edit is (call id, path, content before, content after), a rewind (path, undone calls, redone calls, mode).
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for content in (content for edit in edits for content in edit[2:] if content is not None):
-        (folder / content_digest(content)).write_bytes(zlib.compress(content, 1))
-    rows: list[list[Any]] = [
-        [call_id, str(path), None if before is None else content_digest(before), content_digest(after)]
-        for call_id, path, before, after in edits
-    ]
-    (folder / "edits.jsonl").write_bytes(b"".join(map(_old_line, rows)))
-    if rewinds:
-        lines = (_old_line([str(path), *more]) for path, *more in rewinds)
-        (folder / "rewinds.jsonl").write_bytes(b"".join(lines))
-
-
-def _old_line(row: list[Any]) -> bytes:
-    return f"\n{json.dumps([*row, f'{zlib.crc32(json.dumps(row).encode()):08x}'])}\n".encode()

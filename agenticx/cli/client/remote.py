@@ -151,9 +151,13 @@ class RemoteClient:
     ) -> TurnPosition:
         attached = [attachment.model_dump() for attachment in message.attachments]
         body: dict[str, Any] = {"input": message.content, "attachments": attached, "model": model}
-        if permission_mode is not None:  # a server of an earlier release knows no such field
-            body["permission_mode"] = permission_mode
-        own = {"client_turn_id": client_turn_id, "mode": mode, "vaults": vaults, "variants": variants}
+        own = {
+            "permission_mode": permission_mode,
+            "client_turn_id": client_turn_id,
+            "mode": mode,
+            "vaults": vaults,
+            "variants": variants,
+        }
         body |= {key: value for key, value in own.items() if value is not None}
         turn = await self._server.request_json("POST", _path(session_id, "turns"), body)
         return TurnPosition(turn["turn_id"], turn["cursor"])

@@ -201,7 +201,6 @@ class _HistoryFile(History):
     def _append(self, file: Path, strings: Iterable[str]) -> None:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(descriptor, "w", encoding="utf-8") as stream:
-            os.chmod(file, 0o600)  # an earlier release may have written it
             stream.writelines(f"{_encode(string)}\n" for string in strings)
 
     def _read(self) -> Iterator[str]:

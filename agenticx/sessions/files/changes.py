@@ -75,7 +75,7 @@ class RewindEdit:
 FileChange: TypeAlias = FileEdit | RewindEdit
 
 
-def change_fact(change: FileChange, key: str | None = None) -> Fact:
+def change_fact(change: FileChange) -> Fact:
     """Return the fact that records a change."""
     data: dict[str, Any]
     if isinstance(change, FileEdit):
@@ -90,7 +90,7 @@ def change_fact(change: FileChange, key: str | None = None) -> Fact:
     data["host"] = change.host
     if change.in_place:
         data["in_place"] = True
-    return Fact(kind=kind, key=key or new_id("chg"), turn_id="", data=data | {"checksum": _checksum(data)})
+    return Fact(kind=kind, key=new_id("chg"), turn_id="", data=data | {"checksum": _checksum(data)})
 
 
 def damaged_fact() -> Fact:

@@ -24,12 +24,11 @@ from agenticx.sessions.files.changes import (
     damaged_list_error,
     parse_changes,
 )
-from agenticx.sessions.files.old_lists import parse_old_lists
 from agenticx.sessions.store.base import Doubtful, Log
-from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, Blobs, OldLists, content_digest
+from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, Blobs, content_digest
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import Fact
-from agenticx.threads import run_in_thread, run_sized
+from agenticx.threads import run_in_thread
 
 __all__ = ["SessionSnapshots", "copied_edits", "share_contents"]
 
@@ -40,7 +39,6 @@ class SessionSnapshots:
     """The `Snapshots` of one session, for its owner: `read` returns its facts about files, `commit` stores some.
 
     Edits of files outside `workspace()` are recorded with the folder in which the call could make them.
-    The lists of an earlier release become facts before the first change is recorded or read here.
     """
 
     def __init__(
@@ -57,8 +55,6 @@ class SessionSnapshots:
         self._workspace = workspace
         self._read = read
         self._commit = commit
-        self._lock = asyncio.Lock()
-        self._has_old_lists = True
         self._recordings = set[asyncio.Future[None]]()
 
     async def record_edit(
@@ -104,10 +100,6 @@ class SessionSnapshots:
         return task
 
     async def _record_edit(self, fact: Fact, before: bytes | None, after: bytes, in_place: bool) -> None:
-        try:
-            await self._import_old_lists()
-        except DamagedData as exc:  # rewinds are refused
-            _log.warning("file edit recorded after a damaged list", error=str(exc))
         if before is not None:
             await self._blobs.put(self._session_id, before, kept=in_place)
         # Otherwise it need not be synced, as it is about to be written to the file as well.
@@ -135,7 +127,6 @@ class SessionSnapshots:
 
     async def changes(self) -> list[FileChange]:
         """Return all changes of files, in order; raise `DamagedData`."""
-        await self._import_old_lists()
         return await _read_changes(self._read)
 
     async def delete(self) -> None:
@@ -148,25 +139,15 @@ class SessionSnapshots:
         """Return the content of that digest, None if it is not stored."""
         return await self._blobs.get(self._session_id, digest)
 
-    async def _import_old_lists(self) -> None:
-        """Commit the lists of an earlier release as facts, then delete them; repeating is harmless."""
-        async with self._lock:
-            blobs = self._blobs if self._has_old_lists else None
-            if isinstance(blobs, OldLists) and (facts := await _old_facts(self._session_id, self._blobs)):
-                await self._commit(facts)
-                await blobs.remove_old_lists(self._session_id)
-            self._has_old_lists = False
-
 
 def _is_outside(path: Path, folder: Path) -> bool:
     return not path.is_relative_to(os.path.realpath(folder))
 
 
-async def copied_edits(log: Log, blobs: Blobs, session_id: str, calls: Collection[str]) -> list[FileChange] | None:
+async def copied_edits(log: Log, session_id: str, calls: Collection[str]) -> list[FileChange] | None:
     """Return the edits of these calls, None if the session's changes cannot be read."""
     try:
-        old = await _old_facts(session_id, blobs)
-        changes = await _read_changes(lambda: log.file_facts(session_id), old)
+        changes = await _read_changes(lambda: log.file_facts(session_id))
     except DamagedData as exc:
         _log.error("file edits not copied to the fork", error=str(exc))
         return None
@@ -188,23 +169,9 @@ async def share_contents(
     return [change_fact(edit) for edit in edits]
 
 
-async def _old_facts(session_id: str, blobs: Blobs) -> list[Fact]:
-    """Return the facts that the lists of an earlier release become, with the same keys each time."""
-    if not isinstance(blobs, OldLists):
-        return []
-    try:
-        lists = await blobs.read_old_lists(session_id)
-    except DamagedData as exc:
-        raise damaged_list_error("old lists", str(exc)) from exc
-    changes = await run_sized(parse_old_lists, lists, size=sum(map(len, lists.values())), name="agx old lists")
-    return [change_fact(change, f"{session_id}/{number}") for number, change in enumerate(changes)]
-
-
-async def _read_changes(read: Callable[[], Awaitable[Sequence[Fact]]], old: Sequence[Fact] = ()) -> list[FileChange]:
-    """Return the changes of `old` that are no facts yet, then those of the facts."""
+async def _read_changes(read: Callable[[], Awaitable[Sequence[Fact]]]) -> list[FileChange]:
     try:
         facts = await read()
     except DamagedData as exc:
         raise damaged_list_error("facts", "one cannot be decoded") from exc
-    keys = {fact.key for fact in facts}
-    return parse_changes([*(fact for fact in old if fact.key not in keys), *facts])
+    return parse_changes(facts)

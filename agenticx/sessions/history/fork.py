@@ -79,7 +79,7 @@ async def fork(
         files["options"] = forked_options(old_files, log.turn_ids)
     forked = _forked_state(messages, current, state.state_json, files)
     if blobs is not None:
-        edits = await copied_edits(store.log, blobs, session_id, calls_on_path(events, conversation, path))
+        edits = await copied_edits(store.log, session_id, calls_on_path(events, conversation, path))
         facts += await share_contents(blobs, session_id, record.id, edits)
         if digests := attachment_digests([*forked.messages, *forked.compacted]):
             await blobs.share(session_id, record.id, digests)

@@ -52,8 +52,7 @@ def rebuild_history(
     """Return the messages of `path`.
 
     The `current` ones, compacted ones too, have exactly the bytes that the provider expects back. Messages rebuilt from
-    the log, because they were rewound away or compacted by an earlier release, have plain text and calls, and only the
-    names of attachments.
+    the log, because they were rewound away, have plain text and calls, and only the names of attachments.
     """
     if not path:
         return []
@@ -136,5 +135,5 @@ def read_replacement_counts(state: str | None) -> tuple[int, int]:
     """Return from a stored state how many of the first messages replace how many compacted messages."""
     if state is None:
         return 0, 0
-    messages, compacted = json.loads(state).get("front", (0, 0))
+    messages, compacted = json.loads(state)["front"]
     return messages, compacted

@@ -87,12 +87,10 @@ class QueuedMessage:
         """Return the message of a `message_posted` fact; raises `DamagedData`."""
         with map_decode_errors(f"a queued message of session {session_id!r}"):
             message = UserMessage.model_validate(fact.data["message"])
-            fields = {key: fact.data[key] for key in ("client_turn_id", "model", "steers")}
-            fields["interrupts"] = fact.data.get("interrupts", False)
-            fields["permission_mode"] = fact.data.get("permission_mode")
-            fields["sampling"] = None if (own := fact.data.get("sampling")) is None else Sampling(**own)
-            fields["mode"] = fact.data.get("mode")
-            fields["vaults"] = None if (own := fact.data.get("vaults")) is None else tuple(own)
+            names = ("client_turn_id", "model", "permission_mode", "mode", "steers", "interrupts")
+            fields = {name: fact.data[name] for name in names}
+            fields["sampling"] = None if (own := fact.data["sampling"]) is None else Sampling(**own)
+            fields["vaults"] = None if (own := fact.data["vaults"]) is None else tuple(own)
         return cls(session_id=session_id, turn_id=fact.turn_id, message=message, **fields)
 
     @property

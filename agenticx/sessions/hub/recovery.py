@@ -152,6 +152,6 @@ class _OpenTree:
 async def end_leftover_processes(log: Log, facts: Sequence[Fact]) -> None:
     """Terminate the processes on this host that are left of a turn of an earlier process."""
     for fact in facts:
-        if fact.kind == "process_started" and is_this_host(fact.data.get("host"), log):
+        if fact.kind == "process_started" and is_this_host(fact.data["host"], log):
             process = StartedProcess(fact.data["pid"], fact.data["started"], fact.data["mark"])
             await run_in_thread(kill_leftovers, process, name="agx ending processes")

@@ -48,7 +48,7 @@ def load_session(record: SessionRecord, stored: SessionState, contents: Contents
         state: dict[str, Any] = json.loads(stored.state_json)
         _mark_replacements(session, stored.state_json)
         session.allowed.update(state["allowed"])
-        if size := state.get("incompressible"):
+        if size := state["incompressible"]:
             session.size_at_failed_compaction = (size[0], size[1])
         session.state = _tool_state(state)
         session.artifacts = Artifacts.from_json(state["artifacts"], session.artifacts.contents)

@@ -16,26 +16,22 @@ import shutil
 import stat
 import threading
 import zlib
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
-from agenticx.resource_exhaustion import raise_if_exhausted
-from agenticx.sessions.store.damage import DamagedData
 from agenticx.threads import run_in_thread
 
 __all__ = [
     "LARGEST_CONTENT",
-    "OLD_LISTS",
     "TOO_LARGE",
     "BlobFolder",
     "Blobs",
     "MemoryBlobs",
-    "OldLists",
     "content_digest",
 ]
 
@@ -44,9 +40,6 @@ LARGEST_CONTENT = 16 * 1024 * 1024
 
 TOO_LARGE = "too large"
 """The digest of any content that is too large to be stored; two such contents may differ, so never compare it."""
-
-OLD_LISTS = ("edits.jsonl", "rewinds.jsonl")
-"""The files beside the contents that earlier releases wrote, see `agenticx.sessions.files.old_lists`."""
 
 _KEPT = "kept"
 _SAMPLE_BYTES = 64 * 1024
@@ -89,19 +82,6 @@ class Blobs(Protocol):
 
     async def forget(self, session_id: str) -> None:
         """Delete all contents of a session; raises `StoreError`."""
-        ...
-
-
-@runtime_checkable
-class OldLists(Protocol):
-    """The lists of changed files that an earlier release stored beside contents; only `BlobFolder` may have some."""
-
-    async def read_old_lists(self, session_id: str) -> Mapping[str, bytes]:
-        """Return the lists of `OLD_LISTS` by name; raises `DamagedData`."""
-        ...
-
-    async def remove_old_lists(self, session_id: str) -> None:
-        """Delete these lists; raises `StoreError`."""
         ...
 
 
@@ -165,12 +145,6 @@ class BlobFolder:
 
     async def forget(self, session_id: str) -> None:
         await run_in_thread(self._forget, self.folder(session_id))
-
-    async def read_old_lists(self, session_id: str) -> Mapping[str, bytes]:
-        return await run_in_thread(_read_old_lists, self.folder(session_id))
-
-    async def remove_old_lists(self, session_id: str) -> None:
-        await run_in_thread(_remove_old_lists, self.folder(session_id))
 
     def _put(self, path: Path, content: bytes, synced: bool) -> str:
         name = content_digest(content)
@@ -320,13 +294,6 @@ class _OpenFolder:
         with suppress(FileNotFoundError, FileExistsError):
             os.link(name, name, src_dir_fd=other._descriptor, dst_dir_fd=self._descriptor, follow_symlinks=False)
 
-    def remove(self, name: str) -> None:
-        """Delete a file, if it is there; the folder keeps its time."""
-        times = os.fstat(self._descriptor)
-        with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=self._descriptor)
-        os.utime(self._descriptor, ns=(times.st_atime_ns, times.st_mtime_ns))
-
 
 @contextmanager
 def _mapped_errors() -> Generator[None]:
@@ -364,29 +331,6 @@ def _read_file(folder: _OpenFolder, digest: str) -> bytes | None:
     return content if content_digest(content) == digest else None
 
 
-def _read_old_lists(path: Path) -> Mapping[str, bytes]:
-    lists: dict[str, bytes] = {}
-    for name in OLD_LISTS:
-        try:
-            with _OpenFolder(path) as folder:
-                lists[name] = folder.read(name)
-        except FileNotFoundError:
-            continue
-        except OSError as exc:
-            raise_if_exhausted(exc)
-            raise DamagedData(f"{name}: {exc.strerror or type(exc).__name__}") from exc
-    return lists
-
-
-def _remove_old_lists(path: Path) -> None:
-    try:
-        with _OpenFolder(path) as folder:
-            for name in OLD_LISTS:
-                folder.remove(name)
-    except OSError as exc:
-        raise StoreError(f"the old lists of changed files cannot be deleted: {exc.strerror}") from exc
-
-
 def _folder_bytes(folder: Path) -> int:
     with os.scandir(folder) as entries:
         files = (entry for entry in entries if not entry.is_dir(follow_symlinks=False))
@@ -402,11 +346,11 @@ def _last_used(folder: Path) -> float:
 
 
 def _drop_contents(folder: Path) -> int:
-    """Delete the contents, not the lists; return the number of bytes freed."""
+    """Delete the contents; return the number of bytes freed."""
     freed = 0
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name not in OLD_LISTS and not entry.is_dir(follow_symlinks=False):
+            if not entry.is_dir(follow_symlinks=False):
                 freed += entry.stat(follow_symlinks=False).st_size
                 os.unlink(entry.path)
     return freed

@@ -21,7 +21,7 @@ def this_host() -> str:
 
 
 def is_this_host(host: str | None, log: Log) -> bool:
-    """Return whether a record or fact of that log is about this host; None is of a release that named none.
+    """Return whether a record or fact of that log is about this host; None names none.
 
     A log that only one host writes is about that host alone, whatever its name was: a container has a new one after
     each start.

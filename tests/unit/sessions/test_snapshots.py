@@ -15,15 +15,14 @@ import pytest
 
 from agenticx.errors import ToolError
 from agenticx.sessions import SessionRecord
-from agenticx.sessions.files.changes import FileEdit, RewindEdit, change_fact, parse_change, parse_changes
-from agenticx.sessions.files.old_lists import parse_old_lists
+from agenticx.sessions.files.changes import FileEdit, RewindEdit, change_fact, damaged_fact, parse_change, parse_changes
 from agenticx.sessions.files.restore import RestoredFile, restore_files
 from agenticx.sessions.files.snapshots import SessionSnapshots, copied_edits, share_contents
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, content_digest
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.tools import ToolContext
 from agenticx.tools.builtin import builtin_tools
-from tests.support.snapshots import SnapshotSessions, write_old_snapshots
+from tests.support.snapshots import SnapshotSessions
 from tests.support.unreplaceable import unwritable
 
 pytestmark = pytest.mark.anyio
@@ -261,63 +260,6 @@ async def test_the_undo_of_a_rewind_skips_files_that_the_user_had_reverted(
         assert not (workspace / "new.txt").exists()
 
 
-NOT_OURS = [
-    *("[" * 100_000, '[5,"x",5,5]', "null", "{}", '["call_1",["x"],null,"x"]', '["call_1","\\ud800",null,"x"]', "\0"),
-    *('["call_1","a\\u0000b",null,"x"]', '["/x",5,5,5]', '["\\ud800",[],[],null]', "\x7f\x7f", '["call_1"'),
-]
-
-
-def write_old_lists(folder: SnapshotSessions, workspace: Path) -> Path:
-    """Write the lists of a session in which a call wrote a.txt and another b.txt, which was rewound and redone."""
-    a, b = workspace / "a.txt", workspace / "b.txt"
-    a.write_text("one")
-    b.write_text("two")
-    edits = [("call_1", a, None, b"one"), ("call_2", b, None, b"two")]
-    rewinds: list[tuple[Path, list[str], list[str], int | None]] = [
-        (b, ["call_2"], [], 0o644),
-        (b, [], ["call_2"], None),
-    ]
-    write_old_snapshots(folder.folder(), edits, rewinds)
-    return folder.folder()
-
-
-@pytest.mark.parametrize("name", ["edits.jsonl", "rewinds.jsonl"])
-@pytest.mark.parametrize("row", NOT_OURS, ids=range(len(NOT_OURS)))
-async def test_a_line_that_agenticx_did_not_write_refuses_a_rewind_and_changes_nothing(
-    folder: SnapshotSessions, workspace: Path, name: str, row: str
-) -> None:
-    with (write_old_lists(folder, workspace) / name).open("a") as file:
-        file.write(f"\n{row}\n\n")
-    await write(folder, workspace, "call_3", "c.txt", "three")
-    for kept in (await folder.session(), await folder.reopen()):
-        with pytest.raises(DamagedData, match=name):
-            await restore_files(kept, workspace, undone={"call_1", "call_3"}, redone=())
-    assert [(workspace / name).read_text() for name in ("a.txt", "b.txt", "c.txt")] == ["one", "two", "three"]
-
-
-@pytest.mark.cases(quick=1)
-async def test_damage_of_any_byte_of_an_old_list_is_never_ignored(folder: SnapshotSessions, workspace: Path) -> None:
-    lists = write_old_lists(folder, workspace)
-    names = ("edits.jsonl", "rewinds.jsonl")
-    whole_lists = {name: (lists / name).read_bytes() for name in names}
-    intact = parse_old_lists(whole_lists)
-    silent: list[tuple[str, int, int]] = []
-    for name, whole in whole_lists.items():
-        for place in range(len(whole)):
-            for bits in (0x01, 0x04, 0x20, 0x80):
-                damaged = bytearray(whole)
-                damaged[place] ^= bits
-                try:
-                    changes = parse_old_lists({**whole_lists, name: bytes(damaged)})
-                except DamagedData:
-                    continue
-                if [change.path for change in changes] != [change.path for change in intact]:
-                    silent.append((name, place, bits))
-    assert silent == []
-    done = await restore_files(await folder.session(), workspace, undone={"call_1", "call_2"}, redone=())
-    assert [file.outcome for file in done] == ["removed", "removed"]
-
-
 @pytest.mark.parametrize(
     "change",
     [FileEdit("call_1", "/a", None, "0" * 64), RewindEdit("/a", frozenset({"call_1"}), frozenset(), 0o644)],
@@ -335,35 +277,10 @@ def test_damage_of_any_byte_of_a_fact_is_never_ignored(change: FileEdit | Rewind
                 assert parse_change(replace(fact, data=json.loads(damaged))) in (None, change)
 
 
-@pytest.mark.parametrize("name", ["edits.jsonl", "rewinds.jsonl"])
-@pytest.mark.parametrize("what", ["folder", "link", "pipe", "unreadable"])
-async def test_an_old_list_that_is_no_regular_file_refuses_rewinds_without_blocking(
-    folder: SnapshotSessions, workspace: Path, name: str, what: str
-) -> None:
-    old = write_old_lists(folder, workspace) / name
-    old.unlink()
-    match what:
-        case "folder":
-            old.mkdir()
-        case "link":
-            old.symlink_to("/etc/passwd")
-        case "pipe":
-            os.mkfifo(old)
-        case _:
-            old.write_bytes(b"\n" + os.urandom(2_000) + b"\n")
-    kept = await folder.session()
-    with pytest.raises(DamagedData, match=name):
-        await restore_files(kept, workspace, undone={"call_1"}, redone=())
-    assert (workspace / "a.txt").read_text() == "one"
-    assert await restore_files(kept, workspace, undone=(), redone=()) == []
-    await folder.blobs.forget("ses_1")
-    assert not folder.folder().exists()
-
-
 async def fork(folder: SnapshotSessions, session_id: str, other_id: str, calls: set[str]) -> SessionSnapshots:
     """Return the snapshots of a new session with the edits of these calls."""
     await folder.session(session_id)
-    edits = await copied_edits(folder.store.log, folder.blobs, session_id, calls)
+    edits = await copied_edits(folder.store.log, session_id, calls)
     facts = await share_contents(folder.blobs, session_id, other_id, edits)
     await folder.store.create(SessionRecord(id=other_id, workspace="/", created_at="2026-01-01"), facts=facts)
     return await folder.reopen(other_id)
@@ -416,44 +333,33 @@ async def test_a_file_outside_the_workspace_is_restored_in_its_vault_alone(tmp_p
     assert (outside.read_text(), (notes / "Work/New.md").read_text()) == ("new", "by a person")
 
 
-async def test_a_fork_of_a_damaged_list_is_damaged_too(folder: SnapshotSessions, workspace: Path) -> None:
-    (write_old_lists(folder, workspace) / "edits.jsonl").write_text("\nnonsense\n\n")
-    of_old_list = await fork(folder, "ses_1", "ses_2", {"call_1"})
-    of_facts = await fork(folder, "ses_2", "ses_3", {"call_1"})
-    for damaged in (of_old_list, of_facts):
-        with pytest.raises(DamagedData):
-            await restore_files(damaged, workspace, undone={"call_1"}, redone=())
+async def test_rewinds_of_a_session_with_a_damaged_list_and_of_its_forks_change_nothing(
+    folder: SnapshotSessions, workspace: Path
+) -> None:
+    await write(folder, workspace, "call_1", "a.txt", "one")
+    await folder.commit("ses_1", [damaged_fact()])
+    await write(folder, workspace, "call_2", "a.txt", "two")
+    first = await fork(folder, "ses_1", "ses_2", {"call_1"})
+    second = await fork(folder, "ses_2", "ses_3", {"call_1"})
+    for damaged in (await folder.reopen("ses_1"), first, second):
+        with pytest.raises(DamagedData, match="list of changed files is damaged"):
+            await restore_files(damaged, workspace, undone={"call_1", "call_2"}, redone=())
+    assert (workspace / "a.txt").read_text() == "two"
     intact = await fork(folder, "ses_4", "ses_5", {"call_1"})
     assert await restore_files(intact, workspace, undone={"call_1"}, redone=()) == []
 
 
-async def test_a_fork_has_the_edits_of_its_calls_from_an_old_list_and_from_facts(
-    folder: SnapshotSessions, workspace: Path
-) -> None:
-    lists = write_old_lists(folder, workspace)
-    whole = {name: (lists / name).read_bytes() for name in ("edits.jsonl", "rewinds.jsonl")}
+async def test_a_fork_has_the_edits_of_its_calls(folder: SnapshotSessions, workspace: Path) -> None:
+    for number, (name, content) in enumerate([("a.txt", "one"), ("b.txt", "two"), ("a.txt", "three")], 1):
+        await write(folder, workspace, f"call_{number}", name, content)
     first = await fork(folder, "ses_1", "ses_2", {"call_2"})
-    await write(folder, workspace, "call_3", "a.txt", "three")
-    assert not any((lists / name).exists() for name in whole)
-    for name, text in whole.items():  # a crash came between the commit and the deletion
-        (lists / name).write_bytes(text)
     second = await fork(folder, "ses_1", "ses_3", {"call_1", "call_3"})
     assert [[change.path for change in await kept.changes()] for kept in (first, second)] == [
         [str(workspace / "b.txt")],
         [str(workspace / "a.txt"), str(workspace / "a.txt")],
     ]
-    assert len(await (await folder.reopen()).changes()) == 5
-    assert not any((lists / name).exists() for name in whole)
     done = await restore_files(second, workspace, undone={"call_3"}, redone=())
     assert ([file.outcome for file in done], (workspace / "a.txt").read_text()) == (["restored"], "one")
-
-
-async def test_a_line_that_a_crash_left_unfinished_damages_no_other(folder: SnapshotSessions, workspace: Path) -> None:
-    with (write_old_lists(folder, workspace) / "edits.jsonl").open("ab") as file:
-        file.write(b'\n["call_3", "/half')
-    await write(folder, workspace, "call_4", "a.txt", "four")
-    edits = [change for change in await (await folder.session()).changes() if isinstance(change, FileEdit)]
-    assert [edit.call_id for edit in edits] == ["call_1", "call_2", "call_4"]
 
 
 async def test_an_edit_whose_call_is_stopped_meanwhile_is_recorded_as_not_made(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from operator import attrgetter
 from typing import Any, Literal, TypeVar, cast, get_args
 
@@ -70,8 +70,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-_RECORD_FIELDS = frozenset(field.name for field in fields(SessionRecord))
-
 _log = get_logger(__name__)
 
 
@@ -108,10 +106,10 @@ def _encode_record(record: SessionRecord) -> str:
 
 
 def decode_record(text: str) -> SessionRecord:
-    """Return the record as it was stored, by any release; raise `DamagedData`."""
+    """Return the record as it was stored; raise `DamagedData`."""
     with map_decode_errors("the record of a session"):
-        fields: dict[str, Any] = {key: value for key, value in json.loads(text).items() if key in _RECORD_FIELDS}
-        fields |= {key: tuple(fields[key]) for key in ("tools", "vaults") if fields.get(key) is not None}
+        fields: dict[str, Any] = json.loads(text)
+        fields |= {key: tuple(fields[key]) for key in ("tools", "vaults") if fields[key] is not None}
         record = SessionRecord(**fields)
         if wrong := [name for name, is_right in _FIELD_CHECKS.items() if not is_right(getattr(record, name))]:
             raise TypeError(f"fields with wrong values: {wrong}")
@@ -399,7 +397,7 @@ def open_questions(connection: sqlite3.Connection, session_id: str | None) -> li
         """WITH open_turns AS (
                SELECT turns.* FROM sessions JOIN turns ON turns.id = sessions.running WHERE sessions.running IS NOT NULL
                UNION ALL SELECT * FROM turns WHERE is_open_child)
-           SELECT sessions.id, open_turns.after_seq, facts.key, facts.data
+           SELECT sessions.id, facts.key, facts.data
            FROM open_turns JOIN sessions ON sessions.number = open_turns.session
            JOIN facts ON facts.session = sessions.number AND facts.turn = open_turns.id
            WHERE (?1 IS NULL OR sessions.number = ?1)
@@ -412,17 +410,12 @@ def open_questions(connection: sqlite3.Connection, session_id: str | None) -> li
     return sorted((event for event in events if event is not None), key=attrgetter("position"))
 
 
-def _find_question(
-    connection: sqlite3.Connection, session_id: str, after_seq: int, id_: str, fact_data: str
-) -> StoredEvent | None:
-    """Return the event that asked the question; a fact without `seq` is of a release that did not store it."""
+def _find_question(connection: sqlite3.Connection, session_id: str, id_: str, fact_data: str) -> StoredEvent | None:
+    """Return the event that asked the question of a fact, None if it is not where that says."""
     with map_decode_errors(f"a question of session {session_id!r}"):
-        seq = json.loads(fact_data).get("seq", after_seq + 1)
-        while page := events_after(connection, session_id, seq - 1, 256):
-            for event in page:
-                if event.type in ASKING_EVENTS and question_id(event) == id_:
-                    return event
-            seq = page[-1].seq + 1
+        for event in events_after(connection, session_id, json.loads(fact_data)["seq"] - 1, 1):
+            if event.type in ASKING_EVENTS and question_id(event) == id_:
+                return event
     return None
 
 

@@ -272,7 +272,7 @@ async def write_open_turns(store: Store, session_id: str) -> None:
             context = {"tool": "ask", "tool_call_id": "c3", "arguments": {}, "risk": "write", "reasons": []}
             data = {"id": "cnf_1", "question": "?", "context": context, "digest": "d", "expires_at": EXPIRY}
             events.append(RuntimeEvent(EventType.CONFIRM_REQUIRED, data | {"agent_path": ["meta", "a", "leaf"]}, agent))
-            asked_fact = {key: value for key, value in data.items() if key != "context"}
+            asked_fact = {key: value for key, value in data.items() if key != "context"} | {"seq": 10}
             facts = [Fact(kind="question_asked", key="cnf_1", turn_id=turn.id, data=asked_fact)]
         await append(store, session_id, turn.id, events, begins=turn, facts=facts)
         parent = turn.id
