@@ -12,6 +12,7 @@ import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call, hang
 from agenticx.testing import check_grammar
+from agenticx.tools import session_files
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.conversations import log, messages, run_turn
 from tests.support.server.running_studio import RunningStudio, StudioMaker
@@ -159,6 +160,30 @@ async def test_rewinds_and_forks_have_the_files_of_their_messages(make_studio: S
         home = studio.services.settings.home
         stored = [path.read_bytes() for path in home.rglob("*") if path.is_file()]
         assert not [content for content in stored if "Bäckerei".encode() in content]
+
+
+async def test_a_revision_that_is_not_kept_is_gone_with_its_content_and_a_reason(
+    make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_files, "MAX_OLD_REVISIONS", 3)
+    model = ScriptedModel([step for number in range(9) for step in (create(f"<p>{number}"), "done")])
+    async with make_studio(model, **AGENT) as studio:
+        session_id = await studio.session()
+        await run_turn(studio, session_id, *(["again"] * 9))
+        dropped = await fetch(studio, session_id, "/index.html?revision=5")
+        assert (dropped.status_code, dropped.json()["code"]) == (404, "artifact_not_found")
+        assert (
+            "'index.html' has no revision 5; it has 6, 7, 8, 9. Others were not written to their end, belong to other "
+            "options, or are not kept any more: a session keeps 3 old revisions, 104,857,600 bytes of them"
+            in dropped.json()["detail"]
+        )
+        assert (await fetch(studio, session_id, "/index.html?revision=6")).text == "<p>5"
+        assert len([*studio.services.settings.home.rglob("removable/*")]) == 4
+        done = [each["message_id"] for each in await messages(studio, session_id) if each["content"] == "done"]
+        for number, files in {1: {}, 6: {"index.html": 7}, 8: {"index.html": 9}}.items():
+            rewind = {"message_id": done[number]}
+            assert (await studio.client.post(f"/api/sessions/{session_id}/rewind", json=rewind)).status_code == 200
+            assert await listed(studio, session_id) == files
 
 
 async def test_saving_to_the_workspace_asks_as_writing_there_does(make_studio: StudioMaker) -> None:

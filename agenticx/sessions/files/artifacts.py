@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from agenticx.sessions.store.blobs import Blobs
@@ -15,7 +15,7 @@ __all__ = ["SessionContents", "artifacts_of_state", "forked_artifacts"]
 
 
 class SessionContents:
-    """The `Contents` of one session, stored as blobs that stay until the session is deleted."""
+    """The `Contents` of one session, stored as blobs that stay until they are removed or the session is deleted."""
 
     def __init__(self, blobs: Blobs, session_id: str) -> None:
         self._blobs = blobs
@@ -24,7 +24,7 @@ class SessionContents:
 
     async def put(self, content: bytes) -> None:
         """Store a content whatever room is left; it is stored to its end if the caller is cancelled."""
-        storing = asyncio.ensure_future(self._blobs.put(self._session_id, content, kept=True))
+        storing = asyncio.ensure_future(self._blobs.put_removable(self._session_id, content))
         self._storing.add(storing)
         storing.add_done_callback(self._storing.discard)
         await asyncio.shield(storing)
@@ -32,6 +32,10 @@ class SessionContents:
     def read(self, sha256: str) -> bytes | None:
         """Return a content, None if it is not stored; blocks."""
         return self._blobs.read(self._session_id, sha256)
+
+    async def remove(self, sha256: Collection[str]) -> None:
+        """Delete these contents; raises `StoreError`."""
+        await self._blobs.remove(self._session_id, sha256)
 
     async def delete(self) -> None:
         """Delete all contents of the session, whose turn was stopped, once none is being stored; raise `StoreError`."""

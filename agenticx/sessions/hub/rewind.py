@@ -104,7 +104,7 @@ async def rewind(
         )
         _update_known_versions(session, files)
     previous, session.messages = session.messages, messages
-    previous_files = session.artifacts.current, session.is_option_due
+    previous_files, was_option_due = session.artifacts.current, session.is_option_due
     session.artifacts.return_to(revisions_on_path(events, conversation, target_path, session.options))
     session.is_option_due = False
 
@@ -119,7 +119,8 @@ async def rewind(
         await writer.commit(None, [event], facts=facts, searchable_ids=ids, on_stored=on_stored)
     except BaseException:
         session.messages = previous
-        session.artifacts.current, session.is_option_due = previous_files
+        session.artifacts.return_to(previous_files)
+        session.is_option_due = was_option_due
         raise
     return RewindResult(message_id, conversation.head, files)
 

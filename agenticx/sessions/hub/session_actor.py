@@ -590,7 +590,7 @@ class SessionActor:
         session, message_id = self.session, new_id("msg")
         text = await pick_text(option)
         artifacts, was_due = session.artifacts, session.is_option_due
-        before = artifacts.current, artifacts.own
+        before = artifacts.branch_data()
         artifacts.take_over(option.artifacts)
         session.is_option_due = False
         session.messages.append(UserMessage(content=text, message_id=message_id, injected=True))
@@ -598,7 +598,7 @@ class SessionActor:
         try:
             await self._writer.commit(None, [RuntimeEvent(EventType.SESSION_CHANGED, data)], has_state=True)
         except BaseException:
-            artifacts.current, artifacts.own = before
+            artifacts.restore(before)
             session.is_option_due = was_due
             if session.messages and session.messages[-1].message_id == message_id:
                 session.messages.pop()

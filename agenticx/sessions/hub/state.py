@@ -174,7 +174,7 @@ def _common_prefix(before: Sequence[Message], now: Sequence[Message]) -> int:
 
 def _state_text(session: Session, replacement_count: int) -> str:
     state = session.state
-    return json.dumps(
+    rest = json.dumps(
         {
             "allowed": sorted(session.allowed),
             "todos": state.todos,
@@ -183,7 +183,6 @@ def _state_text(session: Session, replacement_count: int) -> str:
             "context_variables": _json_only(state.context_variables),
             "passages": state.passages,
             "sources_below": state.sources_below,
-            "artifacts": session.artifacts.to_json(),
             "options": options_data(session),
             "incompressible": session.size_at_failed_compaction,
             "front": (replacement_count, session.stored_compacted + len(session.compacted))
@@ -192,6 +191,7 @@ def _state_text(session: Session, replacement_count: int) -> str:
         },
         separators=(",", ":"),
     )
+    return f'{rest[:-1]},"artifacts":{session.artifacts.to_json_text()}}}'
 
 
 def _json_only(variables: dict[str, Any]) -> dict[str, Any]:

@@ -213,6 +213,15 @@ class TurnRunner:
             sampling=running.turn.sampling,
             context=context,
         )
+        if running.closed and not running.suspended:
+            await self._remove_dropped_contents()
+
+    async def _remove_dropped_contents(self) -> None:
+        """Delete the contents of old revisions of files that the stored state has no more."""
+        try:
+            await run_to_completion(self._session.artifacts.remove_dropped())
+        except StoreError as exc:
+            _log.warning("contents of old revisions could not be deleted", error=str(exc))
 
     async def _enter_notes(self, running: RunningTurn) -> NoteTurn | None:
         """Return the notes of the turn; None for a session without vaults, and for one whose work is not a model's."""

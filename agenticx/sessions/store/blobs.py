@@ -3,7 +3,7 @@
 `BlobFolder` has a folder for each session, named after the digest of its id, with one file for each content
 (compressed, named after the digest of the content). Contents are stored up to a limit for each session and for all;
 beyond the second one the contents of the least recently written sessions are deleted first. Contents that are kept lie
-in a folder `kept` below it, and have no limit.
+in a folder `kept` below it, and have no limit; those that are kept until they are removed lie in a folder `removable`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LARGEST_CONTENT = 16 * 1024 * 1024
 TOO_LARGE = "too large"
 """The digest of any content that is too large to be stored; two such contents may differ, so never compare it."""
 
-_KEPT = "kept"
+_KEPT, _REMOVABLE = "kept", "removable"
 _SAMPLE_BYTES = 64 * 1024
 _MAX_SESSION_BYTES = 256 * 1024 * 1024
 _MAX_TOTAL_BYTES = 2 * 1024 * 1024 * 1024
@@ -68,6 +68,14 @@ class Blobs(Protocol):
         """
         ...
 
+    async def put_removable(self, session_id: str, content: bytes) -> str:
+        """Store a content as `put` does one that is kept, until it is removed; raises `StoreError`."""
+        ...
+
+    async def remove(self, session_id: str, digests: Collection[str]) -> None:
+        """Delete the contents of `put_removable` with those digests, not what `put` stored; raises `StoreError`."""
+        ...
+
     async def get(self, session_id: str, digest: str) -> bytes | None:
         """Return the content of that digest, None if it is not stored."""
         ...
@@ -90,6 +98,7 @@ class MemoryBlobs:
 
     def __init__(self) -> None:
         self._contents: dict[str, dict[str, bytes]] = {}
+        self._removable: dict[str, dict[str, bytes]] = {}
 
     async def put(self, session_id: str, content: bytes, *, synced: bool = True, kept: bool = False) -> str:
         digest = content_digest(content)
@@ -97,19 +106,33 @@ class MemoryBlobs:
             self._contents.setdefault(session_id, {})[digest] = content
         return digest
 
+    async def put_removable(self, session_id: str, content: bytes) -> str:
+        digest = content_digest(content)
+        if digest != TOO_LARGE:
+            self._removable.setdefault(session_id, {})[digest] = content
+        return digest
+
+    async def remove(self, session_id: str, digests: Collection[str]) -> None:
+        for digest in digests:
+            self._removable.get(session_id, {}).pop(digest, None)
+
     async def get(self, session_id: str, digest: str) -> bytes | None:
         return self.read(session_id, digest)
 
     def read(self, session_id: str, digest: str) -> bytes | None:
-        return self._contents.get(session_id, {}).get(digest)
+        places = (self._contents, self._removable)
+        found = (place[session_id][digest] for place in places if digest in place.get(session_id, {}))
+        return next(found, None)
 
     async def share(self, session_id: str, other_id: str, digests: Collection[str]) -> None:
-        contents = self._contents.get(session_id, {})
-        shared = {digest: contents[digest] for digest in digests if digest in contents}
-        self._contents.setdefault(other_id, {}).update(shared)
+        for place in (self._contents, self._removable):
+            contents = place.get(session_id, {})
+            shared = {digest: contents[digest] for digest in digests if digest in contents}
+            place.setdefault(other_id, {}).update(shared)
 
     async def forget(self, session_id: str) -> None:
         self._contents.pop(session_id, None)
+        self._removable.pop(session_id, None)
 
 
 class BlobFolder:
@@ -131,8 +154,17 @@ class BlobFolder:
         return self._root / name
 
     async def put(self, session_id: str, content: bytes, *, synced: bool = True, kept: bool = False) -> str:
-        put = self._put_kept if kept else self._put
-        return await run_in_thread(put, self.folder(session_id), content, synced, name="agx storing a content")
+        folder, name = self.folder(session_id), "agx storing a content"
+        if kept:
+            return await run_in_thread(_put_kept, folder, content, _KEPT, synced, name=name)
+        return await run_in_thread(self._put, folder, content, synced, name=name)
+
+    async def put_removable(self, session_id: str, content: bytes) -> str:
+        folder = self.folder(session_id)
+        return await run_in_thread(_put_kept, folder, content, _REMOVABLE, True, name="agx storing a content")
+
+    async def remove(self, session_id: str, digests: Collection[str]) -> None:
+        await run_in_thread(_remove, self.folder(session_id), digests, name="agx removing contents")
 
     async def get(self, session_id: str, digest: str) -> bytes | None:
         return await run_in_thread(self.read, session_id, digest, name="agx reading a content")
@@ -159,30 +191,20 @@ class BlobFolder:
                 _log.warning("no snapshot of a changed file: the session's limit is reached", size=len(content))
         return name
 
-    def _put_kept(self, path: Path, content: bytes, synced: bool) -> str:
-        name = content_digest(content)
-        with (
-            _mapped_errors(),
-            _OpenFolder(path, create=True) as folder,
-            _OpenFolder(Path(_KEPT), create=True, parent=folder) as kept,
-        ):
-            if name != TOO_LARGE and not kept.has(name):
-                kept.create(name, _compress(content), synced=synced)
-        return name
-
     def _share(self, source: Path, target: Path, digests: Collection[str]) -> None:
         names = list(filter(_DIGEST.fullmatch, digests))
         with _mapped_errors(), suppress(FileNotFoundError), _OpenFolder(source) as source_folder:
             with _OpenFolder(target, create=True) as folder:
                 for name in names:
                     folder.link(name, source_folder)
-                with (
-                    suppress(FileNotFoundError),
-                    _OpenFolder(Path(_KEPT), parent=source_folder) as source_kept,
-                    _OpenFolder(Path(_KEPT), create=True, parent=folder) as kept,
-                ):
-                    for name in names:
-                        kept.link(name, source_kept)
+                for place in (_KEPT, _REMOVABLE):
+                    with (
+                        suppress(FileNotFoundError),
+                        _OpenFolder(Path(place), parent=source_folder) as source_kept,
+                        _OpenFolder(Path(place), create=True, parent=folder) as kept,
+                    ):
+                        for name in names:
+                            kept.link(name, source_kept)
             with self._lock:
                 self._total_bytes = None
 
@@ -294,6 +316,11 @@ class _OpenFolder:
         with suppress(FileNotFoundError, FileExistsError):
             os.link(name, name, src_dir_fd=other._descriptor, dst_dir_fd=self._descriptor, follow_symlinks=False)
 
+    def remove(self, name: str) -> None:
+        """Delete a file, if it is there."""
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._descriptor)
+
 
 @contextmanager
 def _mapped_errors() -> Generator[None]:
@@ -311,14 +338,39 @@ def _compress(content: bytes) -> bytes:
     return zlib.compress(content, 1 if len(zlib.compress(sample, 1)) < len(sample) * 0.95 else 0)
 
 
+def _put_kept(path: Path, content: bytes, place: str, synced: bool) -> str:
+    name = content_digest(content)
+    with (
+        _mapped_errors(),
+        _OpenFolder(path, create=True) as folder,
+        _OpenFolder(Path(place), create=True, parent=folder) as kept,
+    ):
+        if name != TOO_LARGE and not kept.has(name):
+            kept.create(name, _compress(content), synced=synced)
+    return name
+
+
+def _remove(path: Path, digests: Collection[str]) -> None:
+    with (
+        _mapped_errors(),
+        suppress(FileNotFoundError),
+        _OpenFolder(path) as folder,
+        _OpenFolder(Path(_REMOVABLE), parent=folder) as removable,
+    ):
+        for name in filter(_DIGEST.fullmatch, digests):
+            removable.remove(name)
+
+
 def _read_content(path: Path, digest: str) -> bytes | None:
     if not _DIGEST.fullmatch(digest):
         return None
     with suppress(OSError), _OpenFolder(path) as folder:
         if (content := _read_file(folder, digest)) is not None:
             return content
-        with _OpenFolder(Path(_KEPT), parent=folder) as kept:
-            return _read_file(kept, digest)
+        for place in (_KEPT, _REMOVABLE):
+            with suppress(FileNotFoundError), _OpenFolder(Path(place), parent=folder) as kept:
+                if (content := _read_file(kept, digest)) is not None:
+                    return content
     return None
 
 

@@ -410,6 +410,18 @@ async def test_shared_contents_stay_when_the_first_session_is_forgotten(blobs: B
     assert [await blobs.get("ses_2", digest) for digest in (one, two, content_digest(b"three"))] == [b"one", None, None]
 
 
+async def test_a_removable_content_is_removed_alone(blobs: Blobs) -> None:
+    one, two = await blobs.put_removable("ses_1", b"one"), await blobs.put_removable("ses_1", b"two")
+    await blobs.put("ses_1", b"two", kept=True)
+    await blobs.share("ses_1", "ses_2", [one])
+    await blobs.remove("ses_1", [one, two, content_digest(b"three"), "../x"])
+    await blobs.remove("ses_3", [one])
+    assert [await blobs.get("ses_1", digest) for digest in (one, two)] == [None, b"two"]
+    assert await blobs.get("ses_2", one) == b"one"
+    await blobs.forget("ses_2")
+    assert await blobs.get("ses_2", one) is None
+
+
 async def test_a_content_that_is_too_large_is_not_stored(blobs: Blobs) -> None:
     assert await blobs.put("ses_1", bytes(LARGEST_CONTENT + 1)) == TOO_LARGE
     assert await blobs.get("ses_1", TOO_LARGE) is None
