@@ -19,8 +19,13 @@ LOGGED = "write-ahead log damaged"
 HEADER, FRAME = 32, 24 + 4096
 
 
-async def killed(tmp_path: Path, *, begun_anew: bool = False, in_the_database: bool = False) -> Path:
-    """Return the database of a store as a killed process leaves it."""
+async def killed(
+    tmp_path: Path, *, begun_anew: bool = False, in_the_database: bool = False, only_header: bool = False
+) -> Path:
+    """Return the database of a store as a killed process leaves it.
+
+    With `begun_anew` it was about to overwrite a log that is in the database, and with `only_header` had not gone on.
+    """
     store = SqliteStore(tmp_path / "alive" / "sessions.db")
     names = [f"session {number}" for number in range(8)]
     for name in names:
@@ -28,12 +33,15 @@ async def killed(tmp_path: Path, *, begun_anew: bool = False, in_the_database: b
     if begun_anew or in_the_database:
         with closing(sqlite3.connect(tmp_path / "alive" / "sessions.db")) as connection:
             assert connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0] == 0
+    before = (tmp_path / "alive" / "sessions.db-wal").read_bytes()
     if begun_anew:
         await store.create(SessionRecord(name="the ninth", workspace="/", created_at="2026-01-01T00:00:00.000Z"))
     left = tmp_path / "left"
     left.mkdir()
     for suffix in ("", "-wal"):
         shutil.copy(tmp_path / "alive" / f"sessions.db{suffix}", left / f"sessions.db{suffix}")
+    if only_header:
+        change(left / "sessions.db-wal", lambda content: content.__setitem__(slice(HEADER, None), before[HEADER:]))
     await store.aclose()
     return left
 
@@ -63,6 +71,7 @@ DAMAGES = {
     **{f"byte {place} of the header": flip(place) for place in (0, 3, 4, 9, 10, 14, 17, 21, 25, 31)},
     **{f"byte {place} of the first frame": flip(HEADER + place) for place in (0, 5, 9, 13, 17, 21, 24, 999)},
     **{f"byte {place} of the third frame": flip(HEADER + 2 * FRAME + place) for place in (0, 5, 9, 13, 17, 21, 24)},
+    "the last transaction but for its last frame": flip(-FRAME - 100),
     "the first sector": zeros(512),
 }
 
@@ -90,11 +99,13 @@ async def test_a_damaged_log_is_logged_and_copied_for_its_owner_alone(
     assert list(left.glob("*damaged*")) == [kept]
 
 
-async def test_lost_transactions_of_a_restarted_log_are_logged_too(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("damage", [flip(3), flip(17), zeros(17), zeros(32)])
+@pytest.mark.parametrize("how", ["begun_anew", "in_the_database"])
+async def test_the_damaged_header_of_a_log_whose_transactions_are_in_the_database_is_logged_too(
+    tmp_path: Path, how: str, damage: Callable[[bytearray], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    left = await killed(tmp_path, begun_anew=True)
-    change(left / "sessions.db-wal", flip(3))
+    left = await killed(tmp_path, begun_anew=how == "begun_anew", in_the_database=True)
+    change(left / "sessions.db-wal", damage)
     store = SqliteStore(left / "sessions.db")
     assert [LOGGED in record.getMessage() for record in caplog.records] == [True]
     assert len(await store.catalog.sessions()) == 8
@@ -104,8 +115,7 @@ async def test_lost_transactions_of_a_restarted_log_are_logged_too(
 NORMAL: dict[str, tuple[dict[str, bool], Callable[[bytearray], None]]] = {
     "whole": ({}, lambda _: None),
     "with leftovers of an earlier generation behind its end": ({"begun_anew": True}, lambda _: None),
-    "with a torn header over what is in the database": ({"in_the_database": True}, zeros(32)),
-    "with half a header over what is in the database": ({"in_the_database": True}, zeros(17)),
+    "begun anew by its header alone": ({"begun_anew": True, "only_header": True}, lambda _: None),
     "that is in the database": ({"in_the_database": True}, lambda _: None),
     "whose last frame is cut off": ({}, lambda content: content.__delitem__(slice(-100, None))),
     "whose last frame is torn": ({}, flip(-100)),

@@ -11,8 +11,8 @@ from pathlib import Path
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.sessions.store.sqlite import _search as index
-from agenticx.sessions.store.sqlite._file import check_integrity, map_file_errors, read_only_uri
-from agenticx.sessions.store.sqlite._wal import LeftoverLog, open_leftover_log
+from agenticx.sessions.store.sqlite._file import check_integrity, map_file_errors
+from agenticx.sessions.store.sqlite._wal import keep_damaged_log
 from agenticx.sessions.store.sqlite.schema import create_schema
 
 __all__ = ["connect", "prepare_file", "read_log_position"]
@@ -28,39 +28,22 @@ def prepare_file(path: Path, now: datetime) -> tuple[str, int, int]:
     """Create or check the file; return the result of `read_log_position`. Raises `StoreError`."""
     with map_file_errors(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        damaged = False
-        with open_leftover_log(path) as log:
-            if log is not None and path.exists() and path.stat().st_size:
-                # while a connection is open SQLite does not delete the log
-                with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
-                    connection.execute("PRAGMA schema_version").fetchone()
-                    damaged = _keep_copy_if_damaged(log, path, now)
-            elif log is not None:
-                damaged = _keep_copy_if_damaged(log, path, now)
+        damaged_log = keep_damaged_log(path, now)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         with closing(_open(path)) as connection:
             if connection.execute("PRAGMA schema_version").fetchone() == (0,):
                 create_schema(connection)
             _configure(connection)
-            if damaged:
-                connection.execute(
-                    "PRAGMA wal_checkpoint(TRUNCATE)"
-                ).fetchall()  # so that the next start does not report it again
+            if damaged_log is not None:
+                text = "write-ahead log damaged; data after the corruption is lost, and a copy of the log was kept"
+                _log.error(text, copy=str(damaged_log))
+                # so that the next start does not report it again
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             check_integrity(connection)
             log = read_log_position(connection)
             index.prepare_index(connection)
             index.finish_pending_purge(connection)
             return log
-
-
-def _keep_copy_if_damaged(log: LeftoverLog, path: Path, now: datetime) -> bool:
-    """Copy a damaged write-ahead log before SQLite deletes it, and log the loss; return True if it was damaged."""
-    lost = log.lost_commits(path)
-    if lost:
-        copy_path = log.keep_copy(now)
-        text = "write-ahead log damaged; data after the corruption is lost, and a copy of the log was kept"
-        _log.error(text, transactions=lost, copy=str(copy_path))
-    return lost > 0
 
 
 def connect(path: Path) -> sqlite3.Connection:

@@ -1,19 +1,17 @@
 """Detection of damage in the write-ahead log, which SQLite drops without an error.
 
-The format: https://sqlite.org/fileformat2.html#the_write_ahead_log and https://sqlite.org/walformat.html. SQLite reads
-a log up to the first frame whose salts or checksum are wrong, takes that for its end, and does not read one at all if
-its header is wrong; then it overwrites the rest, or deletes the file. Of the frames that it does not read, these are
-lost:
+SQLite reads a log up to the first frame that is not as it was written, takes that for its end, and reads none at all if
+its header is wrong; then it overwrites the rest, or deletes the file. Its recovery is right about a write that was cut
+off, which is the last one. It is wrong about a damaged log, which has more:
 
-1. After the end that it found: each transaction whose last frame has the salts of the header and the checksum that
-   follows from the frame before. Frames with other salts are left from an earlier generation of the log and were in the
-   database when this one began; without a last frame the transaction was never completed. A power cut that tore
-   unsynced frames can look the same: it did lose something, so it is reported too.
-2. After a header that is wrong: all transactions of the newest generation, which begins at the first frame (or at the
-   second, if the first is damaged too), unless all their pages are in the database. They are if writing the header
-   itself was cut off: it is synced before any frame of its generation, over a generation that is in the database.
+1. Transactions of the log's generation after the end that it found: two or more, or one whose last frame is as it was
+   written; otherwise that one is the write that was cut off. Frames of an earlier generation, which have other salts,
+   were in the database when this one began.
+2. No frame that it reads, and a header that belongs to none: its salts are neither those of the first frame nor of the
+   generation after that. This is reported too if all was in the database, which a power cut cannot bring about where
+   the disk writes a sector whole or not at all.
 
-Damage of the last frame of all cannot be distinguished from a write that was cut off.
+The format: https://sqlite.org/fileformat2.html#the_write_ahead_log and https://sqlite.org/walformat.html
 """
 
 from __future__ import annotations
@@ -24,212 +22,116 @@ import shutil
 import sqlite3
 import stat
 import struct
-import sys
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from datetime import datetime
+from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from agenticx.errors import StoreError
+from agenticx.sessions.store.sqlite._file import read_only_uri
 
-__all__ = ["LeftoverLog", "open_leftover_log"]
+__all__ = ["keep_damaged_log"]
 
-_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
-_BIG_ENDIAN, _LITTLE_ENDIAN = 0x377F0683, 0x377F0682
-_MAX_GENERATION_LAG = 1 << 16
-"""The first salt rises by one with each generation: one with a larger difference is damaged, not older."""
-
-_Salts = tuple[int, int]
-_Sums = tuple[int, int]
+_HEADER = struct.Struct(">I12x2I8x")  # the magic number and the salts
+_BYTE_ORDERS = {0x377F0682: "<", 0x377F0683: ">"}  # of the words that checksums sum up, by the magic number
+_FRAME_HEADER = struct.Struct(">4xI2I8x")  # the size of the database after a transaction's last frame, and the salts
+_CHECKSUM = struct.Struct(">2I")  # the last of a header, and of a frame's header
 
 
-@contextmanager
-def open_leftover_log(path: Path) -> Generator[LeftoverLog | None]:
-    """Yield the log beside the database `path`, if a process left one; open it before SQLite can delete the file.
+def keep_damaged_log(path: Path, now: datetime) -> Path | None:
+    """Copy the log beside the database `path` for manual recovery if it is damaged; return the copy, else None.
 
-    SQLite must write nothing to it before `LeftoverLog.lost_commits` and `LeftoverLog.keep_copy` are done.
+    Call it before SQLite can overwrite or delete the log. Raises `StoreError` if the copy cannot be made; the log is
+    left unchanged then.
     """
     log = path.with_name(f"{path.name}-wal")
     try:
-        file = os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:  # SQLite raises its own error for it
-        yield None
-        return
-    try:
-        status = os.fstat(file)
-        yield LeftoverLog(log, file) if stat.S_ISREG(status.st_mode) and status.st_size > _HEADER_BYTES else None
-    finally:
-        os.close(file)
-
-
-class LeftoverLog:
-    """A log with more than a header, as a process left it."""
-
-    def __init__(self, path: Path, file: int) -> None:
-        self._path = path
-        self._file = file
-
-    def lost_commits(self, database: Path) -> int:
-        """Return the number of transactions in the log that SQLite does not read.
-
-        Another connection that cannot write must be open meanwhile: otherwise SQLite deletes the log when the last one
-        closes.
-        """
-        header = _Header.parse(os.pread(self._file, _HEADER_BYTES, 0))
-        if header is None:
-            return self._lost_after_bad_header(database)
-        known = _frames_known_to_sqlite(database)
-        frames = self._frames(header.page_bytes, header.order, header.sums, header.salts, begin=known)
-        return sum(1 for frame in frames if frame.commit and frame.valid)
-
-    def keep_copy(self, now: datetime) -> Path:
-        """Copy the log as it is beside itself, for manual recovery; raise `StoreError`.
-
-        If there is a copy with the same content already, return that one.
-        """
-        stem = f"{self._path.name}.damaged-"
-        copy_path = self._path.with_name(f"{stem}{now:%Y%m%dT%H%M%S.%fZ}")
-        try:
-            with open(os.open(copy_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as copy:
-                os.lseek(self._file, 0, os.SEEK_SET)
-                with open(self._file, "rb", closefd=False) as log:
-                    shutil.copyfileobj(log, copy)
-                copy.flush()
-                os.fsync(copy.fileno())
-        except OSError as exc:
-            with suppress(OSError):
-                copy_path.unlink()
-            raise StoreError(
-                f"its write-ahead log is damaged and could not be copied, so it was left unchanged: {exc}"
-            ) from exc
-        for other in sorted(self._path.parent.glob(f"{stem}*")):
-            if other != copy_path and filecmp.cmp(other, copy_path, shallow=False):
-                copy_path.unlink()
-                return other
-        return copy_path
-
-    def _lost_after_bad_header(self, database: Path) -> int:
-        page_bytes = _read_page_size(database)
-        salts = self._newest_salts(page_bytes)
-        lost, newest, waiting = 0, dict[int, bytes](), dict[int, bytes]()
-        for order in ("<", ">") if sys.byteorder == "little" else (">", "<"):  # this machine's byte order first
-            for frame in self._frames(page_bytes, order, None, salts, begin=0):
-                waiting[frame.page] = frame.content
-                if frame.commit and (frame.valid or frame.number == 0):
-                    lost += 1
-                    newest |= waiting
-                    newest = {page: content for page, content in newest.items() if page <= frame.commit}
-                    waiting.clear()
-            if lost:
-                break
-        return 0 if _database_contains(database, newest, page_bytes) else lost
-
-    def _newest_salts(self, page_bytes: int) -> _Salts:
-        """Return the salts of the generation that the log begins with."""
-        first, second = (
-            struct.unpack(">8x2I", header) if len(header) == 16 else None
-            for header in (
-                os.pread(self._file, 16, _HEADER_BYTES + n * (_FRAME_HEADER_BYTES + page_bytes)) for n in (0, 1)
-            )
-        )
-        if first is None or second is None:
-            return first or (0, 0)
-        return first if first == second or 0 < (first[0] - second[0]) & 0xFFFFFFFF < _MAX_GENERATION_LAG else second
-
-    def _frames(
-        self, page_bytes: int, order: str, sums: _Sums | None, salts: _Salts, *, begin: int
-    ) -> Iterator[_Frame]:
-        """Yield the complete frames of a generation from `begin` on; `sums` are the checksum before the first frame."""
-        frame_bytes = _FRAME_HEADER_BYTES + page_bytes
-        before = [sums] if sums is not None else []
-        if begin:
-            header = os.pread(self._file, _FRAME_HEADER_BYTES, _HEADER_BYTES + (begin - 1) * frame_bytes)
-            before = [struct.unpack(">16x2I", header)]
-        number = begin
-        while len(frame := os.pread(self._file, frame_bytes, _HEADER_BYTES + number * frame_bytes)) == frame_bytes:
-            page, commit, salt_1, salt_2, *sums_read = struct.unpack(">6I", frame[:_FRAME_HEADER_BYTES])
-            content = frame[_FRAME_HEADER_BYTES:]
-            stored = (sums_read[0], sums_read[1])
-            if (salt_1, salt_2) == salts:
-                computed = [_checksum(frame[:8] + content, start, order) for start in before]
-                yield _Frame(number, page, commit, stored in computed, content)
-                # where they differ either the frame or its checksum is damaged: the next frame may follow from both
-                before = [stored] if stored in computed else [stored, *computed[:1]]
-            else:
-                before = [stored]
-            number += 1
-
-
-class _Header(NamedTuple):
-    page_bytes: int
-    order: str
-    salts: _Salts
-    sums: _Sums
-
-    @classmethod
-    def parse(cls, header: bytes) -> _Header | None:
-        """Return the header, None if SQLite would take the log for an empty one."""
-        magic, _, page_bytes, _, *rest = struct.unpack(">8I", header)
-        order = ">" if magic == _BIG_ENDIAN else "<"
-        salts, sums = (rest[0], rest[1]), (rest[2], rest[3])
-        sound = (
-            magic in (_BIG_ENDIAN, _LITTLE_ENDIAN)
-            and 512 <= page_bytes <= 65536
-            and page_bytes & (page_bytes - 1) == 0
-            and _checksum(header[:24], (0, 0), order) == sums
-        )
-        return cls(page_bytes, order, salts, sums) if sound else None
+        return None
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size <= _HEADER.size:
+            return None
+        if not path.exists() or not path.stat().st_size:  # SQLite reads no log of these
+            return _copy(file, log, now)
+        # while another connection is open that cannot write, SQLite does not delete the log
+        with closing(sqlite3.connect(read_only_uri(path), uri=True)) as reading:
+            reading.execute("PRAGMA schema_version").fetchone()  # opens the log
+            (page_bytes,) = reading.execute("PRAGMA page_size").fetchone()
+            with closing(sqlite3.connect(path)) as connection:
+                _, frames_read, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            return _copy(file, log, now) if _is_damaged(file, page_bytes, frames_read) else None
 
 
 class _Frame(NamedTuple):
-    """A page as a transaction left it; `commit` is the size of the database in pages after it, 0 unless it is the last.
+    """The header of a page, at the byte `start`; `database_pages` is 0 unless it is the last one of its transaction."""
 
-    It is `valid` if its checksum follows from the frame before.
-    """
-
-    number: int
-    page: int
-    commit: int
-    valid: bool
-    content: bytes
+    start: int
+    database_pages: int
+    salts: list[int]
 
 
-def _frames_known_to_sqlite(database: Path) -> int:
-    if not _has_content(database):  # SQLite does not read the log then
-        return 0
-    with closing(sqlite3.connect(database)) as connection:
-        _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        return max(frames, 0)
+def _is_damaged(file: BinaryIO, page_bytes: int, frames_read: int) -> bool:
+    magic, *salts = _HEADER.unpack(file.read(_HEADER.size))
+    if frames_read <= 0:
+        first = next(_frames(file, page_bytes, 0), None)
+        if first is None:
+            return False
+        if magic not in _BYTE_ORDERS or (first.salts != salts and first.salts[0] + 1 & 0xFFFFFFFF != salts[0]):
+            return True
+    unread = [
+        frame
+        for frame in _frames(file, page_bytes, max(frames_read, 0))
+        if frame.salts == salts and frame.database_pages > 0
+    ]
+    return len(unread) > 1 or any(_is_intact(file, page_bytes, frame, _BYTE_ORDERS[magic]) for frame in unread)
 
 
-def _read_page_size(database: Path) -> int:
-    """Return the page size of the database, see https://sqlite.org/fileformat2.html#page_size."""
-    if _has_content(database):
-        with database.open("rb") as file:
-            page_size = int.from_bytes(file.read(18)[16:], "big")
-        return 65536 if page_size == 1 else page_size
-    return 4096  # SQLite's default, which AgenticX uses
-
-
-def _has_content(database: Path) -> bool:
-    return database.exists() and database.stat().st_size > 0
-
-
-def _database_contains(database: Path, pages: dict[int, bytes], page_bytes: int) -> bool:
-    if not _has_content(database):
-        return not pages
-    with database.open("rb") as file:
-        for page, content in pages.items():
-            file.seek((page - 1) * page_bytes)
-            if file.read(page_bytes) != content:
-                return False
-    return True
-
-
-def _checksum(data: bytes, start: _Sums, order: str) -> _Sums:
-    sum_1, sum_2 = start
-    for first, second in struct.iter_unpack(f"{order}2I", data[: len(data) // 8 * 8]):
+def _is_intact(file: BinaryIO, page_bytes: int, frame: _Frame, order: str) -> bool:
+    """Return whether the frame's checksum follows from the one before it."""
+    file.seek(frame.start - page_bytes - _CHECKSUM.size if frame.start > _HEADER.size else frame.start - _CHECKSUM.size)
+    sum_1, sum_2 = _CHECKSUM.unpack(file.read(_CHECKSUM.size))
+    file.seek(frame.start)
+    header, content = file.read(_FRAME_HEADER.size), file.read(page_bytes)
+    for first, second in struct.iter_unpack(f"{order}2I", header[:8] + content):
         sum_1 = (sum_1 + first + sum_2) & 0xFFFFFFFF
         sum_2 = (sum_2 + second + sum_1) & 0xFFFFFFFF
-    return sum_1, sum_2
+    return (sum_1, sum_2) == _CHECKSUM.unpack(header[-_CHECKSUM.size :])
+
+
+def _frames(file: BinaryIO, page_bytes: int, begin: int) -> Iterator[_Frame]:
+    """Yield the complete frames from number `begin` on, whatever their generation."""
+    size = os.fstat(file.fileno()).st_size
+    for number in count(begin):
+        start = _HEADER.size + number * (_FRAME_HEADER.size + page_bytes)
+        if start + _FRAME_HEADER.size + page_bytes > size:
+            return
+        file.seek(start)
+        database_pages, *salts = _FRAME_HEADER.unpack(file.read(_FRAME_HEADER.size))
+        yield _Frame(start, database_pages, salts)
+
+
+def _copy(file: BinaryIO, log: Path, now: datetime) -> Path:
+    """Copy the log beside itself; if there is a copy with the same content already, return that one."""
+    stem = f"{log.name}.damaged-"
+    copy_path = log.with_name(f"{stem}{now:%Y%m%dT%H%M%S.%fZ}")
+    file.seek(0)
+    try:
+        with open(os.open(copy_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as copy:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+    except OSError as exc:
+        with suppress(OSError):
+            copy_path.unlink()
+        raise StoreError(
+            f"its write-ahead log is damaged and could not be copied, so it was left unchanged: {exc}"
+        ) from exc
+    for other in sorted(log.parent.glob(f"{stem}*")):
+        if other != copy_path and filecmp.cmp(other, copy_path, shallow=False):
+            copy_path.unlink()
+            return other
+    return copy_path
