@@ -14,9 +14,8 @@ const STATES = { running: "is being written", done: "done", failed: "failed", st
 const IMAGES = new Set(["image/gif", "image/jpeg", "image/png", "image/webp"]);
 const PAGES = new Set(["text/html", "image/svg+xml"]);
 const RUN_NOTE =
-  "Scripts of the page do not run before you press Run. Its requests are blocked, but browsers cannot block everything: " +
-  "a script that runs could send what the page contains over WebRTC, and a frame in the page opens a connection, " +
-  "without a request, to the address that it names.";
+  "Scripts run only after Run, and requests are blocked. Two things browsers cannot block: a script that runs could send " +
+  "what the page contains over WebRTC, and a frame in the page opens a connection, without a request, to its address.";
 const HOSTS_NOTE = "To let previews load scripts, styles, images and fonts of a host, name it in AGX_PREVIEW_HOSTS.";
 
 export class Artifacts {
@@ -35,6 +34,7 @@ export class Artifacts {
       onHeld: () => { this.isHeld = true; this.render(); },
       onHang: (isHanging) => { this.hangNote.hidden = !isHanging; },
     });
+    matchMedia(NARROW).addEventListener("change", () => { if (this.session) this.render(); });
     this.open(null);
   }
 
@@ -89,6 +89,7 @@ export class Artifacts {
       this.refreshOptions();
       this.isPicking ||= "picked" in data;
       this.picked = data.picked ?? null;
+      if (this.picked) this.groups.get(SESSION).adopt(this.groups.get(this.picked) ?? new SessionFiles());
     }
   }
 
@@ -283,6 +284,12 @@ export class Artifacts {
     return this.files.files.get(path)?.get(number) ?? this.files.latest(path);
   }
 
+  /** Return the path that is shown if none is selected: a page, rather than what it names. */
+  firstPath(paths) {
+    const pages = paths.filter((path) => PAGES.has(this.files.latest(path).mediaType));
+    return pages.includes("index.html") ? "index.html" : (pages[0] ?? paths[0]);
+  }
+
   renderSoon() {
     this.timer ??= setTimeout(() => { this.timer = null; this.render(); }, RENDER_MS);
   }
@@ -292,7 +299,7 @@ export class Artifacts {
     const isKnown = withFiles.includes(this.option) || this.options.some(({ number }) => number === this.option);
     if (withFiles.length && !isKnown) [this.option] = withFiles;
     const paths = this.files.paths();
-    if (paths.length && !this.revision()) this.selected = { path: paths[0], number: null };
+    if (paths.length && !this.revision()) this.selected = { path: this.firstPath(paths), number: null };
     const revision = paths.length ? this.revision() : null;
     this.toggle.hidden = !withFiles.length;
     this.toggle.textContent = `Files (${paths.length})`;

@@ -106,7 +106,8 @@ export class Conversation {
 
   on_round_start() { this.branches.acceptsCalls = false; }
 
-  on_session_changed({ rewound_to }) {
+  on_session_changed({ rewound_to, picked }) {
+    if (picked) this.addNote(`Option ${picked} goes on.`);
     if (rewound_to === undefined) return;
     const oldLastId = this.branches.rewind(rewound_to);
     const note = this.addNote("The conversation was rewound to here. ");

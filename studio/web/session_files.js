@@ -53,6 +53,11 @@ export class SessionFiles {
     return revision;
   }
 
+  /** Take the revisions of an option whose files have become the session's. */
+  adopt({ files }) {
+    for (const [path, revisions] of files) this.files.set(path, new Map([...this.files.get(path) ?? [], ...revisions]));
+  }
+
   /** A turn has ended: what still grows was not stored. Return true if there was any. */
   endTurn(turnId) {
     const unfinished = [...this.all()].filter((revision) => revision.isGrowing && revision.turnId === turnId);

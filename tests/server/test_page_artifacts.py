@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import zipfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from agenticx.llms.scripted import ScriptedModel, call, stall_after
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
-from tests.support.server.page import enter, send_message
+from tests.support.server.page import SHOWN, enter, send_message
 from tests.support.server.running_studio import StudioMaker
 from tests.support.timeouts import PATIENCE
 
@@ -199,6 +202,75 @@ async def test_each_option_has_a_tab_and_the_one_that_is_picked_becomes_the_sess
         await tab.wait_for(f"{CODE} === {texts[1]!r}")
         await tab.evaluate(f"{PANE}.querySelectorAll('.options button')[2].click()")
         assert "in use" in await tab.wait_for(f"{state}.includes('in use') && {state}")
+        assert tab.errors == []
+
+
+async def downloaded(tab: Tab, folder: Path, name: str, button: str) -> bytes:
+    """Click a button and return the file that the browser stores."""
+    await tab.click(f"{PANE}.querySelector({button!r})")
+    async with asyncio.timeout(PATIENCE):
+        while not (folder / name).exists():
+            await tab.evaluate("null")
+    content = (folder / name).read_bytes()
+    (folder / name).unlink()
+    return content
+
+
+async def test_an_option_is_stopped_and_the_files_of_the_other_are_copied_and_downloaded(
+    make_studio: StudioMaker, tab: Tab, tmp_path: Path
+) -> None:
+    stalled = [create("<h1>never" + "x" * 400), stall_after(30)]
+    edit = call("edit_file", {"path": "index.html", "old_text": "two", "new_text": "2"})
+    replies = [stalled, [create("<h1>two 🥐"), create("b {}", "css/b.css")], "made it", edit, "edited it"]
+    async with make_studio(ScriptedModel(replies), tools=builtin_tools()) as studio:
+        await enter(tab, studio)
+        await tab.save_downloads(tmp_path)
+        await tab.allow_clipboard()
+        await tab.evaluate("document.getElementById('variants').value = '2'")
+        await send_message(tab, "a page")
+        state = f"{PANE}.querySelector('.option-state span').textContent"
+        show = f"{PANE}.querySelectorAll('.options button')[{{}}].click()"
+        stop = f"{PANE}.querySelector('.stop-option')"
+        number = 0
+        await tab.wait_for(f"{PANE}.querySelectorAll('.options button').length === 2 && !{stop}.parentElement.hidden")
+        await tab.evaluate(show.format(number))
+        async with asyncio.timeout(PATIENCE):
+            while not await tab.evaluate(f"{state}.endsWith(': done. ')"):  # either option may get the first reply
+                number = 1 - number
+                await tab.evaluate(show.format(number))
+        assert await tab.evaluate(f"{stop}.hidden")
+        await tab.evaluate(show.format(1 - number))
+        await tab.wait_for(f"!{stop}.hidden")
+        await tab.click(stop)
+        await tab.wait_for(f"{state}.includes(': stopped') && {stop}.hidden")
+        assert await tab.evaluate(f"{PANE}.querySelector('.pick').hidden")
+        await tab.wait_for("document.getElementById('stop').hidden")
+
+        await tab.evaluate(show.format(number))
+        choose = (
+            f"[...{PANE}.querySelectorAll('.files button')].find((one) => one.textContent === 'index.html').click()"
+        )
+        await tab.evaluate(choose)
+        await tab.click(f"{PANE}.querySelector('.copy')")
+        await tab.wait_for("document.getElementById('status').textContent === 'copied'")
+        assert await tab.evaluate("navigator.clipboard.readText()") == "<h1>two 🥐"
+        assert (await downloaded(tab, tmp_path, "index.html", ".download")).decode() == "<h1>two 🥐"
+        await tab.click(f"{PANE}.querySelector('.pick')")
+        await tab.wait_for(f"{PANE}.querySelector('.options').textContent.startsWith('Session')")
+        assert f"Option {number + 1} goes on." in await tab.evaluate(SHOWN)
+
+        await send_message(tab, "2 is shorter")
+        revisions = f"[...{PANE}.querySelector('.revisions').options].map((one) => one.text)"
+        await tab.wait_for(f"{revisions}.length === 2 && document.getElementById('stop').hidden")
+        archive = zipfile.ZipFile(io.BytesIO(await downloaded(tab, tmp_path, "artifacts.zip", ".zip")))
+        files = {name: archive.read(name).decode() for name in archive.namelist()}
+        assert files == {"index.html": "<h1>2 🥐", "css/b.css": "b {}"}
+        await tab.reload()
+        await tab.wait_for(f"{revisions}.length === 2")
+        select = f"{PANE}.querySelector('.revisions')"
+        await tab.evaluate(f"{select}.selectedIndex = 0, {select}.dispatchEvent(new Event('change'))")
+        await tab.wait_for(f"{SIZE} === '{len('<h1>two 🥐'.encode())} bytes'")
+        assert (await downloaded(tab, tmp_path, "index.html", ".download")).decode() == "<h1>two 🥐"
         assert tab.errors == []
 
 

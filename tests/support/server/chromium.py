@@ -20,6 +20,7 @@ import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from tests.support.timeouts import PATIENCE
@@ -124,6 +125,16 @@ class Tab:
         box = f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({element}.getBoundingClientRect())"
         x, y = await self.evaluate(box)
         await self._call("Input.dispatchMouseEvent", type=event, x=x, y=y, **params)
+
+    async def allow_clipboard(self) -> None:
+        """Let the page read the clipboard."""
+        permissions = ["clipboardReadWrite", "clipboardSanitizedWrite"]
+        await self._call("Browser.grantPermissions", permissions=permissions, browserContextId=self._context)
+
+    async def save_downloads(self, folder: Path) -> None:
+        """Have the browser store downloads in a folder, under their names, once they are complete."""
+        params = {"behavior": "allow", "downloadPath": str(folder), "browserContextId": self._context}
+        await self._call("Browser.setDownloadBehavior", **params)
 
     async def close(self) -> None:
         self._session = None
