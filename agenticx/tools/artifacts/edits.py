@@ -19,6 +19,7 @@ from agenticx.errors import ToolError
 from agenticx.tools.artifacts.placeholders import find_placeholder
 from agenticx.tools.lines import common_start
 from agenticx.tools.plurals import pluralize
+from agenticx.tools.session_files import MAX_FILE_BYTES
 from agenticx.tools.text_files import differs_in_blanks, replace_spans, with_lf
 from agenticx.tools.visible import visible_line
 
@@ -31,7 +32,6 @@ EditErrorKind = Literal[
 MAX_EDITS: Final = 200
 """The most edits in one call; each reads the whole file."""
 
-_MAX_CHARS = 2_000_000
 _SHOWN_PLACES = 10
 _NEAREST = 3
 _COMPARED_CHARS = 200
@@ -60,7 +60,7 @@ class EditedText:
     notes: tuple[str, ...] = ()
 
 
-def apply_edits(text: str, arguments: Mapping[str, Any], *, max_chars: int = _MAX_CHARS) -> EditedText:
+def apply_edits(text: str, arguments: Mapping[str, Any], *, max_chars: int = MAX_FILE_BYTES) -> EditedText:
     """Return the text after the edits of a call of `edit_file`; raise `EditError` if one of them is refused.
 
     `arguments` has `old_text`, `new_text` and perhaps `count`, or a list of such objects as `edits`; other members, and
