@@ -1,7 +1,8 @@
-"""Images that a provider makes over its API, seen by a client: results in order, files, and what was paid."""
+"""Images that a provider makes, seen by a client: results in order, files, and what was paid."""
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from decimal import Decimal
 from typing import Any
 
@@ -44,12 +45,9 @@ async def test_each_image_has_its_line_its_file_and_its_price_and_the_budget_of_
         images = resolve_image_model("openai:gpt-image-1-mini", api_key="sk-1", base_url=f"{provider.address}/v1")
         most = images.largest_cost()
         assert most is not None
-        async with make_studio(
-            PricedModel(ScriptedModel(script), free, SystemClock()),
-            tools=image_tools(images),
-            permission_mode="default",
-            turn_budget_usd=str(6 * most),
-        ) as studio:
+        model = PricedModel(ScriptedModel(script), free, SystemClock())
+        options = {"tools": image_tools(images), "permission_mode": "default", "turn_budget_usd": str(6 * most)}
+        async with aclosing(images), make_studio(model, **options) as studio:
             session_id = await studio.session()
             cursor = (await studio.turn(session_id, "Draw.")).json()["cursor"]
             *_, asked = await studio.events_until(session_id, "confirm_required", cursor=cursor)
