@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 from unicodedata import category
@@ -189,7 +189,19 @@ class SubagentEnding:
 
     def dump(self) -> dict[str, Any]:
         """Return the ending as JSON, with the middle of a long text left out."""
-        return asdict(self) | {"text": self._shown_text}
+        return asdict(self.shortened)
+
+    @classmethod
+    def load(cls, data: Mapping[str, Any]) -> SubagentEnding:
+        """Return the ending of what `dump` returned."""
+        values = dict(data)
+        values["sources"] = tuple(data["sources"])
+        return cls(**values)
+
+    @property
+    def shortened(self) -> SubagentEnding:
+        """This ending with the middle of a long text left out."""
+        return replace(self, text=self._shown_text)
 
     @property
     def event(self) -> tuple[EventType, dict[str, Any]]:

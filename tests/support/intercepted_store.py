@@ -13,7 +13,8 @@ from agenticx.errors import StoreError
 from agenticx.sessions import Commit, Doubtful, Fact, Lease, SessionRecord, Store, StoredEvent, TurnRecord
 from agenticx.sessions.store.base import Catalog, CommandHandler, Log, Ownership
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.records import FactKind, Loaded
+from agenticx.sessions.store.entries import FactT
+from agenticx.sessions.store.records import Loaded
 
 __all__ = ["FailingCommits", "InterceptedCalls", "InterceptedStore", "StoreCall", "Write"]
 
@@ -38,7 +39,7 @@ class Write:
         return {str(event.type.value) for event in self.commit.events}
 
     @property
-    def fact_kinds(self) -> set[FactKind]:
+    def fact_kinds(self) -> set[str]:
         """The kinds of the commit's facts."""
         return {fact.kind for fact in self.commit.facts}
 
@@ -181,8 +182,8 @@ class _Lease:
         numbers = self.epoch, self._number, self._repetition
         return await self._around(Write(self.session_id, commit, self.lease.settle, *numbers))
 
-    async def fact(self, kind: FactKind, key: str) -> Fact | None:
-        return await self._others.fact(kind, key)
+    async def fact(self, type_: type[FactT], key: str) -> FactT | None:
+        return await self._others.fact(type_, key)
 
     async def file_facts(self) -> Sequence[Fact]:
         return await self._others.file_facts()

@@ -6,23 +6,29 @@ import random
 from pathlib import Path
 from typing import Any
 
+from agenticx.messages import UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import MemoryStore, SessionRecord, SqliteStore, Store, TurnRecord
+from agenticx.sessions.store.entries import CallBegan, MessagePosted, MessageTaken, QuestionAsked
 from tests.support.commits import append
 from tests.support.two_hubs import UnreliableStore
 
 __all__ = [
     "STORES",
     "asked",
+    "began",
     "final",
     "in_a_file",
     "in_memory",
     "orphans",
     "over_a_network",
+    "posted",
+    "question",
     "record",
     "running_in",
     "session_in",
     "started",
+    "taken",
     "token",
 ]
 
@@ -67,6 +73,23 @@ def final() -> RuntimeEvent:
 def asked(id_: str) -> RuntimeEvent:
     data: dict[str, Any] = {"id": id_, "question": "Run it?", "digest": "d", "context": {}, "expires_at": ""}
     return RuntimeEvent(EventType.CONFIRM_REQUIRED, data)
+
+
+def posted(key: str, turn_id: str = "turn_1") -> MessagePosted:
+    return MessagePosted(key=key, turn_id=turn_id, message=UserMessage(content="later", message_id=key))
+
+
+def taken(key: str, turn_id: str = "turn_1") -> MessageTaken:
+    said = {"message_id": key, "client_turn_id": None, "input": "later", "attached": ""}
+    return MessageTaken(key=key, turn_id=turn_id, state="started", after_seq=0, **said)
+
+
+def began(key: str, turn_id: str = "turn_1", call_id: str = "c") -> CallBegan:
+    return CallBegan(key=key, turn_id=turn_id, call_id=call_id, name="note", arguments="{}")
+
+
+def question(key: str, turn_id: str = "turn_1", seq: int = 2) -> QuestionAsked:
+    return QuestionAsked(key=key, turn_id=turn_id, digest="d", expires_at="2126-01-01T00:00:00Z", seq=seq)
 
 
 async def session_in(store: Store) -> str:

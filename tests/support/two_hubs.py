@@ -30,7 +30,7 @@ from agenticx.sessions import (
 )
 from agenticx.sessions.store.base import Catalog, Durability, Log, Ownership
 from agenticx.sessions.store.blobs import MemoryBlobs
-from agenticx.sessions.store.entries import Position
+from agenticx.sessions.store.entries import Position, QuestionAsked
 from agenticx.tools.base import Tool
 from tests.support.intercepted_store import InterceptedCalls, InterceptedStore, StoreCall, Write
 from tests.support.timeouts import PatientClock
@@ -393,7 +393,7 @@ class TwoHubs:
             if not self._has_begun:
                 await self.recover()
             key = (args or [""])[0]
-            session_id = await self._store.memory.session_of("question_asked", key) or key
+            session_id = await self._store.memory.session_of(QuestionAsked, key) or key
             if name in COMMANDS and not self._commands[session_id] and self._rng.random() < IDLE_LOSS_RATE:
                 await self._store.take_lease(session_id)
             self._commands[session_id] += 1

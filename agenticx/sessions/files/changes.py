@@ -11,14 +11,14 @@ import json
 import os
 import zlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from dataclasses import asdict, dataclass, field, replace
+from typing import TypeAlias
 
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.entries import Fact, FileEdited, FileRewound
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.records import Fact, FactKind
 
 __all__ = [
     "FileChange",
@@ -77,25 +77,27 @@ FileChange: TypeAlias = FileEdit | RewindEdit
 
 def change_fact(change: FileChange) -> Fact:
     """Return the fact that records a change."""
-    data: dict[str, Any]
+    fact: FileEdited | FileRewound
+    key = new_id("chg")
     if isinstance(change, FileEdit):
-        kind: FactKind = "file_edited"
-        data = {"call_id": change.call_id, "path": change.path, "before": change.before, "after": change.after}
-        if change.root is not None:
-            data["root"] = change.root
+        fact = FileEdited(key=key, checksum="", **asdict(change))
     else:
-        kind = "file_rewound"
-        undone, redone = sorted(change.undone), sorted(change.redone)
-        data = {"path": change.path, "undone": undone, "redone": redone, "mode": change.mode}
-    data["host"] = change.host
-    if change.in_place:
-        data["in_place"] = True
-    return Fact(kind=kind, key=new_id("chg"), turn_id="", data=data | {"checksum": _checksum(data)})
+        fact = FileRewound(
+            key=key,
+            path=change.path,
+            undone=tuple(sorted(change.undone)),
+            redone=tuple(sorted(change.redone)),
+            mode=change.mode,
+            host=change.host,
+            in_place=change.in_place,
+            checksum="",
+        )
+    return replace(fact, checksum=_checksum(fact))
 
 
 def damaged_fact() -> Fact:
     """Return a fact that stands for changes which cannot be read."""
-    return Fact(kind="file_edited", key=new_id("chg"), turn_id="")
+    return replace(change_fact(FileEdit("", "", None, None)), checksum="")
 
 
 def parse_changes(facts: Sequence[Fact]) -> list[FileChange]:
@@ -111,40 +113,16 @@ def parse_changes(facts: Sequence[Fact]) -> list[FileChange]:
 
 def parse_change(fact: Fact) -> FileChange | None:
     """Return the change that a fact records, None if it is not as it was written."""
-    data = dict(fact.data)
-    if data.pop("checksum", None) != _checksum(data):
+    if not isinstance(fact, FileEdited | FileRewound) or fact.checksum != _checksum(fact) or not is_path(fact.path):
         return None
-    in_place = data.get("in_place") is True
-    root = data.get("root")
-    match fact.kind, data:
-        case (
-            "file_edited",
-            {
-                "call_id": str() as call_id,
-                "path": str() as path,
-                "before": None | str() as old,
-                "after": None | str() as new,
-                "host": str() as host,
-            },
-        ) if is_path(path) and (root is None or isinstance(root, str)):
-            return FileEdit(call_id, path, old, new, host, in_place, root)
-        case (
-            "file_rewound",
-            {
-                "path": str() as path,
-                "undone": [*undone],
-                "redone": [*redone],
-                "mode": None | int() as mode,
-                "host": str() as host,
-            },
-        ) if is_path(path):
-            mode = None if mode is None else mode & 0o777
-            return RewindEdit(path, frozenset(undone), frozenset(redone), mode, host, in_place)
-        case _:
-            return None
+    if isinstance(fact, FileEdited):
+        return FileEdit(fact.call_id, fact.path, fact.before, fact.after, fact.host, fact.in_place, fact.root)
+    mode = None if fact.mode is None else fact.mode & 0o777
+    return RewindEdit(fact.path, frozenset(fact.undone), frozenset(fact.redone), mode, fact.host, fact.in_place)
 
 
-def _checksum(data: dict[str, Any]) -> str:
+def _checksum(fact: FileEdited | FileRewound) -> str:
+    data = {name: value for name, value in fact.data().items() if name != "checksum"}
     return f"{zlib.crc32(json.dumps(data, sort_keys=True).encode()):08x}"
 
 

@@ -27,7 +27,7 @@ from agenticx.sessions.files.changes import (
 from agenticx.sessions.store.base import Doubtful, Log
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, Blobs, content_digest
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.records import Fact
+from agenticx.sessions.store.entries import Fact
 from agenticx.threads import run_in_thread
 
 __all__ = ["SessionSnapshots", "copied_edits", "share_contents"]

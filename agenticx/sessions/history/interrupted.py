@@ -40,14 +40,19 @@ from agenticx.runtime.questions.user_question import AnsweredBy
 from agenticx.runtime.resume import ResumedQuestion, ResumedTurn, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode
-from agenticx.sessions.store.records import Fact
+from agenticx.sessions.store.entries import (
+    CallBegan,
+    Fact,
+    QuestionAnswered,
+    SessionEvent,
+    StoredEvent,
+    answer_from_data,
+    decode,
+)
 from agenticx.tools.session_files import ArtifactPreview
 
 __all__ = [
     "InterruptedTurn",
-    "answer_from_data",
-    "answer_to_data",
     "child_resume_point",
     "confirm_request",
     "question_request",
@@ -98,8 +103,8 @@ class InterruptedTurn:
         with map_decode_errors(f"the log of turn {events[0].turn_id if events else None!r}"):
             for stored in events:
                 turn._apply(stored.session_id, decode(stored))
-            turn.begun_calls = frozenset(fact.data["call_id"] for fact in facts if fact.kind == "call_began")
-            turn.answers = {fact.key: answer_from_data(fact.data) for fact in facts if fact.kind == "question_answered"}
+            turn.begun_calls = frozenset(fact.call_id for fact in facts if isinstance(fact, CallBegan))
+            turn.answers = {fact.key: fact.answer for fact in facts if isinstance(fact, QuestionAnswered)}
         return turn
 
     def _apply(self, session_id: str, entry: SessionEvent) -> None:
@@ -353,24 +358,3 @@ def question_request(data: Mapping[str, Any], session_id: str, agent_id: str = "
         tool_call_id=data.get("tool_call_id", ""),
         agent_path=tuple(data.get("agent_path", ())),
     )
-
-
-def answer_from_data(data: Mapping[str, Any]) -> ConfirmAnswer | QuestionAnswer:
-    """Return the answer in the data of a fact, a `confirm_response` or a `question_answered`."""
-    if "answer" in data:
-        return QuestionAnswer(answer=data["answer"], by=data["by"])
-    return ConfirmAnswer(
-        approved=data["approved"],
-        by=data.get("by", "user"),
-        remember=data.get("remember", "once"),
-        arguments=data.get("arguments"),
-        reason=data.get("reason"),
-    )
-
-
-def answer_to_data(answer: ConfirmAnswer | QuestionAnswer) -> dict[str, Any]:
-    """Return the data of an answer's fact."""
-    if isinstance(answer, QuestionAnswer):
-        return {"answer": answer.answer, "by": answer.by}
-    data = {"approved": answer.approved, "by": answer.by, "remember": answer.remember, "reason": answer.reason}
-    return data if answer.arguments is None else data | {"arguments": dict(answer.arguments)}

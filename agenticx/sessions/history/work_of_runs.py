@@ -16,8 +16,7 @@ from agenticx.runtime.history_text import count_characters
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.history.told_endings import with_told_endings
 from agenticx.sessions.store.base import Log, read_log_pages
-from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode
-from agenticx.sessions.store.records import Fact
+from agenticx.sessions.store.entries import Fact, SessionEvent, StoredEvent, decode
 
 __all__ = ["with_work_of_runs"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions.store.records import Fact
+from agenticx.sessions.store.entries import Fact, SubagentAnnounced, SubagentUnannounced
 
 __all__ = ["REPORTING_EVENTS", "Announcements"]
 
@@ -21,7 +21,7 @@ class Announcements:
     """
 
     def __init__(self, facts: Iterable[Fact]) -> None:
-        self.missing = {fact.key: fact for fact in facts if fact.kind == "subagent_unannounced"}
+        self.missing = {fact.key: fact for fact in facts if isinstance(fact, SubagentUnannounced)}
         self.stored = set[str]()
         self._expected: list[tuple[str, RuntimeEvent]] = []
 
@@ -33,11 +33,11 @@ class Announcements:
         """Return the facts that these events are in the log."""
         ids = {id(event) for event in events}
         keys = [key for key, event in self._expected if id(event) in ids]
-        return [Fact(kind="subagent_announced", key=key, turn_id="") for key in keys]
+        return [SubagentAnnounced(key=key) for key in keys]
 
     def mark_stored(self, facts: Iterable[Fact]) -> None:
         """Take note of stored facts."""
-        if keys := {fact.key for fact in facts if fact.kind == "subagent_announced"}:
+        if keys := {fact.key for fact in facts if isinstance(fact, SubagentAnnounced)}:
             self.stored |= keys
             self._expected = [expected for expected in self._expected if expected[0] not in keys]
             for key in keys:

@@ -21,9 +21,9 @@ from agenticx.sessions.hub.state import ENCODING_ERRORS, conversation_data
 from agenticx.sessions.hub.turns.waiting_turns import WaitingTurns
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
 from agenticx.sessions.store.base import Log, OwnershipLost, TurnEnded
-from agenticx.sessions.store.entries import StoredEvent
+from agenticx.sessions.store.entries import CallBegan, Fact, ProcessStarted, StoredEvent, TurnWaiting
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.records import ASKING_EVENTS, QUESTION_EVENTS, Fact, FactKind, Loaded, TurnRecord
+from agenticx.sessions.store.records import ASKING_EVENTS, QUESTION_EVENTS, Loaded, TurnRecord
 
 __all__ = ["ChildTurnRecords", "FactJournal", "SessionChildTurns"]
 
@@ -42,15 +42,13 @@ class FactJournal:
     store_fact: Callable[[Fact], Awaitable[None]]
 
     async def record_call(self, call: ToolCall) -> None:
-        await self._write("call_began", call.id, {"call_id": call.id, "name": call.name, "arguments": call.arguments})
+        key, turn_id = f"{self.turn_id}/{call.id}", self.turn_id
+        fact = CallBegan(key=key, turn_id=turn_id, call_id=call.id, name=call.name, arguments=call.arguments)
+        await self.store_fact(fact)
 
     async def record_process(self, call: ToolCall, process: Mapping[str, Any]) -> None:
-        data = {"call_id": call.id, "host": this_host(), **process}
-        await self._write("process_started", f"{call.id}/{process['pid']}", data)
-
-    async def _write(self, kind: FactKind, key: str, data: Mapping[str, Any]) -> None:
-        turn_id = self.turn_id
-        await self.store_fact(Fact(kind=kind, key=f"{turn_id}/{key}", turn_id=turn_id, data=data))
+        key, turn_id = f"{self.turn_id}/{call.id}/{process['pid']}", self.turn_id
+        await self.store_fact(ProcessStarted(key=key, turn_id=turn_id, call_id=call.id, host=this_host(), **process))
 
 
 class ChildTurnRecords(Protocol):
@@ -251,7 +249,7 @@ class SessionChildTurns:
         with bound_ids(turn=turn.id):
             interrupted = await read_interrupted(self._log, turn, loaded)
             events = interrupted.closing_events(interrupted.missing_messages([]), code, text)
-            facts = [_no_longer_waiting(turn.id)] if interrupted.questions else []
+            facts = [TurnWaiting(key=turn.id, turn_id=turn.id)] if interrupted.questions else []
             try:
                 await self.commit(turn.id, events, facts, round_=interrupted.round)
             except TurnEnded as exc:
@@ -366,18 +364,24 @@ class _StoredChildTurn:
             else:
                 self.running_calls.discard(event.data["tool_call_id"])
         if self.has_asked and events[-1].terminal:
-            return [_no_longer_waiting(self.turn.id)]
+            return [TurnWaiting(key=self.turn.id, turn_id=self.turn.id)]
         return self._waiting_facts() if has_asked else []
 
     def _waiting_facts(self) -> Sequence[Fact]:
         child = self.child
         try:
-            data = conversation_data(child.session)
+            conversation = conversation_data(child.session)
         except ENCODING_ERRORS as exc:
             _log.warning("a turn cannot go on after a restart: its tool state is not JSON", error=str(exc))
             return []
-        data |= {"agent_path": list(child.agent_path), "outlives_parent": child.outlives_parent}
-        return [Fact(kind="turn_waiting", key=self.turn.id, turn_id=self.turn.id, data=data)]
+        waiting = TurnWaiting(
+            key=self.turn.id,
+            turn_id=self.turn.id,
+            conversation=conversation,
+            agent_path=tuple(child.agent_path),
+            outlives_parent=child.outlives_parent,
+        )
+        return [waiting]
 
     async def close(self) -> None:
         code = "storage" if self.failed else "internal"
@@ -386,8 +390,8 @@ class _StoredChildTurn:
 
     async def _store_fact(self, fact: Fact) -> None:
         self._check_open()
-        if fact.kind == "call_began":
-            self.running_calls.add(fact.data["call_id"])
+        if isinstance(fact, CallBegan):
+            self.running_calls.add(fact.call_id)
         await self.writer.commit(fact.turn_id, facts=[fact])
 
     def _check_open(self) -> None:
@@ -395,7 +399,3 @@ class _StoredChildTurn:
             raise TurnSuspended(f"turn {self.turn.id!r} waits for a person, and goes on after the next start")
         if self.closed or self.turns.closed:
             raise StoreError(f"turn {self.turn.id!r} is closed: the session is, or the turn above it was aborted")
-
-
-def _no_longer_waiting(turn_id: str) -> Fact:
-    return Fact(kind="turn_waiting", key=turn_id, turn_id=turn_id)

@@ -19,10 +19,8 @@ from agenticx.runtime import (
     UnknownConfirm,
     UnknownQuestion,
 )
-from agenticx.sessions.history.interrupted import answer_from_data, answer_to_data
 from agenticx.sessions.store.base import Lease
-from agenticx.sessions.store.entries import StoredEvent, decode
-from agenticx.sessions.store.records import Fact
+from agenticx.sessions.store.entries import Fact, QuestionAnswered, QuestionAsked, QuestionDecided, StoredEvent, decode
 
 __all__ = ["RequestT", "asked_request", "store_answer", "unknown_id"]
 
@@ -54,13 +52,13 @@ async def store_answer(
     `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late; `UnknownQuestion`
     and `QuestionClosed` for questions of agents.
     """
-    question = await lease.fact("question_asked", request_id)
-    if question is None or ("digest" in question.data) != isinstance(answer, ConfirmAnswer):
+    question = await lease.fact(QuestionAsked, request_id)
+    if question is None or (question.digest is not None) != isinstance(answer, ConfirmAnswer):
         raise unknown_id(request_id, answer)
-    if question.data.get("digest", "") != digest:
+    if (question.digest or "") != digest:
         raise DigestMismatch(f"the digest is not the one of confirmation {request_id!r}; read the question again")
     gate = gate_of(question.turn_id)
-    is_too_late = gate is None and datetime.fromisoformat(question.data["expires_at"]) <= now
+    is_too_late = gate is None and datetime.fromisoformat(question.expires_at) <= now
     decision = await _store(lease, store_fact, gate, question, None if is_too_late else answer)
     if decision is None or _comparable(decision) != _comparable(answer):
         kind, error = _kind(answer), ConfirmClosed if isinstance(answer, ConfirmAnswer) else QuestionClosed
@@ -87,24 +85,24 @@ async def _store(
     lease: Lease,
     store_fact: Callable[[Fact], Awaitable[None]],
     gate: AsyncConfirmGate | None,
-    question: Fact,
+    question: QuestionAsked,
     answer: Answer | None,
 ) -> Answer | None:
     """Store the answer unless another one counts, and return the one that counts; None if closed without one.
 
     None as the answer stores nothing.
     """
-    closed = await lease.fact("question_closed", question.key)
+    closed = await lease.fact(QuestionDecided, question.key)
     if closed is not None:
-        return answer_from_data(closed.data) if closed.data["by"] in _ANSWERED_BY else None
-    earlier = await lease.fact("question_answered", question.key)
+        return closed.answer if closed.answer.by in _ANSWERED_BY else None
+    earlier = await lease.fact(QuestionAnswered, question.key)
     if earlier is not None:
-        return answer_from_data(earlier.data)
+        return earlier.answer
     decided = (
         answer if gate is None or answer is None else gate.decide(question.key, answer)
     )  # its write is queued without an await
     if decided is not None:
-        await store_fact(replace(question, kind="question_answered", data=answer_to_data(decided)))
+        await store_fact(QuestionAnswered(key=question.key, turn_id=question.turn_id, answer=decided))
     return decided
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
 from agenticx.attachments import fingerprint
 from agenticx.errors import SessionBusy
@@ -20,8 +20,8 @@ from agenticx.messages import UserMessage, new_id
 from agenticx.runtime import EventType, RuntimeEvent, Steering
 from agenticx.runtime.turn import attachment_data
 from agenticx.sessions.hub.submission import Submission, SubmissionState, TurnRequest
-from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import Fact, TurnRecord
+from agenticx.sessions.store.entries import Fact, MessagePosted, MessageTaken
+from agenticx.sessions.store.records import TurnRecord
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["MessageQueue", "QueuedMessage", "message_key", "recorded_submission", "steer"]
@@ -30,7 +30,7 @@ MAX_QUEUED_MESSAGES = 100
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
 """Limit for the texts and files of one session's queue together."""
 
-_OUTCOMES: dict[EventType, SubmissionState] = {
+_OUTCOMES: dict[EventType, Literal["started", "steered", "handed_back"]] = {
     EventType.TURN_STARTED: "started",
     EventType.STEERED: "steered",
     EventType.HANDED_BACK: "handed_back",
@@ -83,15 +83,10 @@ class QueuedMessage:
         )
 
     @classmethod
-    def from_fact(cls, session_id: str, fact: Fact) -> QueuedMessage:
-        """Return the message of a `message_posted` fact; raises `DamagedData`."""
-        with map_decode_errors(f"a queued message of session {session_id!r}"):
-            message = UserMessage.model_validate(fact.data["message"])
-            names = ("client_turn_id", "model", "permission_mode", "mode", "steers", "interrupts")
-            fields = {name: fact.data[name] for name in names}
-            fields["sampling"] = None if (own := fact.data["sampling"]) is None else Sampling(**own)
-            fields["vaults"] = None if (own := fact.data["vaults"]) is None else tuple(own)
-        return cls(session_id=session_id, turn_id=fact.turn_id, message=message, **fields)
+    def from_fact(cls, session_id: str, fact: MessagePosted) -> QueuedMessage:
+        """Return the message of a fact."""
+        own = {one.name: getattr(fact, one.name) for one in fields(fact) if one.name != "key"}
+        return cls(session_id=session_id, **own)
 
     @property
     def key(self) -> str:
@@ -122,18 +117,19 @@ class QueuedMessage:
 
     def to_fact(self) -> Fact:
         """Return the `message_posted` fact of the message."""
-        data = {
-            "message": self.message.model_dump(mode="json"),
-            "client_turn_id": self.client_turn_id,
-            "model": self.model,
-            "permission_mode": self.permission_mode,
-            "sampling": None if self.sampling is None else dict(self.sampling.items()),
-            "mode": self.mode,
-            "vaults": self.vaults,
-            "steers": self.steers,
-            "interrupts": self.interrupts,
-        }
-        return Fact(kind="message_posted", key=self.key, turn_id=self.turn_id, data=data)
+        return MessagePosted(
+            key=self.key,
+            turn_id=self.turn_id,
+            message=self.message,
+            client_turn_id=self.client_turn_id,
+            model=self.model,
+            permission_mode=self.permission_mode,
+            sampling=self.sampling,
+            mode=self.mode,
+            vaults=self.vaults,
+            steers=self.steers,
+            interrupts=self.interrupts,
+        )
 
     def to_event(self, type_: EventType) -> RuntimeEvent:
         """Return the message's event of type `queued` or `handed_back`."""
@@ -198,18 +194,15 @@ class MessageQueue:
     def taken_facts(self, turn_id: str | None, events: Sequence[RuntimeEvent], seq: int) -> Iterator[Fact]:
         """Yield the `message_taken` facts to store with `events`; the first event gets the number `seq + 1`."""
         for index, event, message in self._resolved_by(events):
-            yield Fact(
-                kind="message_taken",
+            yield MessageTaken(
                 key=message.key,
                 turn_id=turn_id or message.turn_id,
-                data={
-                    "state": _OUTCOMES[event.type],
-                    "after_seq": seq + index,
-                    "message_id": message.message.message_id,
-                    "client_turn_id": message.client_turn_id,
-                    "input": message.message.content,
-                    "attached": fingerprint(message.message.attachments),
-                },
+                state=_OUTCOMES[event.type],
+                after_seq=seq + index,
+                message_id=message.message.message_id,
+                client_turn_id=message.client_turn_id,
+                input=message.message.content,
+                attached=fingerprint(message.message.attachments),
             )
 
     def mark_stored(self, events: Sequence[RuntimeEvent]) -> None:
@@ -247,15 +240,13 @@ def _size(message: UserMessage) -> int:
     return text + sum(file.size for file in message.attachments)
 
 
-def recorded_submission(session_id: str, taken: Fact) -> Submission:
-    """Return the submission of a `message_taken` fact; its turn is the one that the message was to begin."""
-    data = taken.data
-    with map_decode_errors(f"a fact of session {session_id!r}"):
-        turn = TurnRecord(
-            id=taken.turn_id,
-            session_id=session_id,
-            input=data["input"],
-            attachments_digest=data["attached"],
-            client_turn_id=data["client_turn_id"],
-        )
-        return Submission(state=data["state"], turn=turn, message_id=data["message_id"], after_seq=data["after_seq"])
+def recorded_submission(session_id: str, taken: MessageTaken) -> Submission:
+    """Return the submission of a fact; its turn is the one that the message was to begin."""
+    turn = TurnRecord(
+        id=taken.turn_id,
+        session_id=session_id,
+        input=taken.input,
+        attachments_digest=taken.attached,
+        client_turn_id=taken.client_turn_id,
+    )
+    return Submission(state=taken.state, turn=turn, message_id=taken.message_id, after_seq=taken.after_seq)

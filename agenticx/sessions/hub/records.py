@@ -17,7 +17,8 @@ from typing import Any, cast, get_args
 
 from agenticx.errors import SettingsError
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions.store.records import Fact, SessionRecord
+from agenticx.sessions.store.entries import Fact, NameAnnounced, NameDerived
+from agenticx.sessions.store.records import SessionRecord
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import is_one_line, visible
 
@@ -209,8 +210,8 @@ def _agent_change(name: str | None) -> RuntimeEvent:
     return RuntimeEvent(EventType.SESSION_CHANGED, {"agent": name})
 
 
-def name_announcement(derived: Fact, record: SessionRecord) -> tuple[Sequence[RuntimeEvent], Fact]:
+def name_announcement(derived: NameDerived, record: SessionRecord) -> tuple[Sequence[RuntimeEvent], Fact]:
     """Return the events that announce a derived name, none if the user gave another one meanwhile, and their fact."""
-    announced = Fact(kind="name_announced", key=derived.key, turn_id=derived.turn_id)
-    name = derived.data["name"]
-    return [RuntimeEvent(EventType.SESSION_CHANGED, {"name": name})] if record.name == name else [], announced
+    announced = NameAnnounced(key=derived.key, turn_id=derived.turn_id)
+    change = {"name": derived.name}
+    return [RuntimeEvent(EventType.SESSION_CHANGED, change)] if record.name == derived.name else [], announced

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from agenticx.logs import get_logger
 from agenticx.messages import Message
@@ -18,9 +17,9 @@ from agenticx.sessions.history.interrupted import (
 from agenticx.sessions.hub.state import read_conversation
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
-from agenticx.sessions.store.entries import StoredEvent, decode
+from agenticx.sessions.store.entries import Fact, ProcessStarted, StoredEvent, TurnWaiting, decode
 from agenticx.sessions.store.hosts import is_this_host
-from agenticx.sessions.store.records import Fact, Loaded, TurnRecord
+from agenticx.sessions.store.records import Loaded, TurnRecord
 from agenticx.threads import run_in_thread
 from agenticx.tools.processes import StartedProcess, kill_leftovers
 
@@ -107,20 +106,18 @@ class _OpenTree:
     def __init__(self, loaded: Loaded, events: TurnEvents) -> None:
         self._loaded = loaded
         self._events = events
-        waiting = {fact.key: fact.data for fact in loaded.open_facts if fact.kind == "turn_waiting" and fact.data}
-        self._conversations = waiting
-        self.outliving = [turn for turn in loaded.children if self._conversation(turn).get("outlives_parent")]
-
-    def _conversation(self, turn: TurnRecord) -> Mapping[str, Any]:
-        return self._conversations.get(turn.id, {})
+        self._waiting = {fact.key: fact for fact in loaded.open_facts if isinstance(fact, TurnWaiting)}
+        outliving = {fact.key for fact in self._waiting.values() if fact.outlives_parent}
+        self.outliving = [turn for turn in loaded.children if turn.id in outliving]
 
     def resumed(self, turn: TurnRecord) -> ResumedTurn | None:
         """Return the turn as it goes on, with those below it; None if it cannot."""
         events = self._events[turn.id]
         interrupted = _interrupted(turn, self._loaded, events)
         messages, state = list[Message](), None
-        if conversation := self._conversation(turn):
-            read, state = read_conversation(conversation)
+        waiting = self._waiting.get(turn.id)
+        if waiting is not None and waiting.conversation is not None:
+            read, state = read_conversation(waiting.conversation)
             messages += read
         if interrupted.round:
             point = None if state is None else child_resume_point(interrupted, messages)
@@ -132,7 +129,7 @@ class _OpenTree:
         return ResumedTurn(
             turn_id=turn.id,
             parent_turn_id=turn.parent_turn_id or "",
-            agent_path=self._agent_path(turn, interrupted),
+            agent_path=(interrupted.agent_id,) if waiting is None else waiting.agent_path,
             point=point,
             messages=messages,
             events=[decode(event).event for event in events],
@@ -145,13 +142,10 @@ class _OpenTree:
         resumed = [self.resumed(turn) for turn in below if turn not in self.outliving]
         return None if None in resumed else [turn for turn in resumed if turn is not None]
 
-    def _agent_path(self, turn: TurnRecord, interrupted: InterruptedTurn) -> Sequence[str]:
-        return tuple(self._conversation(turn).get("agent_path", [interrupted.agent_id]))
-
 
 async def end_leftover_processes(log: Log, facts: Sequence[Fact]) -> None:
     """Terminate the processes on this host that are left of a turn of an earlier process."""
     for fact in facts:
-        if fact.kind == "process_started" and is_this_host(fact.data["host"], log):
-            process = StartedProcess(fact.data["pid"], fact.data["started"], fact.data["mark"])
+        if isinstance(fact, ProcessStarted) and is_this_host(fact.host, log):
+            process = StartedProcess(fact.pid, fact.started, fact.mark)
             await run_in_thread(kill_leftovers, process, name="agx ending processes")

@@ -26,8 +26,9 @@ from agenticx.sessions.store.attachments import load_attachments
 from agenticx.sessions.store.base import Lease, Log
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.entries import Fact, RewindBegan, RewindEnded
 from agenticx.sessions.store.hosts import check_workspace, is_this_host
-from agenticx.sessions.store.records import Fact, Loaded
+from agenticx.sessions.store.records import Loaded
 
 __all__ = ["RewindResult", "complete_rewind", "rewind", "session_snapshots"]
 
@@ -139,12 +140,12 @@ async def complete_rewind(
 
     A failure is logged; the next owner of the session tries again.
     """
-    began = [fact for fact in loaded.open_facts if fact.kind == "rewind_began"]
+    began = [fact for fact in loaded.open_facts if isinstance(fact, RewindBegan)]
     if not began:
         return
     try:
         with map_decode_errors(f"a fact of session {session.id!r}"):
-            message_id, after_seq = began[-1].data["message_id"], began[-1].data["after_seq"]
+            message_id, after_seq = began[-1].message_id, began[-1].after_seq
         if after_seq == writer.seq:
             await rewind(
                 log,
@@ -165,12 +166,11 @@ async def complete_rewind(
 
 
 def _began(message_id: str | None, seq: int) -> Fact:
-    data = {"message_id": message_id, "after_seq": seq}
-    return Fact(kind="rewind_began", key=new_id("rwd"), turn_id="", data=data)
+    return RewindBegan(key=new_id("rwd"), message_id=message_id, after_seq=seq)
 
 
 def _ended(began: Sequence[Fact]) -> list[Fact]:
-    return [Fact(kind="rewind_ended", key=fact.key, turn_id="") for fact in began]
+    return [RewindEnded(key=fact.key) for fact in began]
 
 
 def _update_known_versions(session: Session, files: Sequence[RestoredFile]) -> None:

@@ -33,6 +33,7 @@ from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import OwnershipLost
 from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.entries import MessagePosted, MessageTaken, NameDerived
 from agenticx.sessions.store.hosts import is_workspace_here
 from agenticx.sessions.store.records import Loaded, SessionRecord, TurnRecord
 
@@ -251,7 +252,7 @@ class SessionActor:
             check_same_input(client_turn_id, message.message, request)
             await run_to_completion(self._requeue(message))
             return await self._current_submission(message)
-        if (taken := await self.lease.fact("message_taken", key)) is not None:
+        if (taken := await self.lease.fact(MessageTaken, key)) is not None:
             submission = recorded_submission(self.id, taken)
             check_same_input(client_turn_id, submission.turn, request)
             return await self._resolved_submission(submission)
@@ -277,7 +278,7 @@ class SessionActor:
     async def _current_submission(self, message: QueuedMessage) -> Submission:
         """Return the current state of `message`; raises `SessionNotFound` if its session was deleted."""
         if message.resolved.is_set():
-            taken = await self.lease.fact("message_taken", message.key)
+            taken = await self.lease.fact(MessageTaken, message.key)
             if taken is None:
                 raise SessionNotFound(f"session {self.id!r} was deleted")
             return await self._resolved_submission(recorded_submission(self.id, taken))
@@ -456,9 +457,9 @@ class SessionActor:
             private=self._services.settings.private_paths,
         )
         for fact in loaded.open_facts:
-            if fact.kind == "message_posted" and self._queue.get(fact.key) is None:
+            if isinstance(fact, MessagePosted) and self._queue.get(fact.key) is None:
                 self._queue.add(QueuedMessage.from_fact(self.id, fact))
-            elif fact.kind == "name_derived":
+            elif isinstance(fact, NameDerived):
                 self.turns.unannounced = fact
         if (running := self.turns.running) is None:
             self._queue.cancel()

@@ -42,8 +42,8 @@ from agenticx.sessions.hub.turn_services import NoteTurn, TurnServices, TurnSetu
 from agenticx.sessions.hub.turns.running_turn import RunningTurn
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost, TurnEnded
-from agenticx.sessions.store.entries import StoredEvent
-from agenticx.sessions.store.records import Fact, Loaded, TurnRecord
+from agenticx.sessions.store.entries import Fact, NameDerived, StoredEvent
+from agenticx.sessions.store.records import Loaded, TurnRecord
 from agenticx.subagents.meta_tools import CURRENT_OWNER
 
 __all__ = ["TurnRunner"]
@@ -72,7 +72,7 @@ class TurnRunner:
     ) -> None:
         self.latest: RunningTurn | None = None
         self.pending_end: TurnRecord | None = None
-        self.unannounced: Fact | None = None
+        self.unannounced: NameDerived | None = None
         self.record_lock = asyncio.Lock()
         self.children = SessionChildTurns(session, writer, services.log)
         self._budgets = TurnBudgets(session.id, services.log, services.settings)
@@ -276,7 +276,7 @@ class TurnRunner:
             if running.derived_name is None or record.name is not None:
                 return await self._writer.commit(turn.id, first, begins=turn)
             named = replace(record, name=running.derived_name)
-            fact = Fact(kind="name_derived", key=turn.id, turn_id=turn.id, data={"name": named.name})
+            fact = NameDerived(key=turn.id, turn_id=turn.id, name=running.derived_name)
 
             def on_stored() -> None:
                 self.unannounced = fact

@@ -15,18 +15,25 @@ from agenticx.sessions.hub.announcements import REPORTING_EVENTS, Announcements
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import ENCODING_ERRORS, StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
-from agenticx.sessions.store.entries import StoredEvent
+from agenticx.sessions.store.entries import (
+    Fact,
+    QuestionAsked,
+    QuestionDecided,
+    StoredEvent,
+    SubagentDelivered,
+    answer_from_data,
+)
 from agenticx.sessions.store.records import (
     ASKING_EVENTS,
     QUESTION_EVENTS,
     Commit,
-    Fact,
     Loaded,
     SessionRecord,
     StateChange,
     TurnRecord,
     is_synced,
 )
+from agenticx.subagents.records import SubagentEnding
 
 __all__ = ["SessionWriter", "delivered_facts", "delivered_keys", "merge_deltas", "run_to_completion"]
 
@@ -231,11 +238,12 @@ class SessionWriter:
         for seq, event in enumerate(events, self.seq + 1):
             if event.type not in QUESTION_EVENTS:
                 continue
-            data = {key: value for key, value in event.data.items() if key != "context"}
+            id_, data = event.data["id"], event.data
             if event.type in ASKING_EVENTS:
-                yield Fact(kind="question_asked", key=event.data["id"], turn_id=turn_id, data=data | {"seq": seq})
+                expiry = data["expires_at"]
+                yield QuestionAsked(key=id_, turn_id=turn_id, digest=data.get("digest"), expires_at=expiry, seq=seq)
             else:
-                yield Fact(kind="question_closed", key=event.data["id"], turn_id=turn_id, data=data)
+                yield QuestionDecided(key=id_, turn_id=turn_id, answer=answer_from_data(data))
 
 
 def delivered_facts(session: Session, turn_id: str) -> Sequence[Fact]:
@@ -243,15 +251,21 @@ def delivered_facts(session: Session, turn_id: str) -> Sequence[Fact]:
     facts = list[Fact]()
     for one in session.unstored_notices:
         if one.turn_id == turn_id:
-            where = {"message_id": one.message_id, "told_in": one.told_in, "told_to": one.turn_id}
-            data = {**one.data, "is_due": False, **where}
-            facts.append(Fact(kind="subagent_delivered", key=one.key, turn_id="", data=data))
+            facts.append(
+                SubagentDelivered(
+                    key=one.key,
+                    ending=SubagentEnding.load(one.data),
+                    message_id=one.message_id,
+                    told_in=one.told_in,
+                    told_to=one.turn_id,
+                )
+            )
     return facts
 
 
 def delivered_keys(facts: Sequence[Fact]) -> Collection[str]:
     """Return the keys of the notices that are delivered by these facts."""
-    return [fact.key for fact in facts if fact.kind == "subagent_delivered" and not fact.data["is_due"]]
+    return [fact.key for fact in facts if isinstance(fact, SubagentDelivered) and not fact.is_due]
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:

@@ -10,16 +10,14 @@ from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
-from pydantic import ValidationError
-
 from agenticx.attachments import Attachment
 from agenticx.errors import ResourcesExhausted, StoreError
 from agenticx.logs import get_logger
 from agenticx.messages import Message, UserMessage
 from agenticx.sessions.store.base import Lease
 from agenticx.sessions.store.blobs import TOO_LARGE, Blobs
-from agenticx.sessions.store.entries import StoredEvent
-from agenticx.sessions.store.records import Commit, Fact, FactKind, Loaded, SessionState, StateChange, TurnRecord
+from agenticx.sessions.store.entries import Fact, FactT, MessagePosted, StoredEvent
+from agenticx.sessions.store.records import Commit, Loaded, SessionState, StateChange, TurnRecord
 from agenticx.threads import run_in_thread
 
 __all__ = ["SMALLEST_CONTENT", "AttachmentLease", "attachment_digests", "load_attachments"]
@@ -82,8 +80,8 @@ class AttachmentLease:
         facts = [await _change_fact(fact, store) for fact in commit.facts]
         return replace(commit, state=state, facts=facts, blobs=sorted(_digests_in(state, facts)))
 
-    async def fact(self, kind: FactKind, key: str) -> Fact | None:
-        return await self.lease.fact(kind, key)
+    async def fact(self, type_: type[FactT], key: str) -> FactT | None:
+        return await self.lease.fact(type_, key)
 
     async def file_facts(self) -> Sequence[Fact]:
         return await self.lease.file_facts()
@@ -170,20 +168,13 @@ def _decode(data: str) -> bytes | None:
 
 async def _change_fact(fact: Fact, change: Callable[[Message], Awaitable[Message]]) -> Fact:
     """Return the fact of a posted message with the changed message, and any other one as it is."""
-    if (message := _posted_message(fact)) is None or (changed := await change(message)) is message:
+    if not isinstance(fact, MessagePosted):
         return fact
-    return replace(fact, data={**fact.data, "message": changed.model_dump(mode="json")})
-
-
-def _posted_message(fact: Fact) -> UserMessage | None:
-    if fact.kind != "message_posted":
-        return None
-    try:
-        return UserMessage.model_validate(fact.data["message"])
-    except (KeyError, ValidationError):  # damaged: raised where the message is queued
-        return None
+    changed = await change(fact.message)
+    assert isinstance(changed, UserMessage)
+    return fact if changed is fact.message else replace(fact, message=changed)
 
 
 def _digests_in(state: StateChange | None, facts: Sequence[Fact]) -> set[str]:
-    posted = [message for fact in facts if (message := _posted_message(fact)) is not None]
+    posted = [fact.message for fact in facts if isinstance(fact, MessagePosted)]
     return attachment_digests(posted if state is None else [*posted, *state.messages, *state.compacted])

@@ -17,17 +17,8 @@ from agenticx.errors import StoreError
 from agenticx.messages import Message
 from agenticx.runtime.events import HandedBackEvent, QueuedEvent
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.entries import Position, StoredEvent, decode, parent_turn_id
-from agenticx.sessions.store.records import (
-    Commit,
-    Fact,
-    FactKind,
-    Loaded,
-    SessionRecord,
-    SessionState,
-    StateChange,
-    TurnRecord,
-)
+from agenticx.sessions.store.entries import Fact, FactT, Position, StoredEvent, decode, parent_turn_id
+from agenticx.sessions.store.records import Commit, Loaded, SessionRecord, SessionState, StateChange, TurnRecord
 from agenticx.sessions.store.search import SearchableText, SearchExcerpt
 from agenticx.sessions.store.usage import DailyUsage
 
@@ -138,12 +129,12 @@ class Lease(Protocol):
         """
         ...
 
-    async def fact(self, kind: FactKind, key: str) -> Fact | None:
-        """Return the session's fact of that kind and key, else None."""
+    async def fact(self, type_: type[FactT], key: str) -> FactT | None:
+        """Return the session's fact of that class and key, else None."""
         ...
 
     async def file_facts(self) -> Sequence[Fact]:
-        """Return the session's facts of `FILE_KINDS` in the order of storage; raises `DamagedData` for any damage."""
+        """Return the session's facts about files in the order of storage; raises `DamagedData` for any damage."""
         ...
 
     async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
@@ -240,11 +231,11 @@ class Log(Protocol):
         ...
 
     async def subagent_facts(self, session_id: str) -> Sequence[Fact]:
-        """Return the session's facts of `SUBAGENT_KINDS` that can be read, in the order of storage."""
+        """Return the session's facts about sub-agents that can be read, in the order of storage."""
         ...
 
     async def file_facts(self, session_id: str) -> Sequence[Fact]:
-        """Return the session's facts of `FILE_KINDS` in the order of storage; raises `DamagedData` for any damage."""
+        """Return the session's facts about files in the order of storage; raises `DamagedData` for any damage."""
         ...
 
 
@@ -292,8 +283,8 @@ class Catalog(Protocol):
         """Return the `ASKING_EVENTS` of running turns without an answer, of a session or of all, oldest first."""
         ...
 
-    async def session_of(self, kind: FactKind, key: str) -> str | None:
-        """Return the id of the session that has the fact of that kind and key, else None."""
+    async def session_of(self, type_: type[Fact], key: str) -> str | None:
+        """Return the id of the session that has the fact of that class and key, else None."""
         ...
 
 

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, NamedTuple, NewType, NotRequired, cast, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    Self,
+    TypeVar,
+    cast,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic_core import from_json
 
+from agenticx.llms.sampling import Sampling
+from agenticx.messages import UserMessage
+from agenticx.runtime.confirm import ConfirmAnswer, QuestionAnswer
 from agenticx.runtime.events import (
     EVENT_CLASSES,
     ConfirmRequiredEvent,
@@ -23,14 +39,44 @@ from agenticx.runtime.events import (
 )
 from agenticx.runtime.events.types import PAYLOADS
 from agenticx.sessions.store.damage import DECODE_ERRORS, damaged_data
+from agenticx.subagents.records import SubagentEnding, SubagentRun
+from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
+    "FACT_CLASSES",
+    "CallBegan",
+    "Fact",
+    "FactT",
+    "FileEdited",
+    "FileRewound",
+    "MessagePosted",
+    "MessageTaken",
+    "NameAnnounced",
+    "NameDerived",
     "Position",
+    "ProcessStarted",
+    "QuestionAnswered",
+    "QuestionAsked",
+    "QuestionDecided",
+    "RewindBegan",
+    "RewindEnded",
     "SessionEvent",
     "StoredEvent",
+    "SubagentAnnounced",
+    "SubagentDelivered",
+    "SubagentEnded",
+    "SubagentMessageTaken",
+    "SubagentMessaged",
+    "SubagentStarted",
+    "SubagentUnannounced",
+    "TurnWaiting",
+    "answer_from_data",
+    "answer_to_data",
     "decode",
+    "decode_fact",
     "encode",
     "encode_events",
+    "encode_fact",
     "parent_turn_id",
     "question_id",
 ]
@@ -142,3 +188,368 @@ def _parse(frame: bytes) -> dict[str, Any]:
         return from_json(frame)
     except ValueError:  # a lone surrogate or a deep value, which only the slower parser reads
         return json.loads(frame)
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A durable fact beside the events of a session; there is at most one for its kind and its `key`.
+
+    Facts say what the events cannot: that a call is about to run, before it runs, and the answer to a question, before
+    its turn continues. `turn_id` is "" for those of no turn; a turn's are read as long as it is open. The first one
+    with a key is kept, or with `is_replaced` the last one. Storing one removes that of the class which it `closes` with
+    the same key. With `is_work` one that is not closed is work for the next owner of the session. Those that are
+    `about_files`, or `about_subagents`, are kept as long as their session.
+    """
+
+    kind: ClassVar[str]
+    closes: ClassVar[type[Fact] | None] = None
+    is_replaced: ClassVar[bool] = False
+    is_work: ClassVar[bool] = False
+    about_files: ClassVar[bool] = False
+    about_subagents: ClassVar[bool] = False
+
+    key: str
+    turn_id: str = ""
+
+    def data(self) -> dict[str, Any]:
+        """Return the fields other than `key` and `turn_id` as JSON."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("key", "turn_id")}
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        """Return the fact with the `data` of one; raises an error of `DECODE_ERRORS` for other data."""
+        values = {name: _as_tuple(value) for name, value in data.items()}
+        return cls(key=key, turn_id=turn_id, **values)
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallBegan(Fact):
+    """A call is about to run. Models repeat their call ids, so the key has the turn as well."""
+
+    kind = "call_began"
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStarted(Fact):
+    """A call has started a process of `host`, with the fields of a `StartedProcess`; the key is that of the call."""
+
+    kind = "process_started"
+    call_id: str
+    host: str
+    pid: int
+    started: int
+    mark: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAsked(Fact):
+    """The question `key` was asked in the event `seq`; a confirmation has a `digest`, an agent's own has none."""
+
+    kind = "question_asked"
+    digest: str | None
+    expires_at: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answered(Fact):
+    answer: ConfirmAnswer | QuestionAnswer
+
+    def data(self) -> dict[str, Any]:
+        return answer_to_data(self.answer)
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        return cls(key=key, turn_id=turn_id, answer=answer_from_data(data))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAnswered(_Answered):
+    """The user's answer to the question `key`, before its turn takes it."""
+
+    kind = "question_answered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionDecided(_Answered):
+    """The final decision on the question `key`, which its turn took."""
+
+    kind = "question_decided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePosted(Fact):
+    """The user's message was accepted and is queued; it begins the turn `turn_id`, or joins it if it `steers`."""
+
+    kind = "message_posted"
+    is_work = True
+    message: UserMessage
+    client_turn_id: str | None = None
+    model: str | None = None
+    permission_mode: PermissionMode | None = None
+    sampling: Sampling | None = None
+    mode: str | None = None
+    vaults: tuple[str, ...] | None = None
+    steers: bool = False
+    interrupts: bool = False
+
+    def data(self) -> dict[str, Any]:
+        sampling = None if self.sampling is None else dict(self.sampling.items())
+        return Fact.data(self) | {"message": self.message.model_dump(mode="json"), "sampling": sampling}
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        message = UserMessage.model_validate(data.pop("message"))
+        sampling, vaults = data.pop("sampling"), data.pop("vaults")
+        return cls(
+            key=key,
+            turn_id=turn_id,
+            message=message,
+            sampling=None if sampling is None else Sampling(**sampling),
+            vaults=None if vaults is None else tuple(vaults),
+            **data,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageTaken(Fact):
+    """The outcome of a posted message: the event after `after_seq` or a later one tells of it.
+
+    `attached` is the fingerprint of the attachments.
+    """
+
+    kind = "message_taken"
+    closes = MessagePosted
+    state: Literal["started", "steered", "handed_back"]
+    after_seq: int
+    message_id: str
+    client_turn_id: str | None
+    input: str
+    attached: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameDerived(Fact):
+    """The turn `key` gave its session a name."""
+
+    kind = "name_derived"
+    is_work = True
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameAnnounced(Fact):
+    """The event that reports a derived name is in the log."""
+
+    kind = "name_announced"
+    closes = NameDerived
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEdited(Fact):
+    """A call is about to change a file of `host`; see `FileEdit`. `checksum` is that of the other fields."""
+
+    kind = "file_edited"
+    about_files = True
+    call_id: str
+    path: str
+    before: str | None
+    after: str | None
+    host: str
+    in_place: bool
+    root: str | None
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRewound(Fact):
+    """A rewind is about to change a file of `host`; see `RewindEdit`. `checksum` is that of the other fields."""
+
+    kind = "file_rewound"
+    about_files = True
+    path: str
+    undone: tuple[str, ...]
+    redone: tuple[str, ...]
+    mode: int | None
+    host: str
+    in_place: bool
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewindBegan(Fact):
+    """Files are about to be restored for a rewind to a message, where the log ends at `after_seq`."""
+
+    kind = "rewind_began"
+    is_work = True
+    message_id: str | None
+    after_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewindEnded(Fact):
+    """The conversation is rewound too, or the session went on without it."""
+
+    kind = "rewind_ended"
+    closes = RewindBegan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnWaiting(Fact):
+    """The turn `key`, below another one, has asked the user, and goes on after a restart with this conversation.
+
+    It is as JSON, `{messages, state}`, and None once the turn has ended.
+    """
+
+    kind = "turn_waiting"
+    is_replaced = True
+    conversation: Mapping[str, Any] | None = None
+    agent_path: tuple[str, ...] = ()
+    outlives_parent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentStarted(Fact):
+    """The run `key` of a sub-agent, which is the turn of that id once it has begun, is about to begin."""
+
+    kind = "subagent_started"
+    about_subagents = True
+    run: SubagentRun
+
+    def data(self) -> dict[str, Any]:
+        return self.run.dump()
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        return cls(key=key, turn_id=turn_id, run=SubagentRun.load(data))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended(Fact):
+    ending: SubagentEnding
+
+    def data(self) -> dict[str, Any]:
+        return Fact.data(self) | {"ending": self.ending.dump()}
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        return cls(key=key, turn_id=turn_id, **data | {"ending": SubagentEnding.load(data["ending"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentEnded(_Ended):
+    """The run `key` has ended."""
+
+    kind = "subagent_ended"
+    about_subagents = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentDelivered(_Ended):
+    """The ending of the run `key` `is_due`, the message `message_id` has it, or it is not to be told.
+
+    The latter is so for a sub-agent whose start was rewound away. The message is one of the turn `told_in`, which is
+    that of another sub-agent if the ending is for that one, or of the turn `told_to` below it, such as a speech in a
+    team.
+    """
+
+    kind = "subagent_delivered"
+    closes = SubagentEnded
+    is_replaced = True
+    about_subagents = True
+    is_due: bool = False
+    message_id: str = ""
+    told_in: str = ""
+    told_to: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentUnannounced(_Ended):
+    """The event of the ending of the run `key` is not in the log yet."""
+
+    kind = "subagent_unannounced"
+    is_work = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentAnnounced(Fact):
+    """The event of the ending of the run `key` is in the log."""
+
+    kind = "subagent_announced"
+    closes = SubagentUnannounced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentMessaged(Fact):
+    """The message `key` for a sub-agent was accepted."""
+
+    kind = "subagent_messaged"
+    about_subagents = True
+    agent_id: str
+    text: str
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentMessageTaken(Fact):
+    """The conversation of a sub-agent has the message `key`, or began anew."""
+
+    kind = "subagent_message_taken"
+    closes = SubagentMessaged
+
+
+FactT = TypeVar("FactT", bound=Fact)
+
+FACT_CLASSES: tuple[type[Fact], ...] = (
+    *(CallBegan, ProcessStarted, QuestionAsked, QuestionAnswered, QuestionDecided, MessagePosted, MessageTaken),
+    *(NameDerived, NameAnnounced, FileEdited, FileRewound, RewindBegan, RewindEnded, TurnWaiting),
+    *(SubagentStarted, SubagentEnded, SubagentDelivered, SubagentMessaged, SubagentUnannounced, SubagentAnnounced),
+    SubagentMessageTaken,
+)
+"""The classes of facts."""
+
+_CLASSES_BY_KIND = {each.kind: each for each in FACT_CLASSES}
+
+
+def encode_fact(fact: Fact) -> str:
+    """Return the fields of a fact other than its key and turn as a JSON object; raises as `json.dumps` does."""
+    return json.dumps(fact.data())
+
+
+def decode_fact(kind: str, key: str, turn_id: str, data: str) -> Fact:
+    """Return the fact of `encode_fact`; raises `DamagedData`."""
+    try:
+        return _CLASSES_BY_KIND[kind].load(key, turn_id, json.loads(data))
+    except DECODE_ERRORS as exc:
+        raise damaged_data("a fact of a session", exc) from exc
+
+
+def answer_from_data(data: Mapping[str, Any]) -> ConfirmAnswer | QuestionAnswer:
+    """Return the answer in the data of a `confirm_response`, a `question_answered` or a fact."""
+    if "answer" in data:
+        return QuestionAnswer(answer=data["answer"], by=data["by"])
+    return ConfirmAnswer(
+        approved=data["approved"],
+        by=data.get("by", "user"),
+        remember=data.get("remember", "once"),
+        arguments=data.get("arguments"),
+        reason=data.get("reason"),
+    )
+
+
+def answer_to_data(answer: ConfirmAnswer | QuestionAnswer) -> dict[str, Any]:
+    """Return an answer as JSON; see `answer_from_data`."""
+    if isinstance(answer, QuestionAnswer):
+        return {"answer": answer.answer, "by": answer.by}
+    data = {"approved": answer.approved, "by": answer.by, "remember": answer.remember, "reason": answer.reason}
+    return data if answer.arguments is None else data | {"arguments": dict(answer.arguments)}

@@ -24,13 +24,21 @@ from agenticx.sessions.store.base import (
     check_turn,
 )
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.entries import Position, StoredEvent, encode_events, question_id
+from agenticx.sessions.store.entries import (
+    Fact,
+    FactT,
+    Position,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionDecided,
+    StoredEvent,
+    encode_events,
+    question_id,
+)
 from agenticx.sessions.store.memory_sessions import Change, MemoryData, MemorySession
 from agenticx.sessions.store.records import (
     ASKING_EVENTS,
     Commit,
-    Fact,
-    FactKind,
     Loaded,
     SessionRecord,
     SessionState,
@@ -282,8 +290,8 @@ class MemoryStore:
         questions = [event for session in sessions for event in _open_questions(session)]
         return sorted(questions, key=attrgetter("position"))
 
-    async def session_of(self, kind: FactKind, key: str) -> str | None:
-        return next((id_ for id_, session in self._data.sessions.items() if (kind, key) in session.facts), None)
+    async def session_of(self, type_: type[Fact], key: str) -> str | None:
+        return next((id_ for id_, session in self._data.sessions.items() if (type_, key) in session.facts), None)
 
 
 class _MemoryLease:
@@ -338,8 +346,9 @@ class _MemoryLease:
     async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
         return await self.commit(commit)
 
-    async def fact(self, kind: FactKind, key: str) -> Fact | None:
-        return self._session().facts.get((kind, key))
+    async def fact(self, type_: type[FactT], key: str) -> FactT | None:
+        found = self._session().facts.get((type_, key))
+        return found if isinstance(found, type_) else None
 
     async def file_facts(self) -> Sequence[Fact]:
         return self._session().file_facts
@@ -358,11 +367,12 @@ class _MemoryLease:
 
 
 def _open_questions(session: MemorySession) -> Iterator[StoredEvent]:
-    answers: tuple[FactKind, ...] = ("question_answered", "question_closed")
     for event in session.events:
         if event.type in ASKING_EVENTS and event.turn_id in session.open_turns:
             id_ = question_id(event)
-            if ("question_asked", id_) in session.facts and not any((kind, id_) in session.facts for kind in answers):
+            facts = session.facts
+            is_answered = (QuestionAnswered, id_) in facts or (QuestionDecided, id_) in facts
+            if (QuestionAsked, id_) in facts and not is_answered:
                 yield event
 
 

@@ -10,21 +10,12 @@ from typing import Protocol
 from agenticx.errors import SessionNotFound
 from agenticx.messages import Message, new_id
 from agenticx.sessions.store.base import CommandHandler, Lease
-from agenticx.sessions.store.entries import StoredEvent
-from agenticx.sessions.store.notify import Notifier
-from agenticx.sessions.store.records import (
-    CLOSED_KINDS,
-    FILE_KINDS,
-    OPEN_KINDS,
-    REPLACED_KINDS,
-    SUBAGENT_KINDS,
-    Commit,
+from agenticx.sessions.store.entries import (
     Fact,
-    FactKind,
-    SessionRecord,
-    StateChange,
-    TurnRecord,
+    StoredEvent,
 )
+from agenticx.sessions.store.notify import Notifier
+from agenticx.sessions.store.records import Commit, SessionRecord, StateChange, TurnRecord
 from agenticx.sessions.store.search import SearchableText, searchable_texts
 
 __all__ = ["Change", "MemoryData", "MemorySession", "WorkerLease"]
@@ -55,7 +46,7 @@ class MemorySession:
     compacted: list[Message] = field(default_factory=list[Message])
     texts: dict[str, SearchableText] = field(default_factory=dict[str, SearchableText])
     state_json: str | None = None
-    facts: dict[tuple[FactKind, str], Fact] = field(default_factory=dict[tuple[FactKind, str], Fact])
+    facts: dict[tuple[type[Fact], str], Fact] = field(default_factory=dict[tuple[type[Fact], str], Fact])
     last_commit: tuple[str, Sequence[StoredEvent]] = ("", ())
     owner: WorkerLease | None = None
     epoch: int = 0
@@ -80,7 +71,7 @@ class MemorySession:
     def open_facts(self) -> list[Fact]:
         """The facts of the turns that have not ended, and those that no fact has closed."""
         turns = self.open_turns
-        return [fact for fact in self.facts.values() if fact.turn_id in turns or fact.kind in OPEN_KINDS]
+        return [fact for fact in self.facts.values() if fact.turn_id in turns or fact.is_work]
 
     @property
     def has_work(self) -> bool:
@@ -90,12 +81,12 @@ class MemorySession:
     @property
     def subagent_facts(self) -> list[Fact]:
         """The facts about sub-agents."""
-        return [fact for fact in self.facts.values() if fact.kind in SUBAGENT_KINDS]
+        return [fact for fact in self.facts.values() if fact.about_subagents]
 
     @property
     def file_facts(self) -> list[Fact]:
         """The facts about files."""
-        return [fact for fact in self.facts.values() if fact.kind in FILE_KINDS]
+        return [fact for fact in self.facts.values() if fact.about_files]
 
     def begin(self, turn: TurnRecord) -> None:
         """Make `turn`, whose first event comes next, the running one, or an open one below another."""
@@ -109,12 +100,12 @@ class MemorySession:
 
     def add_fact(self, fact: Fact) -> None:
         """Add a fact unless one of its kind and key is to be kept, and remove the one that it closes."""
-        if (closed := CLOSED_KINDS.get(fact.kind)) is not None:
-            self.facts.pop((closed, fact.key), None)
-        if fact.kind in REPLACED_KINDS:
-            self.facts[fact.kind, fact.key] = fact
+        if fact.closes is not None:
+            self.facts.pop((fact.closes, fact.key), None)
+        if fact.is_replaced:
+            self.facts[type(fact), fact.key] = fact
         else:
-            self.facts.setdefault((fact.kind, fact.key), fact)
+            self.facts.setdefault((type(fact), fact.key), fact)
 
     def apply(self, change: StateChange) -> None:
         """Apply a change."""

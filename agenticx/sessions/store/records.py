@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message, new_id
 from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.sessions.store.entries import Fact
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "ASKING_EVENTS",
-    "CLOSED_KINDS",
-    "FILE_KINDS",
-    "OPEN_KINDS",
     "QUESTION_EVENTS",
-    "REPLACED_KINDS",
-    "SUBAGENT_KINDS",
     "SYNCED_EVENTS",
     "Commit",
-    "Fact",
-    "FactKind",
     "Loaded",
     "SessionRecord",
     "SessionState",
@@ -151,97 +144,6 @@ class StateChange:
     keep_compacted: int | None = None
 
 
-FactKind = Literal[
-    "call_began",
-    "process_started",
-    "question_asked",
-    "question_answered",
-    "question_closed",
-    "message_posted",
-    "message_taken",
-    "name_derived",
-    "name_announced",
-    "file_edited",
-    "file_rewound",
-    "rewind_began",
-    "rewind_ended",
-    "turn_waiting",
-    "subagent_started",
-    "subagent_ended",
-    "subagent_delivered",
-    "subagent_unannounced",
-    "subagent_announced",
-    "subagent_messaged",
-    "subagent_message_taken",
-]
-FILE_KINDS: tuple[FactKind, ...] = ("file_edited", "file_rewound")
-"""The kinds of the facts about files, which are kept as long as their session."""
-
-CLOSED_KINDS: Mapping[FactKind, FactKind] = {
-    "message_taken": "message_posted",
-    "name_announced": "name_derived",
-    "rewind_ended": "rewind_began",
-    "subagent_announced": "subagent_unannounced",
-    "subagent_delivered": "subagent_ended",
-    "subagent_message_taken": "subagent_messaged",
-}
-"""By kind, the kind that it closes: storing a fact removes the one of the closed kind with the same key."""
-
-REPLACED_KINDS: frozenset[FactKind] = frozenset({"turn_waiting", "subagent_delivered"})
-"""The kinds of which the last fact with a key is kept, instead of the first one."""
-
-SUBAGENT_KINDS: tuple[FactKind, ...] = (
-    "subagent_started",
-    "subagent_ended",
-    "subagent_delivered",
-    "subagent_messaged",
-)
-"""The kinds of the facts about sub-agents, which are kept as long as their session unless they are closed."""
-
-OPEN_KINDS: tuple[FactKind, ...] = tuple(sorted(set(CLOSED_KINDS.values()) - set(SUBAGENT_KINDS)))
-"""The kinds of the facts that are work for the next owner of their session, as long as they are not closed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """A durable fact beside the log; there is at most one for its `kind` and `key`.
-
-    The first one is kept, or of `REPLACED_KINDS` the last one.
-
-    Facts say what the log cannot: that a call is about to run, before it runs, and the answer to a question, before its
-    turn continues.
-
-    `call_began`: a call is about to run, {call_id, name, arguments}. `process_started`: a call started one, {call_id,
-    host, pid, started, mark}; models repeat their call ids, so the keys of these two contain the turn as well.
-    `question_asked`: the confirmation `key` was requested, {digest, …}, or the question `key` of the agent was asked,
-    {text, …}. `question_answered`: the user's answer to it, {approved, …} or {answer, by}. `question_closed`: its final
-    decision, the same with {by}. `message_posted`: the user's message `key` was accepted and is queued, {message, …}.
-    `message_taken`: the outcome of that message, {state, after_seq, …}. `name_derived`: the turn `key` gave its session
-    the name {name}. `name_announced`: the event that reports this name is in the log. `turn_waiting`: the turn `key`,
-    below another one, has asked the user, and goes on after a restart with this conversation, {messages, state,
-    agent_path, outlives_parent}; {} once it has ended.
-
-    `file_edited`: a call is about to change a file, {call_id, path, before, after, host, checksum}. `file_rewound`: a
-    rewind is about to, {path, undone, redone, mode, host, checksum}. `rewind_began`: files are about to be restored
-    for a rewind to message {message_id}, where the log ends at {after_seq}. `rewind_ended`: the conversation is rewound
-    too, or the session went on without it.
-
-    `subagent_started`: the run `key` of a sub-agent, which is the turn of that id once it has begun, is about to,
-    {agent_id, task, …}. `subagent_ended`: it has ended, {state, text, …}. `subagent_delivered`: the conversation of the
-    agent above got this ending, {state, text, …}, and has it in the message {message_id} of the turn {told_in}, or of
-    {told_to} below that; all are "" after a rewind that removed it, and {is_due} says if it is to be told again.
-    `subagent_unannounced`: the event of this ending, {state, text, …}, is not in the log yet. `subagent_announced`: it
-    is. `subagent_messaged`: the message `key` for a sub-agent was accepted, {agent_id, text}.
-    `subagent_message_taken`: its conversation has it, or began anew. These and the facts about files and rewinds belong
-    to no turn (`turn_id` is "").
-    """
-
-    kind: FactKind
-    key: str
-    turn_id: str
-    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-
 @dataclass(slots=True, kw_only=True, eq=False)  # not frozen: that takes three times as long to make
 class Commit:
     """A write of a session: one record, stored whole or not at all.
@@ -270,8 +172,8 @@ class Loaded:
     """All that a session's actor starts from, at one position of the log.
 
     `running` is the turn without a terminal event, `children` are those of the turns below it, or below an earlier one,
-    in the order in which they began. `open_facts` are the facts of all of these, and those of `OPEN_KINDS` that no fact
-    has closed, in the order in which they were stored; `subagent_facts` are those of `SUBAGENT_KINDS`. With
+    in the order in which they began. `open_facts` are the facts of all of these, and those that are work and that no
+    fact has closed, in the order in which they were stored; `subagent_facts` are those about sub-agents. With
     `facts_damaged` a fact of those turns cannot be read, so it is unknown which of their calls began.
     """
 

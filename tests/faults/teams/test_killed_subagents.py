@@ -15,6 +15,7 @@ from agenticx.llms.base import ChatModel
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.messages import UserMessage
 from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
+from agenticx.sessions.store.entries import SubagentDelivered, SubagentEnded, SubagentStarted
 from agenticx.sessions.store.factory import open_store
 from agenticx.sessions.store.records import Loaded
 from agenticx.settings import Settings, load_settings
@@ -88,14 +89,14 @@ async def test_endings_of_a_killed_process_are_delivered_and_reported_once(
         await run_until_killed(run_turns, folder, commit)
         loaded, reported = await told_after(folder)
         facts = loaded.subagent_facts
-        started = {fact.key: fact.data for fact in facts if fact.kind == "subagent_started"}
-        delivered = {fact.key: fact.data for fact in facts if fact.kind == "subagent_delivered"}
+        started = {fact.key: fact.run for fact in facts if isinstance(fact, SubagentStarted)}
+        delivered = {fact.key: fact.ending for fact in facts if isinstance(fact, SubagentDelivered)}
         assert delivered.keys() == started.keys()
-        assert reported == Counter((one["agent_id"], one["code"] or "completed") for one in delivered.values())
-        assert [fact for fact in facts if fact.kind == "subagent_ended"] == []
+        assert reported == Counter((one.agent_id, one.code or "completed") for one in delivered.values())
+        assert [fact for fact in facts if isinstance(fact, SubagentEnded)] == []
         told = [one.content for one in loaded.state.messages if isinstance(one, UserMessage) and one.injected]
         for run in started.values():
-            times = "\n".join(told).count(f"[sub-agent {run['agent_id']} ")
-            assert times == 1 or (run["depth"] == 2 and times == 0)
-        codes.update(data["code"] or "completed" for data in delivered.values())
+            times = "\n".join(told).count(f"[sub-agent {run.agent_id} ")
+            assert times == 1 or (run.depth == 2 and times == 0)
+        codes.update(ending.code or "completed" for ending in delivered.values())
     assert {"interrupted", "completed"} >= codes.keys() > set()

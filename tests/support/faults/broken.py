@@ -18,7 +18,6 @@ from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.entries import encode_events
 from agenticx.sessions.store.notify import Notifier
-from agenticx.sessions.store.records import FactKind
 from agenticx.sessions.store.sqlite import _lease as sqlite_lease
 from studio.services import Services
 from tests.support.faults.broken_streams import STREAMS
@@ -130,7 +129,7 @@ def _without_sync(good: SqliteStore) -> Store:
     return good
 
 
-def _without_facts(*kinds: FactKind) -> StoreFault:
+def _without_facts(*kinds: str) -> StoreFault:
     async def around(write: Write) -> Sequence[StoredEvent]:
         return await write.make(facts=[fact for fact in write.commit.facts if fact.kind not in kinds])
 
@@ -220,7 +219,7 @@ _STORES: dict[str, StoreFault] = {
     "shows before it stores": EarlyStore,
     "never syncs": _without_sync,
     "forgets that calls began": _without_facts("call_began"),
-    "forgets answers": _without_facts("question_answered", "question_closed"),
+    "forgets answers": _without_facts("question_answered", "question_decided"),
     "takes no lock": _without_lock,
     "hides storage failures": partial(EarlyStore, hides_failures=True),
     "reads the whole log to resume": _read_whole_log,

@@ -15,12 +15,14 @@ from agenticx.errors import SessionNotFound, StoreError
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions import Commit, Fact, Hub, SessionRecord, SqliteStore, StateChange, TurnRecord, TurnRequest
+from agenticx.sessions import Commit, Hub, SessionRecord, SqliteStore, StateChange, TurnRecord, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.entries import CallBegan
 from agenticx.settings import load_settings
 from tests.support.commits import add_fact, append, delete, load, update
+from tests.support.stores import began, posted
 from tests.support.timeouts import PatientClock
 
 pytestmark = pytest.mark.anyio
@@ -62,8 +64,7 @@ async def left_running(home: Path, count: int) -> list[str]:
         await store.create(record)
         turn = TurnRecord(id=f"turn_{number}", session_id=record.id, input="hi")
         await append(store, record.id, turn.id, [STARTED, token(0)], begins=turn)
-        began = Fact(kind="call_began", key=f"b{number}", turn_id=turn.id, data={"call_id": "c"})
-        await add_fact(store, record.id, began)
+        await add_fact(store, record.id, began(f"b{number}", turn.id))
         ids.append(record.id)
     await store.aclose()
     return ids
@@ -384,13 +385,13 @@ def break_index(home: Path, statement: str) -> None:
 async def test_unreadable_facts_are_reported_and_those_of_other_sessions_are_read(tmp_path: Path) -> None:
     one, two = await left_running(tmp_path, 2)
     store = SqliteStore(tmp_path / "sessions.db")
-    posted = Fact(kind="message_posted", key="p", turn_id="turn_9", data={"message": {}})
-    await add_fact(store, one, posted)
+    message = posted("p", "turn_9")
+    await add_fact(store, one, message)
     assert not (await load(store, one)).facts_damaged
     damage(tmp_path, f"UPDATE facts SET data = '{{' WHERE kind = 'call_began' AND session = {SESSION}", one)
     loaded = await load(store, one)
-    assert (loaded.facts_damaged, loaded.open_facts) == (True, [posted])
-    again = Fact(kind="call_began", key="b0", turn_id="turn_0", data={"call_id": "c"})
+    assert (loaded.facts_damaged, loaded.open_facts) == (True, [message])
+    again = began("b0", "turn_0")
     await append(store, one, "turn_0", [token(1)], facts=[again])  # the first one is kept
     assert (await load(store, one)).facts_damaged
     damage(tmp_path, f"UPDATE facts SET data = '[]' WHERE kind = 'message_posted' AND session = {SESSION}", one)
@@ -409,9 +410,7 @@ async def test_a_commit_that_the_database_refuses_stores_nothing_and_others_are_
     taken = TurnRecord(id="turn_9", session_id=ids[0], input="hi", client_turn_id="same")
     other = TurnRecord(id="turn_8", session_id=ids[0], input="hi", client_turn_id="same")
     await leases[0].commit(Commit(turn_id="turn_9", events=[STARTED], begins=taken))
-    bad = Commit(
-        turn_id="turn_8", events=[token(1)], begins=other, facts=[Fact(kind="call_began", key="k", turn_id="t")]
-    )
+    bad = Commit(turn_id="turn_8", events=[token(1)], begins=other, facts=[began("k", "t")])
     commits = (Commit(events=[token(1)]), Commit(events=[token(1)]))
     results = await asyncio.gather(
         leases[1].commit(commits[0]), leases[0].commit(bad), leases[2].commit(commits[1]), return_exceptions=True
@@ -419,7 +418,7 @@ async def test_a_commit_that_the_database_refuses_stores_nothing_and_others_are_
     assert [isinstance(result, StoreError) for result in results] == [False, True, False]
     assert [await store.log.head(session_id) for session_id in ids] == [3, 3, 3]
     assert (await leases[0].load()).running == replace(taken, after_seq=2)
-    assert await leases[0].fact("call_began", "k") is None
+    assert await leases[0].fact(CallBegan, "k") is None
     (stored,) = await leases[0].commit(Commit(turn_id="turn_9", events=[token(2)]))
     assert stored.seq == 4
     await store.aclose()

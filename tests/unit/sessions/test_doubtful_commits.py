@@ -22,7 +22,6 @@ from agenticx.messages import UserMessage
 from agenticx.sessions import (
     Commit,
     Doubtful,
-    Fact,
     Lease,
     OwnershipLost,
     SqliteStore,
@@ -32,7 +31,7 @@ from agenticx.sessions import (
 )
 from agenticx.sessions.store.entries import Position
 from agenticx.sessions.store.sqlite import _database  # where it connects
-from tests.support.stores import final, record, session_in, started, token
+from tests.support.stores import began, final, posted, record, session_in, started, token
 
 pytestmark = pytest.mark.anyio
 
@@ -104,7 +103,7 @@ def large_commit(session_id: str) -> Commit:
         events=[started(), token("a")],
         begins=TurnRecord(id="turn_1", session_id=session_id, input="hi", client_turn_id="c"),
         state=StateChange([UserMessage(content="hello", message_id="u")], '{"todos":[]}'),
-        facts=[Fact(kind="message_posted", key="m", turn_id="turn_2")],
+        facts=[posted("m", "turn_2")],
         record=replace(record("two"), id=session_id),
     )
 
@@ -181,15 +180,15 @@ async def test_of_a_commit_that_fails_before_its_end_nothing_is_stored_and_the_l
 @pytest.mark.parametrize("carried_out", [False, True])
 async def test_a_commit_without_events_is_settled(store: SqliteStore, disk: Disk, carried_out: bool) -> None:
     lease = await store.ownership.claim(await session_in(store))
-    posted = Fact(kind="message_posted", key="m", turn_id="turn_1")
+    message = posted("m")
     turn = TurnRecord(id="turn_1", session_id=lease.session_id, input="x")
-    write = Commit(facts=[posted], begins=turn, record=replace(record("two"), id=lease.session_id))
+    write = Commit(facts=[message], begins=turn, record=replace(record("two"), id=lease.session_id))
     disk.fail("COMMIT", carried_out=carried_out)
     with pytest.raises(Doubtful):
         await lease.commit(write)
     assert await lease.settle(write) == []
     loaded = await lease.load()
-    assert (loaded.record.name, loaded.open_facts, loaded.running) == ("two", [posted], replace(turn, after_seq=0))
+    assert (loaded.record.name, loaded.open_facts, loaded.running) == ("two", [message], replace(turn, after_seq=0))
 
 
 async def test_readers_of_all_sessions_get_what_is_stored_late_after_what_was_stored_meanwhile(
@@ -300,7 +299,8 @@ async def test_a_queued_commit_of_a_lease_that_ended_writes_nothing(store: Sqlit
 
 async def test_a_fact_that_cannot_be_encoded_fails_its_commit_only(store: SqliteStore) -> None:
     lease = await store.ownership.claim(await session_in(store))
-    bad = Fact(kind="call_began", key="k", turn_id="turn_1", data={"arguments": object()})
+    not_json: Any = object()
+    bad = replace(began("k"), arguments=not_json)
     with pytest.raises(TypeError):
         await lease.commit(Commit(events=[token("a")], facts=[bad]))
     (event,) = await lease.commit(Commit(events=[token("b")]))

@@ -31,7 +31,7 @@ from agenticx.sessions import (
     transcript,
 )
 from agenticx.sessions.hub.writer import merge_deltas
-from agenticx.sessions.store.entries import Position
+from agenticx.sessions.store.entries import CallBegan, Position
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
 from tests.support.commits import append
@@ -198,9 +198,9 @@ async def test_a_call_is_a_fact_of_its_own_turn_although_others_have_the_same_id
     await hub.close()
     for turn in turns:
         lease = await store.ownership.claim(turn.session_id)
-        began = await lease.fact("call_began", f"{turn.id}/call_0")
+        began = await lease.fact(CallBegan, f"{turn.id}/call_0")
         assert began is not None
-        assert began.data == {"call_id": "call_0", "name": "look", "arguments": "{}"}
+        assert (began.call_id, began.name, began.arguments) == ("call_0", "look", "{}")
 
 
 async def test_a_call_id_that_a_compacted_call_may_have_had_is_not_reused_after_a_restart(

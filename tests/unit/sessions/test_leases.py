@@ -12,11 +12,11 @@ import pytest
 
 from agenticx.errors import SessionNotFound
 from agenticx.messages import UserMessage
+from agenticx.runtime import ConfirmAnswer
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import (
     Commit,
     Doubtful,
-    Fact,
     MemoryStore,
     OwnershipLost,
     SessionState,
@@ -25,16 +25,30 @@ from agenticx.sessions import (
     TurnRecord,
 )
 from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, TurnEnded
+from agenticx.sessions.store.entries import (
+    CallBegan,
+    MessagePosted,
+    MessageTaken,
+    NameAnnounced,
+    NameDerived,
+    ProcessStarted,
+    QuestionAnswered,
+    QuestionDecided,
+)
 from tests.support.commits import add_fact, append, load
 from tests.support.stores import (
     asked,
+    began,
     final,
     in_a_file,
     orphans,
+    posted,
+    question,
     record,
     running_in,
     session_in,
     started,
+    taken,
     token,
 )
 
@@ -52,14 +66,14 @@ async def test_a_lease_that_is_superseded_or_released_is_lost_and_writes_nothing
     await second.commit(Commit(events=[token("b")]))
     await second.release(work_left=True)
     assert second.lost.is_set()
-    posted = Fact(kind="message_posted", key="k", turn_id="turn_1")
-    write = Commit(events=[token("x")], facts=[posted], record=replace(record("new"), id=session_id))
+    message = posted("k")
+    write = Commit(events=[token("x")], facts=[message], record=replace(record("new"), id=session_id))
     for lease in (first, second):
         for refused in (
             lease.commit(write),
             lease.settle(write),
             lease.load(),
-            lease.fact("message_posted", "k"),
+            lease.fact(MessagePosted, "k"),
             lease.turn(client_turn_id="c"),
             store.delete(lease),
         ):
@@ -102,8 +116,7 @@ async def test_a_commit_is_stored_whole_in_one_step(store: Store) -> None:
     lease = await store.ownership.claim(made.id)
     turn = TurnRecord(id="turn_1", session_id=made.id, input="hi", client_turn_id="c")
     said = [UserMessage(content="hello", message_id="u")]
-    began = Fact(kind="call_began", key="turn_1 c", turn_id="turn_1", data={"name": "note"})
-    posted = Fact(kind="message_posted", key="m", turn_id="turn_2", data={"message": "later"})
+    call, message = began("turn_1 c"), posted("m", "turn_2")
     named = replace(made, name="two", pinned=True)
     stored = await lease.commit(
         Commit(
@@ -111,14 +124,14 @@ async def test_a_commit_is_stored_whole_in_one_step(store: Store) -> None:
             events=[started(), token("a")],
             begins=turn,
             state=StateChange(said, '{"todos":[]}'),
-            facts=[began, posted],
+            facts=[call, message],
             record=named,
         )
     )
     loaded = await lease.load()
     assert (loaded.record, loaded.state, loaded.last_seq) == (named, SessionState(said, '{"todos":[]}'), 2)
     assert loaded.running == await lease.turn(client_turn_id="c") == replace(turn, after_seq=0)
-    assert (list(loaded.open_facts), loaded.facts_damaged) == ([began, posted], False)
+    assert (list(loaded.open_facts), loaded.facts_damaged) == ([call, message], False)
     assert list(await store.log.read(made.id, 0, 10)) == list(stored)
     assert (await store.catalog.get(made.id), await store.log.state(made.id)) == (loaded.record, loaded.state)
     assert await store.catalog.running_turns([made.id, "ses_none"]) == {made.id: "turn_1"}
@@ -138,14 +151,14 @@ async def test_of_a_commit_that_fails_nothing_is_stored_and_the_next_one_is(stor
         events=[started(), bad],
         begins=TurnRecord(id="turn_1", session_id=made.id, input="hi", client_turn_id="c"),
         state=StateChange([UserMessage(content="new")], '{"todos":[]}'),
-        facts=[Fact(kind="message_posted", key="m", turn_id="turn_1")],
+        facts=[posted("m")],
         record=replace(made, name="two"),
     )
     with pytest.raises(ValueError, match="JSON compliant"):
         await lease.commit(write)
     assert await lease.load() == before
     assert await lease.turn(client_turn_id="c") is None
-    assert await store.catalog.session_of("message_posted", "m") is None
+    assert await store.catalog.session_of(MessagePosted, "m") is None
     assert [await store.catalog.search(query) for query in ("two", "new")] == [[], []]
     (event,) = await lease.commit(Commit(events=[token("b")]))
     assert event.seq == 2
@@ -154,11 +167,11 @@ async def test_of_a_commit_that_fails_nothing_is_stored_and_the_next_one_is(stor
 async def test_a_commit_without_events_wakes_no_reader_and_is_loaded(store: Store) -> None:
     session_id = await session_in(store)
     lease, news = await store.ownership.claim(session_id), asyncio.Event()
-    posted = Fact(kind="message_posted", key="m", turn_id="turn_1", data={"message": "x"})
+    message = posted("m")
     with store.log.subscribe(session_id, news):
-        assert list(await lease.commit(Commit(facts=[posted]))) == []
+        assert list(await lease.commit(Commit(facts=[message]))) == []
         assert not news.is_set()
-    assert (await lease.load()).open_facts == [posted]
+    assert (await lease.load()).open_facts == [message]
     (event,) = await lease.commit(Commit(events=[token("a")]))
     assert event.seq == 1
 
@@ -178,11 +191,11 @@ async def test_a_commit_that_is_made_again_with_its_id_is_stored_once(store: Sto
     session_id = await session_in(store)
     lease = await store.ownership.claim(session_id)
     await lease.commit(Commit(events=[token("a")]))
-    posted = Fact(kind="message_posted", key="m", turn_id="turn_1")
-    write = Commit(turn_id="turn_1", events=[token("b", 1), token("c", 2)], facts=[posted])
+    message = posted("m")
+    write = Commit(turn_id="turn_1", events=[token("b", 1), token("c", 2)], facts=[message])
     stored = list(await lease.commit(write))
     assert [list(await lease.commit(write)), list(await lease.settle(write))] == [stored, stored]
-    without_events = Commit(facts=[replace(posted, kind="message_taken")])
+    without_events = Commit(facts=[taken("m")])
     for _ in range(2):
         assert list(await lease.commit(without_events)) == []
     assert (await store.log.head(session_id), (await lease.load()).open_facts) == (3, [])
@@ -235,9 +248,9 @@ async def test_no_event_follows_the_terminal_one_of_its_turn(store: Store) -> No
     lease = await store.ownership.claim(session_id)
     await lease.commit(Commit(turn_id=above.id, events=[started()], begins=above))
     await lease.commit(Commit(turn_id=below.id, events=[started(), final()], begins=below))
-    posted = Fact(kind="message_posted", key="k", turn_id="turn_1")
+    message = posted("k")
     with pytest.raises(TurnEnded, match=f"turn '{below.id}' has ended, so no 'final' event can follow"):
-        await lease.commit(Commit(turn_id=below.id, events=[final()], facts=[posted]))
+        await lease.commit(Commit(turn_id=below.id, events=[final()], facts=[message]))
     with pytest.raises(TurnEnded, match=f"turn '{above.id}' ends in this commit, so no 'token' event can follow"):
         await lease.commit(Commit(turn_id=above.id, events=[final(), token("a")]))
     loaded = await load(store, session_id)
@@ -246,10 +259,10 @@ async def test_no_event_follows_the_terminal_one_of_its_turn(store: Store) -> No
     await lease.commit(Commit(turn_id=above.id, events=[token("a"), final()]))
     with pytest.raises(TurnEnded):
         await lease.commit(Commit(turn_id=above.id, events=[token("b")]))
-    await lease.commit(Commit(turn_id=above.id, facts=[posted]))
+    await lease.commit(Commit(turn_id=above.id, facts=[message]))
     await lease.commit(Commit(events=[token("c")]))  # of no turn
     assert [event.type for event in await store.log.read(session_id, 0, 10)][3:] == ["token", "final", "token"]
-    assert (await load(store, session_id)).open_facts == [posted]
+    assert (await load(store, session_id)).open_facts == [message]
 
 
 async def test_a_turn_that_begins_and_ends_in_one_commit_does_not_run(store: Store) -> None:
@@ -262,51 +275,50 @@ async def test_a_turn_that_begins_and_ends_in_one_commit_does_not_run(store: Sto
 
 async def test_of_two_facts_of_one_kind_and_key_the_first_is_kept(store: Store) -> None:
     session_id, other = await running_in(store, "turn_1"), await session_in(store)
-    yes = Fact(kind="question_answered", key="cnf_1", turn_id="turn_1", data={"approved": True})
-    no = replace(yes, data={"approved": False})
-    question = replace(yes, kind="question_asked", data={"digest": "d"})
+    yes = QuestionAnswered(key="cnf_1", turn_id="turn_1", answer=ConfirmAnswer(approved=True))
+    no, asking = replace(yes, answer=ConfirmAnswer(approved=False)), question("cnf_1")
     lease = await store.ownership.claim(session_id)
-    await lease.commit(Commit(turn_id="turn_1", events=[token("a")], facts=[question]))
+    await lease.commit(Commit(turn_id="turn_1", events=[token("a")], facts=[asking]))
     await lease.commit(Commit(facts=[yes, no]))
     await lease.commit(Commit(facts=[no]))
-    assert await lease.fact("question_answered", "cnf_1") == yes
-    assert await lease.fact("question_answered", "cnf_2") is None
-    assert await lease.fact("question_closed", "cnf_1") is None
-    assert (await lease.load()).open_facts == [question, yes]
-    assert await (await store.ownership.claim(other)).fact("question_answered", "cnf_1") is None
-    assert await store.catalog.session_of("question_answered", "cnf_1") == session_id
-    assert await store.catalog.session_of("question_answered", "cnf_2") is None
+    assert await lease.fact(QuestionAnswered, "cnf_1") == yes
+    assert await lease.fact(QuestionAnswered, "cnf_2") is None
+    assert await lease.fact(QuestionDecided, "cnf_1") is None
+    assert (await lease.load()).open_facts == [asking, yes]
+    assert await (await store.ownership.claim(other)).fact(QuestionAnswered, "cnf_1") is None
+    assert await store.catalog.session_of(QuestionAnswered, "cnf_1") == session_id
+    assert await store.catalog.session_of(QuestionAnswered, "cnf_2") is None
     await store.delete(lease)
-    assert await store.catalog.session_of("question_answered", "cnf_1") is None
+    assert await store.catalog.session_of(QuestionAnswered, "cnf_1") is None
 
 
 async def test_the_facts_of_the_running_turn_and_those_not_closed_are_open(store: Store) -> None:
     session_id = await running_in(store, "turn_1")
     lease = await store.ownership.claim(session_id)
-    began = Fact(kind="call_began", key="turn_1 c", turn_id="turn_1", data={"name": "note"})
-    process = replace(began, kind="process_started", data={"pid": 7})
-    posted = [Fact(kind="message_posted", key=key, turn_id=f"turn_{key}", data={"message": key}) for key in "ab"]
-    named = Fact(kind="name_derived", key="turn_1", turn_id="turn_1", data={"name": "x"})
-    await lease.commit(Commit(facts=[began, posted[0], process, named, posted[1]]))
-    assert (await lease.load()).open_facts == [began, posted[0], process, named, posted[1]]
+    call, key = began("turn_1 c"), "turn_1 c"
+    process = ProcessStarted(key=key, turn_id="turn_1", call_id="c", host="here", pid=7, started=0, mark="m")
+    messages = [posted(key, f"turn_{key}") for key in "ab"]
+    named = NameDerived(key="turn_1", turn_id="turn_1", name="x")
+    await lease.commit(Commit(facts=[call, messages[0], process, named, messages[1]]))
+    assert (await lease.load()).open_facts == [call, messages[0], process, named, messages[1]]
     await lease.commit(Commit(turn_id="turn_1", events=[final()]))
-    assert (await lease.load()).open_facts == [posted[0], named, posted[1]]
-    assert await lease.fact("call_began", "turn_1 c") == began
+    assert (await lease.load()).open_facts == [messages[0], named, messages[1]]
+    assert await lease.fact(CallBegan, "turn_1 c") == call
 
 
 async def test_a_closing_fact_removes_the_one_it_closes(store: Store) -> None:
     session_id = await session_in(store)
     lease = await store.ownership.claim(session_id)
-    posted = [Fact(kind="message_posted", key=key, turn_id="turn_1", data={"message": "large"}) for key in "kl"]
-    derived = replace(posted[0], kind="name_derived", data={"name": "x"})
-    await lease.commit(Commit(facts=[*posted, derived]))
-    taken, announced = (replace(posted[0], kind=kind, data={}) for kind in ("message_taken", "name_announced"))
-    await lease.commit(Commit(events=[token("a")], facts=[taken]))
-    assert (await lease.load()).open_facts == [posted[1], derived]
+    messages = [posted(key) for key in "kl"]
+    derived, said = NameDerived(key="k", turn_id="turn_1", name="x"), taken("k")
+    await lease.commit(Commit(facts=[*messages, derived]))
+    await lease.commit(Commit(events=[token("a")], facts=[said]))
+    assert (await lease.load()).open_facts == [messages[1], derived]
+    announced = NameAnnounced(key="k", turn_id="turn_1")
     await lease.commit(Commit(facts=[announced]))
-    assert (await lease.load()).open_facts == [posted[1]]
-    assert [await lease.fact(kind, "k") for kind in ("message_posted", "name_derived")] == [None, None]
-    assert [await lease.fact(kind, "k") for kind in ("message_taken", "name_announced")] == [taken, announced]
+    assert (await lease.load()).open_facts == [messages[1]]
+    assert [await lease.fact(type_, "k") for type_ in (MessagePosted, NameDerived)] == [None, None]
+    assert [await lease.fact(type_, "k") for type_ in (MessageTaken, NameAnnounced)] == [said, announced]
 
 
 async def test_running_turns_are_those_of_the_given_sessions(store: Store) -> None:
@@ -320,7 +332,7 @@ async def test_running_turns_are_those_of_the_given_sessions(store: Store) -> No
 async def test_sessions_with_work_and_no_owner_are_orphans_the_oldest_turn_first(store: Store) -> None:
     idle, with_message, two, one = [await session_in(store) for _ in range(4)]
     leases = {id_: await store.ownership.claim(id_) for id_ in (idle, with_message, two, one)}
-    await leases[with_message].commit(Commit(facts=[Fact(kind="message_posted", key="k", turn_id="turn_9")]))
+    await leases[with_message].commit(Commit(facts=[posted("k", "turn_9")]))
     for id_ in (one, two):
         turn = TurnRecord(session_id=id_, input="x")
         await leases[id_].commit(Commit(turn_id=turn.id, events=[started()], begins=turn))
@@ -331,7 +343,7 @@ async def test_sessions_with_work_and_no_owner_are_orphans_the_oldest_turn_first
     assert ([id_ for id_ in found if id_ in (one, two)], set(found)) == ([one, two], {one, two, with_message})
     again = await store.ownership.claim(with_message)
     assert await orphans(store) == [one, two]
-    await again.commit(Commit(facts=[Fact(kind="message_taken", key="k", turn_id="turn_9")]))
+    await again.commit(Commit(facts=[taken("k", "turn_9")]))
     await again.release()
     running = (await store.catalog.running_turns([one]))[one]
     await append(store, one, running, [final()])
@@ -343,7 +355,7 @@ async def test_questions_of_running_turns_without_an_answer_are_open(store: Stor
     ids = [await running_in(store, f"turn_{number}") for number in range(3)]
     for number, seq in ((1, 2), (0, 2), (1, 3), (2, 2)):
         key = f"cnf_{number}_{seq}"
-        fact = Fact(kind="question_asked", key=key, turn_id=f"turn_{number}", data={"digest": "d", "seq": seq})
+        fact = question(key, f"turn_{number}", seq)
         await append(store, ids[number], f"turn_{number}", [asked(key)], facts=[fact])
 
     async def open_questions(session_id: str | None = None) -> list[str]:
@@ -354,8 +366,9 @@ async def test_questions_of_running_turns_without_an_answer_are_open(store: Stor
 
     assert await open_questions() == ["cnf_1_2", "cnf_0_2", "cnf_1_3", "cnf_2_2"]
     assert await open_questions(ids[1]) == ["cnf_1_2", "cnf_1_3"]
-    await add_fact(store, ids[1], Fact(kind="question_answered", key="cnf_1_2", turn_id="turn_1"))
-    await add_fact(store, ids[0], Fact(kind="question_closed", key="cnf_0_2", turn_id="turn_0"))
+    yes = ConfirmAnswer(approved=True)
+    await add_fact(store, ids[1], QuestionAnswered(key="cnf_1_2", turn_id="turn_1", answer=yes))
+    await add_fact(store, ids[0], QuestionDecided(key="cnf_0_2", turn_id="turn_0", answer=yes))
     assert await open_questions() == ["cnf_1_3", "cnf_2_2"]
     await append(store, ids[2], "turn_2", [final()])
     assert (await open_questions(), await open_questions(ids[2])) == (["cnf_1_3"], [])

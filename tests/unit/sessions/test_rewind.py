@@ -161,8 +161,8 @@ async def test_a_rewind_leaves_the_files_of_other_hosts(
     facts = await store.log.file_facts(session_id)
     forked = await fork(store, session_id, done.undo, now="2026-01-02")
     copied = await store.log.file_facts(forked.id)
-    assert [fact.data["host"] for fact in facts] == ["elsewhere", platform.node(), platform.node()]
-    assert [fact.data["host"] for fact in copied] == ["elsewhere", platform.node()]
+    assert [fact.host for fact in facts] == ["elsewhere", platform.node(), platform.node()]
+    assert [fact.host for fact in copied] == ["elsewhere", platform.node()]
     await hub.close()
 
 

@@ -20,7 +20,6 @@ from agenticx.messages import UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import (
     Commit,
-    Fact,
     OwnedElsewhere,
     OwnershipLost,
     SessionRecord,
@@ -37,6 +36,7 @@ from agenticx.settings import load_settings
 from tests.support.commits import add_fact, append, delete, load
 from tests.support.forked import Process
 from tests.support.program import PROGRAM
+from tests.support.stores import began
 
 pytestmark = pytest.mark.anyio
 
@@ -82,8 +82,8 @@ async def test_a_reopened_store_reads_the_same_bytes(tmp_path: Path) -> None:
     turn = TurnRecord(id="turn_3", session_id=two, input="x")
     kept = StateChange([UserMessage(content="x")], "{}")
     await append(store, two, "turn_3", [token(0)], state=kept, begins=turn)
-    began = Fact(kind="call_began", key="call_1", turn_id="turn_3", data={"name": "bash_exec"})
-    await add_fact(store, two, began)
+    call = began("call_1", "turn_3")
+    await add_fact(store, two, call)
     left = await load(store, two)
     known = (store.log.log_id, await store.log.position(), await store.log.head(one), await store.catalog.get(one))
     await store.aclose()
@@ -102,7 +102,7 @@ async def test_a_reopened_store_reads_the_same_bytes(tmp_path: Path) -> None:
         paged += more
     assert paged[:-1] == list(before_all)
     assert await load(again, two) == left
-    assert (left.running, left.open_facts) == (replace(turn, after_seq=1200), [began])
+    assert (left.running, left.open_facts) == (replace(turn, after_seq=1200), [call])
     assert left.state == await again.log.state(two) == SessionState([*kept.messages], "{}")
     known_turn = await (await again.ownership.claim(one)).turn(client_turn_id="c")
     assert known_turn is not None

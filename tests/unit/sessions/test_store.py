@@ -25,6 +25,7 @@ from agenticx.sessions import (
     Store,
     TurnRecord,
 )
+from agenticx.sessions.files.changes import FileEdit, RewindEdit, change_fact
 from agenticx.sessions.store.blobs import (
     LARGEST_CONTENT,
     TOO_LARGE,
@@ -33,10 +34,18 @@ from agenticx.sessions.store.blobs import (
     MemoryBlobs,
     content_digest,
 )
-from agenticx.sessions.store.entries import Position
-from agenticx.sessions.store.records import FactKind
+from agenticx.sessions.store.entries import (
+    Position,
+    SubagentDelivered,
+    SubagentEnded,
+    SubagentMessaged,
+    SubagentMessageTaken,
+    TurnWaiting,
+)
+from agenticx.subagents.records import SubagentEnding
 from tests.support.commits import add_fact, append, delete, update
 from tests.support.stores import (
+    began,
     final,
     record,
     session_in,
@@ -174,7 +183,7 @@ async def test_turns_below_others_are_open_until_their_own_terminal_event(store:
     lease = await store.ownership.claim(one)
     root = TurnRecord(session_id=one, input="go")
     child = TurnRecord(session_id=one, input="look", parent_turn_id=root.id)
-    began = Fact(kind="call_began", key="k", turn_id=child.id, data={"call_id": "c"})
+    call = began("k", child.id)
 
     async def commit(turn: TurnRecord, event: RuntimeEvent, **more: Any) -> None:
         write = Commit(turn_id=turn.id, events=[event], **more)
@@ -189,7 +198,7 @@ async def test_turns_below_others_are_open_until_their_own_terminal_event(store:
         return running, [turn.id for turn in loaded.children], [fact.key for fact in loaded.open_facts]
 
     await commit(root, started(), begins=root)
-    await commit(child, started(), begins=child, facts=[began])
+    await commit(child, started(), begins=child, facts=[call])
     assert await opened() == (root.id, [child.id], ["k"])
     assert (await lease.load()).children[0] == replace(child, after_seq=1)
     assert await authority(store).catalog.running_turns([one]) == {one: root.id}
@@ -214,11 +223,11 @@ async def test_the_last_conversation_of_a_waiting_turn_is_kept(store: Store) -> 
             await lease.commit(commit)
         except Doubtful:
             await lease.settle(commit)
-    assert [dict(fact.data) for fact in (await lease.load()).open_facts] == [{"messages": ["second"]}]
+    assert (await lease.load()).open_facts == [_waiting(turn.id, "second")]
 
 
 def _waiting(turn_id: str, message: str) -> Fact:
-    return Fact(kind="turn_waiting", key=turn_id, turn_id=turn_id, data={"messages": [message]})
+    return TurnWaiting(key=turn_id, turn_id=turn_id, conversation={"messages": [message]})
 
 
 async def test_methods_raise_session_not_found_for_an_unknown_session(store: Store) -> None:
@@ -240,8 +249,10 @@ async def test_methods_raise_session_not_found_for_an_unknown_session(store: Sto
 
 
 async def test_facts_about_files_are_kept_in_order_after_their_turn_and_deleted_with_the_session(store: Store) -> None:
-    def changed(key: str, kind: FactKind = "file_edited") -> Fact:
-        return Fact(kind=kind, key=key, turn_id="", data={"path": key})
+    def changed(key: str) -> Fact:
+        if key == "b":
+            return replace(change_fact(RewindEdit("/b", ["c"], [])), key=key)
+        return replace(change_fact(FileEdit("c", f"/{key}", None, "0" * 64)), key=key)
 
     made = record()
     await store.create(made, facts=[changed("a")])
@@ -249,17 +260,13 @@ async def test_facts_about_files_are_kept_in_order_after_their_turn_and_deleted_
     await add_fact(store, other, changed("of another"))
     lease = await store.ownership.claim(made.id)
     turn = TurnRecord(session_id=made.id, input="hi")
-    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[started()], facts=[changed("b", "file_rewound")]))
-    await lease.commit(Commit(turn_id=turn.id, facts=[changed("c"), changed("a"), changed("b", "file_rewound")]))
-    await lease.commit(Commit(turn_id=turn.id, facts=[Fact(kind="call_began", key="d", turn_id=turn.id)]))
+    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[started()], facts=[changed("b")]))
+    await lease.commit(Commit(turn_id=turn.id, facts=[changed("c"), changed("a"), changed("b")]))
+    await lease.commit(Commit(turn_id=turn.id, facts=[began("d", turn.id)]))
     assert [fact.key for fact in (await lease.load()).open_facts] == ["d"]
     await lease.commit(Commit(turn_id=turn.id, events=[final()]))
     for facts in (await lease.file_facts(), await store.log.file_facts(made.id)):
-        assert [(fact.kind, fact.key, fact.data) for fact in facts] == [
-            ("file_edited", "a", {"path": "a"}),
-            ("file_rewound", "b", {"path": "b"}),
-            ("file_edited", "c", {"path": "c"}),
-        ]
+        assert facts == [changed("a"), changed("b"), changed("c")]
     await store.delete(lease)
     with pytest.raises(SessionNotFound):
         await store.log.file_facts(made.id)
@@ -267,22 +274,19 @@ async def test_facts_about_files_are_kept_in_order_after_their_turn_and_deleted_
 
 
 async def test_facts_about_subagents_are_kept_until_closed_and_the_last_delivery_counts(store: Store) -> None:
-    def fact(kind: FactKind, key: str, **data: Any) -> Fact:
-        return Fact(kind=kind, key=key, turn_id="", data=data)
-
+    ending = SubagentEnding(turn_id="t1", agent_id="a", state="completed", text="42")
+    due = SubagentDelivered(key="t1", ending=ending, is_due=True)
+    messages = [SubagentMessaged(key=key, agent_id="a", text=key) for key in ("m1", "m2")]
     made = record()
-    await store.create(made, facts=[fact("subagent_ended", "t1", text="42")])
-    await add_fact(store, made.id, fact("subagent_messaged", "m1", text="hi"))
-    await add_fact(store, made.id, fact("subagent_delivered", "t1", is_due=False))
-    await add_fact(store, made.id, fact("subagent_delivered", "t1", is_due=True))
-    await add_fact(store, made.id, fact("subagent_messaged", "m2", text="ho"))
-    await add_fact(store, made.id, fact("subagent_message_taken", "m1"))
+    await store.create(made, facts=[SubagentEnded(key="t1", ending=ending)])
+    await add_fact(store, made.id, messages[0])
+    await add_fact(store, made.id, replace(due, is_due=False))
+    await add_fact(store, made.id, due)
+    await add_fact(store, made.id, messages[1])
+    await add_fact(store, made.id, SubagentMessageTaken(key="m1"))
     lease = await store.ownership.claim(made.id)
     for facts in ((await lease.load()).subagent_facts, await store.log.subagent_facts(made.id)):
-        assert [(one.kind, one.key, one.data) for one in facts] == [
-            ("subagent_delivered", "t1", {"is_due": True}),
-            ("subagent_messaged", "m2", {"text": "ho"}),
-        ]
+        assert facts == [due, messages[1]]
     await store.delete(lease)
     with pytest.raises(SessionNotFound):
         await store.log.subagent_facts(made.id)

@@ -25,7 +25,6 @@ from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import (
-    Fact,
     Hub,
     MemoryStore,
     OwnershipLost,
@@ -41,7 +40,7 @@ from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store import memory
 from agenticx.sessions.store.base import read_log_pages
 from agenticx.sessions.store.blobs import MemoryBlobs
-from agenticx.sessions.store.entries import Position
+from agenticx.sessions.store.entries import CallBegan, Position, ProcessStarted
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
@@ -205,7 +204,7 @@ async def check(workers: Workers) -> None:
     lease = await whole.ownership.claim(id_)
     for event in asked:
         if event["data"]["arguments"]["what"] in workers.runs:
-            assert await lease.fact("call_began", call_key(event)) is not None
+            assert await lease.fact(CallBegan, call_key(event)) is not None
 
     _, conversation = await read_conversation(whole, id_)
     rebuilt = rebuild_history(conversation.path(), conversation, CurrentHistory([], 0, ()))
@@ -302,12 +301,12 @@ async def test_a_turn_whose_lease_is_taken_away_ends_its_call_at_once_and_writes
 async def test_only_processes_of_this_host_are_ended(rng: random.Random) -> None:
     mark = new_id("run")
     with subprocess.Popen(["/bin/sleep", "60"], env={MARK: mark}, start_new_session=True) as process:
-        data = {"pid": process.pid, "started": 0, "mark": mark, "host": "another host"}
-        fact = Fact(kind="process_started", key="k", turn_id="turn_1", data=data)
+        where = {"pid": process.pid, "started": 0, "mark": mark, "host": "another host"}
+        fact = ProcessStarted(key="k", turn_id="turn_1", call_id="c", **where)
         log = UnreliableStore(MemoryStore(), rng).log
         await end_leftover_processes(log, [fact])
         assert process.poll() is None
-        await end_leftover_processes(log, [replace(fact, data=data | {"host": platform.node()})])
+        await end_leftover_processes(log, [replace(fact, host=platform.node())])
         await wait_until(lambda: process.poll() is not None)
 
 

@@ -15,6 +15,7 @@ from agenticx.llms.scripted import call, hang
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import HubClosed, Store
+from agenticx.sessions.store.entries import SubagentMessaged
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
 from tests.support.commits import load
@@ -46,7 +47,7 @@ async def allow(session: SubagentSession, hub: Any) -> None:
 async def open_messages(store: Store, session: SubagentSession) -> list[str]:
     """Return the recorded messages that no conversation has."""
     loaded = await load(store, session.id)
-    return [fact.data["text"] for fact in loaded.subagent_facts if fact.kind == "subagent_messaged"]
+    return [fact.text for fact in loaded.subagent_facts if isinstance(fact, SubagentMessaged)]
 
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])

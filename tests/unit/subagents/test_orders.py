@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from agenticx.llms.scripted import call, fail, hang, pause
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import MemoryStore, TurnRequest
+from agenticx.sessions.store.entries import SubagentDelivered, SubagentStarted
 from agenticx.sessions.store.records import Loaded
+from agenticx.subagents.records import SubagentEnding
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
@@ -136,9 +138,9 @@ def delivered_to_main(loaded: Loaded) -> Counter[str]:
     return Counter(part.split()[1] for text in told for part in text.split("\n\n") if part.startswith("[sub-agent "))
 
 
-def outcome(ending: Mapping[str, Any]) -> str:
+def outcome(ending: SubagentEnding) -> str:
     """Return the code of an ending, its state if it has none."""
-    return ending["code"] or ending["state"]
+    return ending.code or ending.state
 
 
 def outcomes_in(log: Sequence[dict[str, Any]], turn_ids: Collection[str]) -> dict[str, str]:
@@ -162,21 +164,22 @@ async def test_each_ending_is_delivered_and_reported_once_in_any_order(
     for number in range(orders):
         order = Order(tmp_path, rng, ENDS[number % len(ENDS)])
         loaded = await order.run()
-        started = {fact.key: fact.data for fact in loaded.subagent_facts if fact.kind == "subagent_started"}
-        delivered = Counter(fact.key for fact in loaded.subagent_facts if fact.kind == "subagent_delivered")
+        started = {fact.key: fact.run for fact in loaded.subagent_facts if isinstance(fact, SubagentStarted)}
+        deliveries = [fact for fact in loaded.subagent_facts if isinstance(fact, SubagentDelivered)]
+        delivered = Counter(fact.key for fact in deliveries)
         assert delivered == dict.fromkeys(started, 1), (number, order.end)
         told = delivered_to_main(loaded)
         for run in started.values():
-            assert told[run["agent_id"]] == 1 or (run["depth"] > 1 and told[run["agent_id"]] == 0), (number, order.end)
+            assert told[run.agent_id] == 1 or (run.depth > 1 and told[run.agent_id] == 0), (number, order.end)
         if log := await order.session.envelopes():
             check_grammar(log)
         assert (loaded.running, list(loaded.children)) == (None, [])
-        outcomes = {fact.key: outcome(fact.data) for fact in loaded.subagent_facts if fact.kind == "subagent_delivered"}
+        outcomes = {fact.key: outcome(fact.ending) for fact in deliveries}
         assert outcomes.items() >= outcomes_in(log, outcomes).items()
-        ended = Counter((run["agent_id"], outcomes[turn_id]) for turn_id, run in started.items())
+        ended = Counter((run.agent_id, outcomes[turn_id]) for turn_id, run in started.items())
         assert reported(log) == ended, (number, order.end)
         starts = Counter(one["agent_id"] for one in log if one["type"] == "subagent_started")
-        assert starts == Counter(run["agent_id"] for run in started.values()), (number, order.end)
+        assert starts == Counter(run.agent_id for run in started.values()), (number, order.end)
         assert all(times == 1 for times in Counter(order.acted).values())
         acted.update(order.acted)
         ends.update(outcomes.values())

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from agenticx.errors import SessionBusy
 from agenticx.llms.scripted import call, hang
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest
 from agenticx.sessions import Hub, MemoryStore, Store, StoredEvent, TurnRequest
+from agenticx.sessions.store.entries import QuestionAnswered, TurnWaiting
 from agenticx.subagents.meta_tools import session_tools
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
 from agenticx.testing import check_grammar
@@ -253,7 +253,7 @@ async def test_a_subagent_that_goes_on_and_ends_while_others_are_ended_has_one_e
     memory = processes.memory
     loaded = await load(memory, session.id)
     (asked,) = (fact for fact in loaded.open_facts if fact.kind == "question_asked")
-    answered = replace(asked, kind="question_answered", data={"approved": True, "by": "user"})
+    answered = QuestionAnswered(key=asked.key, turn_id=asked.turn_id, answer=ConfirmAnswer(approved=True))
     await add_fact(memory, session.id, answered)  # as just before a kill
     await end_lease(memory, session.id)
     read, others_begin = memory.read, min(turn.after_seq or 0 for turn in loaded.children if turn.id != asked.turn_id)
@@ -317,4 +317,4 @@ async def test_a_question_of_a_subagent_is_answered_after_several_restarts(
         results = [one["data"]["outcome"] for one in log if one["type"] == "tool_result"]
         assert results == ["ok"] * (depth + 1)
     stored = await load(processes.memory, session.id)
-    assert [fact.data for fact in stored.open_facts if fact.kind == "turn_waiting"] == []
+    assert [fact for fact in stored.open_facts if isinstance(fact, TurnWaiting)] == []

@@ -14,6 +14,7 @@ from agenticx.sessions.hub.commands import Answer, AnswerQuestion, Command
 from agenticx.sessions.hub.confirmations import RequestT, asked_request, unknown_id
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.store.base import Store
+from agenticx.sessions.store.entries import QuestionAsked
 
 __all__ = ["QuestionMethods"]
 
@@ -76,7 +77,7 @@ class QuestionMethods(ABC):
     async def _answer(self, command: Answer | AnswerQuestion) -> Any:
         session_id, request_id = None, command.request_id
         if is_encodable(request_id):
-            session_id = await self.store.catalog.session_of("question_asked", request_id)
+            session_id = await self.store.catalog.session_of(QuestionAsked, request_id)
         if session_id is None:
             raise unknown_id(command.request_id, command.answer)
         return await self._perform(session_id, command)

@@ -21,16 +21,20 @@ from agenticx.sessions.hub.subagents.run_records import (
     RunRecords,
     ended_facts,
     message_fact,
-    read_endings,
-    started_fact,
-    taken_fact,
 )
 from agenticx.sessions.hub.subagents.spent import SpentCounter
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, delivered_keys, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost, TurnEnded, read_log_pages
-from agenticx.sessions.store.entries import StoredEvent, decode
-from agenticx.sessions.store.records import Fact, Loaded
+from agenticx.sessions.store.entries import (
+    Fact,
+    StoredEvent,
+    SubagentEnded,
+    SubagentMessageTaken,
+    SubagentStarted,
+    decode,
+)
+from agenticx.sessions.store.records import Loaded
 from agenticx.subagents.manager import AgentTeamManager
 from agenticx.subagents.meta_tools import CURRENT_OWNER
 from agenticx.subagents.records import ModelUnavailable, SubagentEnding, SubagentLimits, SubagentRun, SubagentsClosed
@@ -187,8 +191,8 @@ class SessionSubagents:
                 )
                 await self.record_ending(ending)
                 await self.manager.reporter.deliver(ending)
-        for ending in read_endings(missing):
-            await self.manager.reporter.report_ending(ending)
+        for fact in missing:
+            await self.manager.reporter.report_ending(fact.ending)
 
     @property
     def has_unended(self) -> bool:
@@ -215,16 +219,16 @@ class SessionSubagents:
             return ()
         session = self.manager.session_of(turn_id)
         delivered = () if session is None else delivered_facts(session, turn_id)
-        taken = (taken_fact(event.data["message_id"]) for event in events if event.type is EventType.STEERED)
-        facts = [*delivered, *taken]
+        steered = (event.data["message_id"] for event in events if event.type is EventType.STEERED)
+        facts = [*delivered, *(SubagentMessageTaken(key=id_) for id_ in steered)]
         if events[-1].terminal and turn_id not in self._records.endings:
             facts += self._ended_facts(SubagentEnding.from_event(turn_id, run.agent_id, events[-1], round_, session))
         return facts
 
     def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
         for fact in facts:
-            if fact.kind == "subagent_ended":
-                self._records.endings[fact.key] = SubagentEnding(**fact.data)
+            if isinstance(fact, SubagentEnded):
+                self._records.endings[fact.key] = fact.ending
         if delivered := delivered_keys(facts):
             self.manager.mark_delivered(delivered)
 
@@ -238,7 +242,9 @@ class SessionSubagents:
     async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
         self._begun_here.add(run.turn_id)
         self._records.runs[run.turn_id] = run
-        await self._append(started, [started_fact(run), *map(taken_fact, taken)])
+        await self._append(
+            started, [SubagentStarted(key=run.turn_id, run=run), *(SubagentMessageTaken(key=id_) for id_ in taken)]
+        )
 
     async def record_message(self, agent_id: str, message: UserMessage, /) -> None:
         await run_to_completion(self._writer.commit(None, facts=[message_fact(agent_id, message)]))

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from agenticx.sessions.store.base import ArchivedFilter, SearchResult
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import StoredEvent
-from agenticx.sessions.store.records import FactKind, SessionRecord
+from agenticx.sessions.store.entries import Fact, StoredEvent
+from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
 from agenticx.sessions.store.sqlite import _turns as turns
@@ -67,5 +67,5 @@ class SqliteCatalog:
     async def open_questions(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         return await self._reader.submit(lambda connection: rows.open_questions(connection, session_id))
 
-    async def session_of(self, kind: FactKind, key: str) -> str | None:
-        return await self._reader.submit(lambda connection: rows.find_session_of_fact(connection, kind, key))
+    async def session_of(self, type_: type[Fact], key: str) -> str | None:
+        return await self._reader.submit(lambda connection: rows.find_session_of_fact(connection, type_, key))

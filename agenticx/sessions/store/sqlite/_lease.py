@@ -15,8 +15,8 @@ from agenticx.clocks import rfc3339
 from agenticx.errors import SessionNotFound, StoreError
 from agenticx.sessions.store.base import CommandHandler, Doubtful, Lease, NoOwner, OwnershipLost, check_turn
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import Position, StoredEvent, encode_events
-from agenticx.sessions.store.records import Commit, Fact, FactKind, Loaded, StateChange, TurnRecord
+from agenticx.sessions.store.entries import Fact, FactT, Position, StoredEvent, encode_events
+from agenticx.sessions.store.records import Commit, Loaded, StateChange, TurnRecord
 from agenticx.sessions.store.search import searchable_texts
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
@@ -190,10 +190,10 @@ class _SqliteLease:
     async def _events_after(self, after: int) -> Sequence[StoredEvent]:
         return await self._database.reader.submit(lambda connection: _read_events(connection, self.session_id, after))
 
-    async def fact(self, kind: FactKind, key: str) -> Fact | None:
+    async def fact(self, type_: type[FactT], key: str) -> FactT | None:
         self._check()
         return await self._database.reader.submit(
-            lambda connection: rows.find_fact(connection, self.session_id, kind, key)
+            lambda connection: rows.find_fact(connection, self.session_id, type_, key)
         )
 
     async def file_facts(self) -> Sequence[Fact]:

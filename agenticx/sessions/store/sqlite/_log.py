@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 
 from agenticx.messages import Message
 from agenticx.sessions.store.base import Durability
-from agenticx.sessions.store.entries import Position, StoredEvent
-from agenticx.sessions.store.records import Fact, SessionState, TurnRecord
+from agenticx.sessions.store.entries import Fact, Position, StoredEvent
+from agenticx.sessions.store.records import SessionState, TurnRecord
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import last_seq, session_number

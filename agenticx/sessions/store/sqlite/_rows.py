@@ -7,26 +7,23 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from operator import attrgetter
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from agenticx.logs import get_logger
 from agenticx.messages import Message, message_adapter
 from agenticx.sessions.store.base import ArchivedFilter
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
-from agenticx.sessions.store.entries import StoredEvent, question_id
-from agenticx.sessions.store.records import (
-    ASKING_EVENTS,
-    CLOSED_KINDS,
-    FILE_KINDS,
-    OPEN_KINDS,
-    REPLACED_KINDS,
-    SUBAGENT_KINDS,
+from agenticx.sessions.store.entries import (
+    FACT_CLASSES,
     Fact,
-    FactKind,
-    SessionRecord,
-    SessionState,
-    StateChange,
+    FactT,
+    QuestionAsked,
+    StoredEvent,
+    decode_fact,
+    encode_fact,
+    question_id,
 )
+from agenticx.sessions.store.records import ASKING_EVENTS, SessionRecord, SessionState, StateChange
 from agenticx.sessions.store.sqlite._cursors import SessionCursor, session_number
 from agenticx.sessions.store.sqlite._segments import (
     PAGE_BYTES,
@@ -328,51 +325,58 @@ def all_messages(connection: sqlite3.Connection) -> Iterator[tuple[int, Message]
 
 # --- facts ------------------------------------------------------------------------------------------------------------
 
-_IS_OPEN = f"kind IN ({', '.join(map(repr, OPEN_KINDS))})"
+
+def _kind_in(classes: Iterable[type[Fact]]) -> str:
+    return f"kind IN ({', '.join(repr(each.kind) for each in classes)})"
+
+
+_IS_OPEN = _kind_in(each for each in FACT_CLASSES if each.is_work)
 """The condition of the index `open_facts`."""
 
-_IS_ABOUT_FILES = f"kind IN ({', '.join(map(repr, FILE_KINDS))})"
+_IS_ABOUT_FILES = _kind_in(each for each in FACT_CLASSES if each.about_files)
 """The condition of the index `file_facts`."""
 
-_IS_ABOUT_SUBAGENTS = f"kind IN ({', '.join(map(repr, SUBAGENT_KINDS))})"
+_IS_ABOUT_SUBAGENTS = _kind_in(each for each in FACT_CLASSES if each.about_subagents)
 """The condition of the index `subagent_facts`."""
 
 
 def add_fact(connection: sqlite3.Connection, number: int, fact: Fact) -> None:
     """Store a fact unless one of its kind and key is to be kept; delete the one that it closes."""
-    if (closed := CLOSED_KINDS.get(fact.kind)) is not None:
-        connection.execute("DELETE FROM facts WHERE kind = ? AND key = ?", (closed, fact.key))
-    on_conflict = "UPDATE SET data = excluded.data" if fact.kind in REPLACED_KINDS else "NOTHING"
+    if fact.closes is not None:
+        connection.execute("DELETE FROM facts WHERE kind = ? AND key = ?", (fact.closes.kind, fact.key))
+    on_conflict = "UPDATE SET data = excluded.data" if fact.is_replaced else "NOTHING"
     connection.execute(
         f"""INSERT INTO facts (session, turn, kind, key, data) VALUES (?, ?, ?, ?, ?)
             ON CONFLICT (kind, key) DO {on_conflict}""",
-        (number, fact.turn_id, fact.kind, fact.key, json.dumps(dict(fact.data))),
+        (number, fact.turn_id, fact.kind, fact.key, encode_fact(fact)),
     )
 
 
-def find_fact(connection: sqlite3.Connection, session_id: str, kind: FactKind, key: str) -> Fact | None:
-    """Return the session's fact of that kind and key, else None."""
+def find_fact(connection: sqlite3.Connection, session_id: str, type_: type[FactT], key: str) -> FactT | None:
+    """Return the session's fact of that class and key, else None."""
     number = session_number(connection, session_id)
-    found = _select_facts(connection, "session = ? AND kind = ? AND key = ?", (number, kind, key))
-    return next((_decode_fact(row) for row in found), None)
+    found = _select_facts(connection, "session = ? AND kind = ? AND key = ?", (number, type_.kind, key))
+    facts = (decode_fact(*row) for row in found)
+    return next((fact for fact in facts if isinstance(fact, type_)), None)
 
 
 def file_facts(connection: sqlite3.Connection, session_id: str) -> list[Fact]:
     """Return the session's facts about files, in the order of storage; raise `DamagedData`."""
     number = session_number(connection, session_id)
-    return [_decode_fact(row) for row in _select_facts(connection, f"session = ? AND {_IS_ABOUT_FILES}", (number,))]
+    return [decode_fact(*row) for row in _select_facts(connection, f"session = ? AND {_IS_ABOUT_FILES}", (number,))]
 
 
 def subagent_facts(connection: sqlite3.Connection, number: int) -> list[Fact]:
     """Return the session's facts about sub-agents that can be decoded, in the order of storage."""
     found = _select_facts(connection, f"session = ? AND {_IS_ABOUT_SUBAGENTS}", (number,))
-    return list(decode_rows(found.fetchall(), _decode_fact))
+    return list(decode_rows(found.fetchall(), lambda row: decode_fact(*row)))
 
 
-def find_session_of_fact(connection: sqlite3.Connection, kind: FactKind, key: str) -> str | None:
-    """Return the id of the session with the fact of that kind and key, else None."""
+def find_session_of_fact(connection: sqlite3.Connection, type_: type[Fact], key: str) -> str | None:
+    """Return the id of the session with the fact of that class and key, else None."""
     found = connection.execute(
-        "SELECT id FROM sessions WHERE number = (SELECT session FROM facts WHERE kind = ? AND key = ?)", (kind, key)
+        "SELECT id FROM sessions WHERE number = (SELECT session FROM facts WHERE kind = ? AND key = ?)",
+        (type_.kind, key),
     ).fetchone()
     return None if found is None else found[0]
 
@@ -385,7 +389,7 @@ def open_facts(connection: sqlite3.Connection, number: int, turn_ids: Collection
     of_turns = "session = ?1 AND turn IN (SELECT value FROM json_each(?2))"
     where = f"{of_turns} OR number IN (SELECT number FROM facts WHERE session = ?1 AND {_IS_OPEN})"
     found = _select_facts(connection, where, (number, json.dumps(list(turn_ids)))).fetchall()
-    facts = list(decode_rows(found, _decode_fact))
+    facts = list(decode_rows(found, lambda row: decode_fact(*row)))
     of_turn = sum(turn_id in turn_ids for _, _, turn_id, _ in found)
     return facts, of_turn > sum(fact.turn_id in turn_ids for fact in facts)
 
@@ -397,36 +401,28 @@ def open_questions(connection: sqlite3.Connection, session_id: str | None) -> li
         """WITH open_turns AS (
                SELECT turns.* FROM sessions JOIN turns ON turns.id = sessions.running WHERE sessions.running IS NOT NULL
                UNION ALL SELECT * FROM turns WHERE is_open_child)
-           SELECT sessions.id, facts.key, facts.data
+           SELECT sessions.id, facts.key, facts.turn, facts.data
            FROM open_turns JOIN sessions ON sessions.number = open_turns.session
            JOIN facts ON facts.session = sessions.number AND facts.turn = open_turns.id
            WHERE (?1 IS NULL OR sessions.number = ?1)
            AND facts.kind = 'question_asked' AND NOT EXISTS (
                SELECT 1 FROM facts AS other
-               WHERE other.kind IN ('question_answered', 'question_closed') AND other.key = facts.key)""",
+               WHERE other.kind IN ('question_answered', 'question_decided') AND other.key = facts.key)""",
         (number,),
     ).fetchall()
     events = decode_rows(found, lambda row: _find_question(connection, *row))
     return sorted((event for event in events if event is not None), key=attrgetter("position"))
 
 
-def _find_question(connection: sqlite3.Connection, session_id: str, id_: str, fact_data: str) -> StoredEvent | None:
+def _find_question(
+    connection: sqlite3.Connection, session_id: str, id_: str, turn_id: str, fact_data: str
+) -> StoredEvent | None:
     """Return the event that asked the question of a fact, None if it is not where that says."""
-    with map_decode_errors(f"a question of session {session_id!r}"):
-        for event in events_after(connection, session_id, json.loads(fact_data)["seq"] - 1, 1):
-            if event.type in ASKING_EVENTS and question_id(event) == id_:
-                return event
-    return None
+    asked = decode_fact(QuestionAsked.kind, id_, turn_id, fact_data)
+    assert isinstance(asked, QuestionAsked)
+    found = events_after(connection, session_id, asked.seq - 1, 1)
+    return next((event for event in found if event.type in ASKING_EVENTS and question_id(event) == id_), None)
 
 
 def _select_facts(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
     return connection.execute(f"SELECT kind, key, turn, data FROM facts WHERE {where} ORDER BY number", values)
-
-
-def _decode_fact(row: tuple[Any, ...]) -> Fact:
-    kind, key, turn_id, data = row
-    with map_decode_errors("a fact of a session"):
-        decoded = json.loads(data)
-        if not isinstance(decoded, dict):
-            raise TypeError("the data of a fact is no object")
-        return Fact(kind=kind, key=key, turn_id=turn_id, data=cast("dict[str, Any]", decoded))

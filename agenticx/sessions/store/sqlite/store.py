@@ -16,8 +16,8 @@ from pathlib import Path
 from agenticx.clocks import Clock, SystemClock
 from agenticx.sessions.store.base import Doubtful, Lease, OwnershipLost
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.entries import Position, StoredEvent
-from agenticx.sessions.store.records import Fact, SessionRecord, StateChange
+from agenticx.sessions.store.entries import Fact, Position, StoredEvent
+from agenticx.sessions.store.records import SessionRecord, StateChange
 from agenticx.sessions.store.search import SearchableText
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index

@@ -26,12 +26,14 @@ from agenticx.runtime import (
 from agenticx.sessions import Fact, SessionRecord, Store, StoredEvent, TurnRecord, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.store.entries import QuestionAsked
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
 from tests.support.commits import append, load
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.sessions import wait_for_turn_end
+from tests.support.stores import began
 from tests.support.teams.child_turns import asks
 from tests.support.timeouts import wait_until
 from tests.support.two_hubs import authority, hub_over
@@ -266,13 +268,11 @@ async def write_open_turns(store: Store, session_id: str) -> None:
             RuntimeEvent(EventType.ROUND_START, {"round": 1, "max_rounds": 9}, agent),
             RuntimeEvent(EventType.TOOL_CALL, asked, agent),
         ]
-        began = Fact(kind="call_began", key=f"{turn.id}/c{number}", turn_id=turn.id, data={"call_id": f"c{number}"})
-        facts = [began]
+        facts: list[Fact] = [began(f"{turn.id}/c{number}", turn.id, f"c{number}")]
         if agent == "leaf":
             context = {"tool": "ask", "tool_call_id": "c3", "arguments": {}, "risk": "write", "reasons": []}
             data = {"id": "cnf_1", "question": "?", "context": context, "digest": "d", "expires_at": EXPIRY}
             events.append(RuntimeEvent(EventType.CONFIRM_REQUIRED, data | {"agent_path": ["meta", "a", "leaf"]}, agent))
-            asked_fact = {key: value for key, value in data.items() if key != "context"} | {"seq": 10}
-            facts = [Fact(kind="question_asked", key="cnf_1", turn_id=turn.id, data=asked_fact)]
+            facts = [QuestionAsked(key="cnf_1", turn_id=turn.id, digest="d", expires_at=EXPIRY, seq=10)]
         await append(store, session_id, turn.id, events, begins=turn, facts=facts)
         parent = turn.id

@@ -14,6 +14,7 @@ from agenticx.sessions import (
     HubClosed,
     Submission,
 )
+from agenticx.sessions.store.entries import MessagePosted
 from tests.support.message_queue import QueueHarness, outline_of
 from tests.support.wires.files import PNG
 
@@ -121,7 +122,7 @@ async def test_deleting_a_session_drops_its_queued_messages(harness: QueueHarnes
     await harness.hub.delete(harness.record.id)
     with pytest.raises(SessionNotFound):
         await harness.submit("three")
-    assert await harness.store.catalog.session_of("message_posted", queued.message_id or "") is None
+    assert await harness.store.catalog.session_of(MessagePosted, queued.message_id or "") is None
 
 
 @pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])
