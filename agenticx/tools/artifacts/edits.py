@@ -29,7 +29,7 @@ EditErrorKind = Literal[
     "not_found", "ambiguous", "too_few", "no_file", "no_change", "placeholder", "bad_arguments", "too_large"
 ]
 
-MAX_EDITS: Final = 200
+MAX_EDITS: Final = 100
 """The most edits in one call; each reads the whole file."""
 
 _SHOWN_PLACES = 10
@@ -210,14 +210,14 @@ def _offsets(text: str, wanted: str, *, is_single: bool) -> Iterator[int]:
 
 def _places(text: str, spans: list[_Span]) -> str:
     """Return the lines in which the first spans begin, such as `lines 2, 4, …`."""
-    numbers: list[str] = []
+    numbers = dict[str, None]()  # each line once, in order
     number, position = 1, 0
     for start, _ in spans[:_SHOWN_PLACES]:
         number += text.count("\n", position, start)
         position = start
-        numbers.append(f"{number:,}")
+        numbers[f"{number:,}"] = None
     more = ", …" if len(spans) > _SHOWN_PLACES else ""
-    return f"{'line' if len(spans) == 1 else 'lines'} {', '.join(numbers)}{more}"
+    return f"{'lines' if more or len(numbers) > 1 else 'line'} {', '.join(numbers)}{more}"
 
 
 def _forgiving_spans(text: str, old: str, *, is_single: bool) -> list[_Span]:

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from agenticx.errors import ToolError
 from agenticx.threads import run_in_thread, run_sized
 from agenticx.tools.artifact_paths import check_artifact_path
-from agenticx.tools.artifacts.edits import EditError, apply_edits
+from agenticx.tools.artifacts.edits import MAX_EDITS, EditError, apply_edits
 from agenticx.tools.artifacts.extraction import unwrap_page
 from agenticx.tools.artifacts.preview import DEFAULT_PATH, preview
 from agenticx.tools.base import Assessment, ToolContext
@@ -68,7 +68,7 @@ async def edit_file(
     old_text: str | None = None,
     new_text: str | None = None,
     count: int | None = None,
-    edits: Annotated[list[Edit] | None, Field(min_length=1, max_length=100)] = None,
+    edits: Annotated[list[Edit] | None, Field(min_length=1, max_length=MAX_EDITS)] = None,
 ) -> str:
     """Replace pieces of a file of this session by others. Give enough of the old text that it occurs just once.
 
