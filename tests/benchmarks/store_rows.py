@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions import Commit, Lease, SessionRecord, SqliteStore
+from agenticx.sessions import Commit, Lease, SessionRecord, SqliteStore, TurnRecord
 from agenticx.sessions.store.entries import Position
 from tests.benchmarks.floor import bare_group_commit, cpu_of
 from tests.benchmarks.rows import Row, Scale
@@ -81,10 +81,17 @@ async def sessions(store: SqliteStore, count: int) -> Sequence[Lease]:
 _commit_ids = count(1)
 
 
-async def append(lease: Lease, events: Sequence[RuntimeEvent]) -> None:
+async def append(lease: Lease, events: Sequence[RuntimeEvent], turn_id: str = "turn_1") -> None:
     """Commit events as the writer of a session does, which counts its commits."""
     commit_id = f"{lease.epoch}-{next(_commit_ids)}"
-    await lease.commit(Commit(id=commit_id, turn_id="turn_1", events=events, sync=must_sync(events)))
+    await lease.commit(Commit(id=commit_id, turn_id=turn_id, events=events, sync=must_sync(events)))
+
+
+async def begin_turn(lease: Lease) -> str:
+    """Begin a turn and return its id: of an event of any other turn it is looked up whether that has ended."""
+    turn = TurnRecord(session_id=lease.session_id, input="x")
+    await lease.commit(Commit(turn_id=turn.id, begins=turn))
+    return turn.id
 
 
 async def _appends(scale: Scale) -> list[Row]:
@@ -94,14 +101,15 @@ async def _appends(scale: Scale) -> list[Row]:
     """
     each = scale.tokens // 10
 
-    async def stream(lease: Lease) -> None:
+    async def stream(lease: Lease, turn_id: str) -> None:
         for number in range(each):
-            await append(lease, [token(number)])
+            await append(lease, [token(number)], turn_id)
 
     async def once() -> float:
         async with database() as (store, _):
             leases = await sessions(store, STREAMING)
-            return await cpu_of(lambda: asyncio.gather(*map(stream, leases)))
+            turn_ids = [await begin_turn(lease) for lease in leases]
+            return await cpu_of(lambda: asyncio.gather(*map(stream, leases, turn_ids)))
 
     spent = [await once() for _ in range(scale.repeats)]
     bare = [await bare_group_commit(STREAMING, each) for _ in range(scale.repeats)]
@@ -126,11 +134,12 @@ async def _latency(scale: Scale) -> list[Row]:
     waits: list[float] = []
 
     async def stream(lease: Lease, delay: float) -> None:
+        turn_id = await begin_turn(lease)
         await asyncio.sleep(delay)
         for number in range(scale.paced_tokens):
             event = call(number) if number % DURABLE_EVERY == DURABLE_EVERY - 1 else token(number)
             began = time.perf_counter()
-            await append(lease, [event])
+            await append(lease, [event], turn_id)
             waits.append(time.perf_counter() - began)
             await asyncio.sleep(TOKEN_SECONDS)
 
