@@ -11,7 +11,7 @@ from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.owner import OwnedElsewhere
 from agenticx.sessions.store.records import Commit, SessionRecord, SessionState, StateChange, TurnRecord
 from agenticx.sessions.store.search import SearchExcerpt
-from agenticx.sessions.store.sqlite import SqliteStore
+from agenticx.sessions.store.sqlite import SqliteStore, VersionMismatch
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 
 __all__ = [
@@ -41,5 +41,6 @@ __all__ = [
     "TurnRecord",
     "TurnRequest",
     "UsageCounts",
+    "VersionMismatch",
     "transcript",
 ]

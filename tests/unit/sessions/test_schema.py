@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.sessions import SessionRecord, SqliteStore
+from agenticx.sessions import SessionRecord, SqliteStore, VersionMismatch
 from agenticx.sessions.store.blobs import MemoryBlobs
 from agenticx.sessions.store.sqlite.check import check_database
 from agenticx.sessions.store.sqlite.reader import SqliteReader
-from agenticx.sessions.store.sqlite.schema import SCHEMA_VERSION, VersionMismatch, create_schema
+from agenticx.sessions.store.sqlite.schema import SCHEMA_VERSION, create_schema
 from tests.support.database_versions import set_version
 
 pytestmark = pytest.mark.anyio

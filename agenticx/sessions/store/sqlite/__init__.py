@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agenticx.sessions.store.sqlite.schema import VersionMismatch
 from agenticx.sessions.store.sqlite.store import SqliteStore
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteStore", "VersionMismatch"]
