@@ -29,7 +29,7 @@ from agenticx.runtime.calls.concurrency import Slot, slots
 from agenticx.runtime.calls.loop_watchdog import watched
 from agenticx.runtime.calls.result_rendering import is_large, reject_unfinished, render_value, render_value_async
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, read_call
-from agenticx.runtime.events import EventType, check_payload
+from agenticx.runtime.events import TOOL_EVENTS, EventType, check_payload
 from agenticx.runtime.structured_output import OutputCallResult
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import ToolResult, TurnChange
@@ -43,11 +43,6 @@ PROGRESS_SECONDS = 2.0
 CANCELLED = "Cancelled: the turn ended before this call was answered; whether it took effect is not known."
 NOT_REVIEWED = "Cancelled: the call took effect, but the turn ended before its result was released by its hooks."
 NOT_STARTED = "Cancelled: the turn ended before this call began to run."
-
-_TOOL_EVENTS = frozenset(
-    {EventType.TOOL_PROGRESS, EventType.ARTIFACT, EventType.CITATION, EventType.HANDOFF}
-    | {type_ for type_ in EventType if type_.value.startswith("subagent_")} - {EventType.SUBAGENT_PAUSED}
-)
 
 _log = get_logger(__name__)
 
@@ -399,8 +394,8 @@ class ToolCalls:
     def _tool_event(
         self, pending: PendingCall, type_: str, payload: Mapping[str, Any]
     ) -> tuple[EventType, dict[str, Any]]:
-        if type_ not in _TOOL_EVENTS:
-            allowed = ", ".join(sorted(_TOOL_EVENTS))
+        if type_ not in TOOL_EVENTS:
+            allowed = ", ".join(sorted(TOOL_EVENTS))
             raise ToolError(f"a tool cannot emit {type_!r}; it may emit {allowed}")
         try:
             data: dict[str, Any] = json.loads(

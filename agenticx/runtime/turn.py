@@ -22,7 +22,7 @@ from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.runtime.budgets.usage_payload import usage_data
 from agenticx.runtime.budgets.work_clock import WorkClock
 from agenticx.runtime.confirm import ConfirmGate, DefaultConfirmGate
-from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, RuntimeEvent, TurnState
+from agenticx.runtime.events import DELTAS, EVENT_CLASSES, LOGGED_EVENTS, Event, EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks import HookContext, HookRegistry
 from agenticx.runtime.interrupts import InterruptReason, Interrupts
 from agenticx.runtime.loop_detector import LoopDetector
@@ -32,7 +32,7 @@ from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
 from agenticx.runtime.structured_output import MAX_REPAIRS, TurnOutput
 from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent, TurnAgents
-from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
+from agenticx.runtime.turn_log import TurnLog
 from agenticx.runtime.turns.background import BackgroundTasks
 from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurns, ChildTurnWriter
 from agenticx.runtime.turns.notes import TurnNotes
@@ -58,8 +58,6 @@ __all__ = [
 
 _KEPT_SOURCES = 200
 _CHILDREN_SECONDS = 1.0  # for the ends of the turns below a turn to be written; a stop takes them 0.2 s
-
-_TEXT_DELTAS = frozenset({EventType.TOKEN, EventType.THINKING, EventType.TOOL_CALL_DELTA})
 
 _log = get_logger(__name__)
 
@@ -93,7 +91,7 @@ class Channel(BatchQueue[Event]):
             return
         if (
             self.pacer is not None
-            and all(event.type in _TEXT_DELTAS for event in events)
+            and all(event.type in DELTAS for event in events)
             and (waiter is self._wakes_at_tick or self.pacer.defer(waiter))
         ):
             self._wakes_at_tick = waiter

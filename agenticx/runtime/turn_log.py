@@ -33,21 +33,7 @@ from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.resume import ResumePoint
 from agenticx.secret_names import is_secret_name, is_secret_value
 
-__all__ = ["LOGGED_EVENTS", "LlmCallLine", "TurnLog", "log_interrupted_turn"]
-
-LOGGED_EVENTS = frozenset(
-    {
-        EventType.TOOL_CALL,
-        EventType.TOOL_RESULT,
-        EventType.CONFIRM_REQUIRED,
-        EventType.CONFIRM_RESPONSE,
-        EventType.HANDOFF,
-        EventType.FINAL,
-        EventType.SUBAGENT_PAUSED,
-        EventType.ERROR,
-    }
-)
-"""The events that `TurnLog.record` accepts. Tokens are not among them: a turn checks this set first."""
+__all__ = ["LlmCallLine", "TurnLog", "log_interrupted_turn"]
 
 _ARGUMENTS_CHARS = 200
 _LONGEST_NAME = 200

@@ -14,9 +14,9 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, StoreError
 from agenticx.logs import get_logger
 from agenticx.messages import UserMessage, clean_text, new_id, sources_of
-from agenticx.runtime import AgentRuntime, Budget, EventType, Session, Steering, StopSignal, TurnContext, current_turn
+from agenticx.runtime import AgentRuntime, Budget, Session, Steering, StopSignal, TurnContext, current_turn
 from agenticx.runtime.budgets.budget import checked_budget
-from agenticx.runtime.events import Event
+from agenticx.runtime.events import ANSWERING_EVENTS, ASKING_EVENTS, Event
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turns.child_turns import TurnSuspended
@@ -49,8 +49,6 @@ __all__ = ["AgentTeamManager"]
 
 _CLOSING_SECONDS = 3.0
 _NAME_CHARS = 40
-_ASKING = frozenset({EventType.CONFIRM_REQUIRED, EventType.QUESTION_ASKED})
-_ANSWERED = frozenset({EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED})
 
 _log = get_logger(__name__)
 
@@ -520,10 +518,10 @@ class AgentTeamManager:
                 await self.reporter.report_progress(agent)
         elif event.type == "tool_call":
             agent.activity = f"round {agent.rounds}: {event.data['name']}"
-        elif event.type in _ASKING:
+        elif event.type in ASKING_EVENTS:
             agent.open_questions += 1
             self._places.leave(agent)
-        elif event.type in _ANSWERED:
+        elif event.type in ANSWERING_EVENTS:
             agent.open_questions -= 1
             if agent.open_questions == 0:
                 self._places.take_back(agent)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agenticx.runtime.events import EventType, envelope_adapter
+from agenticx.runtime.events import DELTAS, EventType, envelope_adapter
 from agenticx.testing._views import AnyEvent, View, label, views
 
 __all__ = ["GrammarError", "check_grammar"]
@@ -24,7 +24,7 @@ _FATAL = frozenset(
     }
 )
 _NOT_FATAL = frozenset({"loop_warning", "hook_failed", "tool_failed"})
-_MODEL_EVENTS = frozenset({"steered", "round_start", "token", "thinking", "tool_call_delta"})
+_MODEL_EVENTS = DELTAS | {"steered", "round_start"}
 _OUTSIDE_TURNS = frozenset(
     {"queued", "handed_back", "session_changed"} | {type_.value for type_ in EventType if type_.startswith("subagent_")}
 )

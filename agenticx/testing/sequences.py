@@ -9,12 +9,12 @@ from itertools import zip_longest
 from types import EllipsisType
 from typing import Any, Literal, cast
 
-from agenticx.runtime.events import RuntimeEvent
+from agenticx.runtime.events import DELTAS, RuntimeEvent
 from agenticx.testing._views import AnyEvent, View, label, views
 
 __all__ = ["Pattern", "assert_sequence", "collect", "outline"]
 
-_STREAMED = {"token", "thinking", "tool_call_delta", "tool_progress"}
+_STREAMED = DELTAS | {"tool_progress"}
 
 PatternItem = str | EllipsisType | Mapping[str, Any] | tuple[str, Mapping[str, Any]]
 Pattern = Sequence[PatternItem]

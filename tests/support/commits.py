@@ -16,7 +16,7 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRecord,
 )
-from agenticx.sessions.store.records import Loaded, is_synced
+from agenticx.sessions.store.records import Loaded
 from tests.support.two_hubs import authority
 
 __all__ = ["add_fact", "append", "delete", "end_lease", "load", "must_sync", "update"]
@@ -24,7 +24,7 @@ __all__ = ["add_fact", "append", "delete", "end_lease", "load", "must_sync", "up
 
 def must_sync(events: Sequence[RuntimeEvent]) -> bool:
     """Return whether a commit of `events` alone must be synced before it returns."""
-    return any(map(is_synced, events))
+    return any(event.synced for event in events)
 
 
 async def append(

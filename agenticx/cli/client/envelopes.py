@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agenticx.errors import StoreError
-from agenticx.runtime.events import EventType
+from agenticx.runtime.events import is_terminal
 
 __all__ = ["Envelope"]
 
@@ -44,7 +44,4 @@ class Envelope:
     @property
     def terminal(self) -> bool:
         """True for the last event of a turn: `final`, `subagent_paused` or a fatal `error`."""
-        return self.type in _TERMINAL_TYPES or (self.type == EventType.ERROR and self.data.get("fatal") is True)
-
-
-_TERMINAL_TYPES = frozenset({EventType.FINAL, EventType.SUBAGENT_PAUSED})
+        return is_terminal(self.type, self.data)

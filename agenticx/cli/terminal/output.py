@@ -26,7 +26,7 @@ from agenticx.cli.terminal.event_text import (
 )
 from agenticx.log_colors import visible_console
 from agenticx.logs import get_logger
-from agenticx.runtime.events import EventType
+from agenticx.runtime.events import ANSWERING_EVENTS, ASKING_EVENTS, EventType
 from agenticx.settings import provider_setting
 from agenticx.tools.visible import escape_controls, visible
 
@@ -166,7 +166,7 @@ class PlainOutput:
                 self._option_turns[event.turn_id] = option
             is_speech = parent_id in self._team_turns
             (self._speeches if is_speech else self._turns_below).add(event.turn_id)
-        elif event.type in _ASKING:
+        elif event.type in ASKING_EVENTS:
             self._questions.setdefault(event.data["id"], question_payload(event))
 
     def _is_hidden(self, event: EventLike) -> bool:
@@ -176,7 +176,7 @@ class PlainOutput:
         """
         if event.turn_id in self._turns_below:
             is_shown = event.type == EventType.ARTIFACT and event.turn_id in self._option_turns
-            return not is_shown and event.type not in _CLOSING
+            return not is_shown and event.type not in ANSWERING_EVENTS
         return self._open_question is not None and _is_only_progress(event)
 
     def _show_speech(self, event: EventLike) -> bool:
@@ -206,7 +206,7 @@ class PlainOutput:
 
     def _answer_note(self, event: EventLike) -> Note | None:
         """Return the line for an answer, after the question if it was not shown and has none; None for other events."""
-        if event.type not in _CLOSING:
+        if event.type not in ANSWERING_EVENTS:
             return None
         question, is_open = self._questions.pop(event.data["id"], None), event.data["id"] == self._open_question
         if is_open:
@@ -320,10 +320,6 @@ def _same_file(left: TextIO, right: TextIO) -> bool:
     except OSError:  # io.UnsupportedOperation too: a stream in memory
         return False
 
-
-_ASKING = frozenset({EventType.CONFIRM_REQUIRED, EventType.QUESTION_ASKED})
-_CLOSING = frozenset({EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED})
-"""The events that close a question, which are shown for all turns."""
 
 _MIN_GROWING_COLUMNS = 20
 """The width of a terminal from which on it shows files that are being written."""

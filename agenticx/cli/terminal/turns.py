@@ -19,7 +19,7 @@ from agenticx.cli.terminal.event_text import Note, question_payload
 from agenticx.cli.terminal.keyboard import Keyboard
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
-from agenticx.runtime.events import EventType
+from agenticx.runtime.events import ANSWERING_EVENTS, EventType
 
 __all__ = ["OutputFailed", "show_turn", "termination_signals"]
 
@@ -92,7 +92,7 @@ def _show_event(event: Envelope, output: Output, confirms: ConfirmResponder) -> 
         confirms.on_required(question_payload(event))
     elif event.type == EventType.QUESTION_ASKED:
         confirms.on_question(question_payload(event))
-    elif event.type in (EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED):
+    elif event.type in ANSWERING_EVENTS:
         confirms.on_closed(event.data["id"])
 
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from agenticx.runtime.events.envelopes import check_payload, encode_envelope, envelope_adapter, envelope_schema
 from agenticx.runtime.events.payloads import TurnState
 from agenticx.runtime.events.types import (
+    ANSWERING_EVENTS,
+    ASKING_EVENTS,
+    DELTAS,
     EVENT_CLASSES,
+    LOGGED_EVENTS,
+    QUESTION_EVENTS,
+    REPORTING_EVENTS,
+    TEAM_REPLAY_EVENTS,
+    TEXT_DELTAS,
+    TOOL_EVENTS,
+    TRANSCRIPT_EVENTS,
     ArtifactEvent,
     CitationEvent,
     CompactionEvent,
@@ -42,10 +52,21 @@ from agenticx.runtime.events.types import (
     ToolResultEvent,
     TurnStartedEvent,
     UsageEvent,
+    is_terminal,
 )
 
 __all__ = [
+    "ANSWERING_EVENTS",
+    "ASKING_EVENTS",
+    "DELTAS",
     "EVENT_CLASSES",
+    "LOGGED_EVENTS",
+    "QUESTION_EVENTS",
+    "REPORTING_EVENTS",
+    "TEAM_REPLAY_EVENTS",
+    "TEXT_DELTAS",
+    "TOOL_EVENTS",
+    "TRANSCRIPT_EVENTS",
     "ArtifactEvent",
     "CitationEvent",
     "CompactionEvent",
@@ -87,4 +108,5 @@ __all__ = [
     "encode_envelope",
     "envelope_adapter",
     "envelope_schema",
+    "is_terminal",
 ]

@@ -1,11 +1,11 @@
-"""The event types, and a class per type that has typed `data`."""
+"""The event types: a class per type, with the type of its `data` and its flags."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from agenticx.runtime.events.payloads import (
     ArtifactData,
@@ -43,8 +43,18 @@ from agenticx.runtime.events.payloads import (
 )
 
 __all__ = [
+    "ANSWERING_EVENTS",
+    "ASKING_EVENTS",
+    "DELTAS",
     "EVENT_CLASSES",
+    "LOGGED_EVENTS",
     "PAYLOADS",
+    "QUESTION_EVENTS",
+    "REPORTING_EVENTS",
+    "TEAM_REPLAY_EVENTS",
+    "TEXT_DELTAS",
+    "TOOL_EVENTS",
+    "TRANSCRIPT_EVENTS",
     "ArtifactEvent",
     "CitationEvent",
     "CompactionEvent",
@@ -81,6 +91,7 @@ __all__ = [
     "ToolResultEvent",
     "TurnStartedEvent",
     "UsageEvent",
+    "is_terminal",
 ]
 
 
@@ -140,11 +151,16 @@ class RuntimeEvent:
     @property
     def terminal(self) -> bool:
         """True if this is the last event of its turn."""
-        return (
-            self.type is EventType.FINAL
-            or self.type is EventType.SUBAGENT_PAUSED
-            or (self.type is EventType.ERROR and self.data["fatal"] is True)
-        )
+        return is_terminal(self.type, self.data)
+
+    @property
+    def synced(self) -> bool:
+        """True if it is synced before its commit returns, so that it survives what the log's `durability` says.
+
+        Such are all events that report a message, a call, a question, an answer or an ending. The others, such as
+        tokens, survive the death of the process.
+        """
+        return _has_flag(_SYNCED, self.type, self.data)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RuntimeEvent):
@@ -157,35 +173,83 @@ DataT = TypeVar("DataT")
 
 
 class _TypedEvent(RuntimeEvent, Generic[TypeT, DataT]):
-    """An event of one type. The two attributes are those of the base class, known more closely to type checkers."""
+    """An event of one type, whose class declares all that is known of the type.
+
+    The two attributes are those of the base class, known more closely to type checkers.
+    """
 
     __slots__ = ()
+
+    ends_turn: ClassVar[bool | str] = False
+    """Whether it is the last one of its turn; as text, it is if that key of its data is true."""
+
+    is_synced: ClassVar[bool | str] = True
+    """Whether it is synced before its commit returns; as text, it is if that key of its data is true."""
+
+    is_logged: ClassVar[bool] = False
+    """Whether the log of the program has a line about it."""
+
+    is_delta: ClassVar[bool] = False
+    """Whether it is a part of a reply that is being received, which can wait for the next ones."""
+
+    is_text_delta: ClassVar[bool] = False
+    """Whether neighbouring ones of a message can be merged into one."""
+
+    is_from_tools: ClassVar[bool] = False
+    """Whether a tool may emit it."""
+
+    asks: ClassVar[bool] = False
+    """Whether it asks the user; its data has the `id` of the question."""
+
+    answers: ClassVar[bool] = False
+    """Whether it has the answer to the question `id`."""
+
+    reports_ending: ClassVar[bool] = False
+    """Whether it reports the ending of a sub-agent, in a turn above that one or in none."""
+
+    is_in_transcript: ClassVar[bool] = False
+    """Whether the messages of a session are made of it."""
+
+    is_in_team_replay: ClassVar[bool] = False
+    """Whether a team and its participants are restored from it."""
+
     type: TypeT  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
     data: DataT  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class RoundStartEvent(_TypedEvent[Literal["round_start"], RoundStartData]):
     __slots__ = ()
+    is_synced = False
+    is_in_transcript = is_in_team_replay = True
 
 
 class TokenEvent(_TypedEvent[Literal["token"], TokenData]):
     __slots__ = ()
+    is_synced = False
+    is_delta = is_text_delta = True
+    is_in_transcript = is_in_team_replay = True
 
 
 class ToolCallEvent(_TypedEvent[Literal["tool_call"], ToolCallData]):
     __slots__ = ()
+    is_logged = True
+    is_in_transcript = is_in_team_replay = True
 
 
 class ToolResultEvent(_TypedEvent[Literal["tool_result"], ToolResultData]):
     __slots__ = ()
+    is_logged = True
+    is_in_transcript = is_in_team_replay = True
 
 
 class ConfirmRequiredEvent(_TypedEvent[Literal["confirm_required"], ConfirmRequiredData]):
     __slots__ = ()
+    asks = is_logged = True
 
 
 class ConfirmResponseEvent(_TypedEvent[Literal["confirm_response"], ConfirmResponseData]):
     __slots__ = ()
+    answers = is_logged = True
 
 
 class CompactionEvent(_TypedEvent[Literal["compaction"], CompactionData]):
@@ -194,70 +258,96 @@ class CompactionEvent(_TypedEvent[Literal["compaction"], CompactionData]):
 
 class SubagentCheckpointEvent(_TypedEvent[Literal["subagent_checkpoint"], SubagentCheckpointData]):
     __slots__ = ()
+    is_from_tools = True
 
 
 class SubagentPausedEvent(_TypedEvent[Literal["subagent_paused"], SubagentPausedData]):
     __slots__ = ()
+    ends_turn = is_logged = True
+    is_in_team_replay = True
 
 
 class FinalEvent(_TypedEvent[Literal["final"], FinalData]):
     __slots__ = ()
+    ends_turn = is_logged = True
+    is_in_transcript = is_in_team_replay = True
 
 
 class ErrorEvent(_TypedEvent[Literal["error"], ErrorData]):
     __slots__ = ()
+    ends_turn = "fatal"
+    is_logged = True
+    is_in_team_replay = True
 
 
 class SubagentStartedEvent(_TypedEvent[Literal["subagent_started"], SubagentStartedData]):
     __slots__ = ()
+    is_from_tools = True
 
 
 class SubagentProgressEvent(_TypedEvent[Literal["subagent_progress"], SubagentProgressData]):
     __slots__ = ()
+    is_from_tools = True
 
 
 class SubagentCompletedEvent(_TypedEvent[Literal["subagent_completed"], SubagentCompletedData]):
     __slots__ = ()
+    is_from_tools = reports_ending = True
 
 
 class SubagentErrorEvent(_TypedEvent[Literal["subagent_error"], SubagentErrorData]):
     __slots__ = ()
+    is_from_tools = reports_ending = True
 
 
 class TurnStartedEvent(_TypedEvent[Literal["turn_started"], TurnStartedData]):
     __slots__ = ()
+    is_in_transcript = is_in_team_replay = True
 
 
 class StateEvent(_TypedEvent[Literal["state"], StateData]):
     __slots__ = ()
+    is_synced = False
 
 
 class ThinkingEvent(_TypedEvent[Literal["thinking"], ThinkingData]):
     __slots__ = ()
+    is_synced = False
+    is_delta = is_text_delta = True
+    is_in_team_replay = True
 
 
 class ToolCallDeltaEvent(_TypedEvent[Literal["tool_call_delta"], ToolCallDeltaData]):
     __slots__ = ()
+    is_synced = False
+    is_delta = True
 
 
 class ToolProgressEvent(_TypedEvent[Literal["tool_progress"], ToolProgressData]):
     __slots__ = ()
+    is_synced = False
+    is_from_tools = True
 
 
 class QuestionAskedEvent(_TypedEvent[Literal["question_asked"], QuestionAskedData]):
     __slots__ = ()
+    asks = True
 
 
 class QuestionAnsweredEvent(_TypedEvent[Literal["question_answered"], QuestionAnsweredData]):
     __slots__ = ()
+    answers = True
 
 
 class UsageEvent(_TypedEvent[Literal["usage"], UsageData]):
     __slots__ = ()
+    is_synced = False
+    is_in_team_replay = True
 
 
 class StallEvent(_TypedEvent[Literal["stall"], StallData]):
     __slots__ = ()
+    is_synced = False
 
 
 class QueuedEvent(_TypedEvent[Literal["queued"], QueuedData]):
@@ -270,30 +360,40 @@ class HandedBackEvent(_TypedEvent[Literal["handed_back"], QueuedData]):
 
 class SteeredEvent(_TypedEvent[Literal["steered"], SteeredData]):
     __slots__ = ()
+    is_in_transcript = is_in_team_replay = True
 
 
 class ArtifactEvent(_TypedEvent[Literal["artifact"], ArtifactData]):
     __slots__ = ()
+    is_synced = "final"
+    is_from_tools = True
 
 
 class CitationEvent(_TypedEvent[Literal["citation"], CitationData]):
     __slots__ = ()
+    is_from_tools = True
+    is_in_transcript = True
 
 
 class HandoffEvent(_TypedEvent[Literal["handoff"], HandoffData]):
     __slots__ = ()
+    is_from_tools = is_logged = True
+    is_in_team_replay = True
 
 
 class SessionChangedEvent(_TypedEvent[Literal["session_changed"], SessionChangedData]):
     __slots__ = ()
+    is_in_transcript = is_in_team_replay = True
 
 
 class SpeakerSelectedEvent(_TypedEvent[Literal["speaker_selected"], SpeakerSelectedData]):
     __slots__ = ()
+    is_in_transcript = is_in_team_replay = True
 
 
 class TeamMessageEvent(_TypedEvent[Literal["team_message"], TeamMessageData]):
     __slots__ = ()
+    is_in_transcript = is_in_team_replay = True
 
 
 Event = (
@@ -339,7 +439,39 @@ PAYLOADS: dict[EventType, Any] = {}
 EVENT_CLASSES: dict[EventType, Callable[[EventType, dict[str, Any], str, str | None], Event]] = {}
 """The class of each event type."""
 
+_CLASSES: dict[EventType, type[_TypedEvent[Any, Any]]] = {}
+
 for _class in get_args(Event):
     _literal, _payload = get_args(_class.__orig_bases__[0])
     _type = EventType(get_args(_literal)[0])
-    PAYLOADS[_type], EVENT_CLASSES[_type] = _payload, _class
+    PAYLOADS[_type], EVENT_CLASSES[_type], _CLASSES[_type] = _payload, _class, _class
+
+
+def _types_with(flag: str) -> frozenset[EventType]:
+    return frozenset(type_ for type_, each in _CLASSES.items() if getattr(each, flag))
+
+
+_ENDS_TURN = {type_: each.ends_turn for type_, each in _CLASSES.items()}
+_SYNCED = {type_: each.is_synced for type_, each in _CLASSES.items()}
+
+LOGGED_EVENTS = _types_with("is_logged")
+DELTAS = _types_with("is_delta")
+TEXT_DELTAS = _types_with("is_text_delta")
+TOOL_EVENTS = _types_with("is_from_tools")
+ASKING_EVENTS = _types_with("asks")
+ANSWERING_EVENTS = _types_with("answers")
+REPORTING_EVENTS = _types_with("reports_ending")
+TRANSCRIPT_EVENTS = _types_with("is_in_transcript")
+TEAM_REPLAY_EVENTS = _types_with("is_in_team_replay")
+QUESTION_EVENTS = ASKING_EVENTS | ANSWERING_EVENTS
+"""The events that ask the user, and those with the answers; each has the `id` of the question."""
+
+
+def is_terminal(type_: str, data: Mapping[str, Any]) -> bool:
+    """Return whether an event of that type with this data is the last one of its turn."""
+    return _has_flag(_ENDS_TURN, type_, data)
+
+
+def _has_flag(flags: Mapping[Any, bool | str], type_: str, data: Mapping[str, Any]) -> bool:
+    flag = flags.get(type_, False)
+    return flag if isinstance(flag, bool) else data.get(flag) is True

@@ -9,7 +9,7 @@ from typing import Any
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message, new_id
-from agenticx.runtime.events import RuntimeEvent, TurnStartedEvent
+from agenticx.runtime.events import QUESTION_EVENTS, RuntimeEvent, TurnStartedEvent
 from agenticx.sessions.files.artifacts import forked_artifacts
 from agenticx.sessions.files.options import forked_options, stored_session_files
 from agenticx.sessions.files.snapshots import copied_edits, share_contents
@@ -25,7 +25,7 @@ from agenticx.sessions.store.attachments import attachment_digests
 from agenticx.sessions.store.base import Doubtful, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.entries import StoredEvent, decode, encode
-from agenticx.sessions.store.records import QUESTION_EVENTS, SessionRecord, SessionState, StateChange
+from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
 
 __all__ = ["fork"]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from agenticx.errors import AgenticXError
 from agenticx.runtime.events import (
+    TRANSCRIPT_EVENTS,
     CitationEvent,
     Event,
     FinalEvent,
@@ -43,12 +44,6 @@ __all__ = [
     "transcript",
 ]
 
-_MESSAGE_EVENTS = frozenset(
-    {
-        *("turn_started", "steered", "round_start", "token", "tool_call", "tool_result", "final", "session_changed"),
-        *("speaker_selected", "team_message", "citation"),
-    }
-)
 _CITATION_KEYS = frozenset({"message_id", "marker", "status", "line_start", "quote"})
 
 
@@ -148,7 +143,7 @@ class Conversation:
 
     def feed(self, events: Iterable[StoredEvent]) -> None:
         """Fold the next events of the session; raise `DamagedData`."""
-        self.feed_decoded(decode(event) for event in events if event.type in _MESSAGE_EVENTS)
+        self.feed_decoded(decode(event) for event in events if event.type in TRANSCRIPT_EVENTS)
 
     def feed_decoded(self, entries: Iterable[SessionEvent]) -> None:
         """Fold the next events of the session; raise `DamagedData`."""

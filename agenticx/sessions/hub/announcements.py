@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agenticx.runtime import EventType, RuntimeEvent
+from agenticx.runtime import RuntimeEvent
 from agenticx.sessions.store.entries import Fact, SubagentAnnounced, SubagentUnannounced
 
-__all__ = ["REPORTING_EVENTS", "Announcements"]
-
-REPORTING_EVENTS = frozenset({EventType.SUBAGENT_COMPLETED, EventType.SUBAGENT_ERROR})
-"""The events that report endings, in a turn above or in none."""
+__all__ = ["Announcements"]
 
 
 class Announcements:

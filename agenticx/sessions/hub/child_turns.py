@@ -13,6 +13,7 @@ from agenticx.errors import StoreError
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import ToolCall
 from agenticx.runtime import EventType, RuntimeEvent, Session
+from agenticx.runtime.events import ASKING_EVENTS, QUESTION_EVENTS
 from agenticx.runtime.resume import ChildTurnResumer, ResumedTurn
 from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter, TurnSuspended
@@ -23,7 +24,7 @@ from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_
 from agenticx.sessions.store.base import Log, OwnershipLost, TurnEnded
 from agenticx.sessions.store.entries import CallBegan, Fact, ProcessStarted, StoredEvent, TurnWaiting
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.records import ASKING_EVENTS, QUESTION_EVENTS, Loaded, TurnRecord
+from agenticx.sessions.store.records import Loaded, TurnRecord
 
 __all__ = ["ChildTurnRecords", "FactJournal", "SessionChildTurns"]
 

@@ -96,7 +96,7 @@ class StateTracker:
         self._state = _state_text(session, _replacement_count(session))
 
     def pending_change(self, searchable_ids: frozenset[str] | None = None) -> StateChange | None:
-        """Return the change to store with the next events of `SYNCED_EVENTS`, None if there is none.
+        """Return the change to store with the next synced events, None if there is none.
 
         `searchable_ids` holds the ids of all messages that a search finds from then on, where some are removed.
         """

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from agenticx.clocks import Clock
 from agenticx.errors import StoreError
 from agenticx.runtime import EventType, RuntimeEvent, Session
-from agenticx.sessions.hub.announcements import REPORTING_EVENTS, Announcements
+from agenticx.runtime.events import ASKING_EVENTS, QUESTION_EVENTS, REPORTING_EVENTS, TEXT_DELTAS
+from agenticx.sessions.hub.announcements import Announcements
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import ENCODING_ERRORS, StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
@@ -23,24 +24,13 @@ from agenticx.sessions.store.entries import (
     SubagentDelivered,
     answer_from_data,
 )
-from agenticx.sessions.store.records import (
-    ASKING_EVENTS,
-    QUESTION_EVENTS,
-    Commit,
-    Loaded,
-    SessionRecord,
-    StateChange,
-    TurnRecord,
-    is_synced,
-)
+from agenticx.sessions.store.records import Commit, Loaded, SessionRecord, StateChange, TurnRecord
 from agenticx.subagents.records import SubagentEnding
 
 __all__ = ["SessionWriter", "delivered_facts", "delivered_keys", "merge_deltas", "run_to_completion"]
 
 T = TypeVar("T")
 
-_DELTAS = frozenset({EventType.TOKEN, EventType.THINKING})
-_ENDINGS = frozenset({EventType.FINAL, EventType.ERROR, EventType.SUBAGENT_PAUSED})
 _SETTLING_PAUSES = (0.0, 0.05, 0.2)  # seconds before each repetition of a commit without an answer
 
 
@@ -121,7 +111,7 @@ class SessionWriter:
             self._commit_count += 1
             events = merge_deltas(events)
             types = {event.type for event in events}
-            synced = any(map(is_synced, events))
+            synced = any(event.synced for event in events)
             state: StateChange | None = None
             self._skip_revisions(events)
             if synced:  # all events that change messages, questions or the queue are
@@ -302,8 +292,8 @@ def merge_deltas(batch: Sequence[RuntimeEvent]) -> list[RuntimeEvent]:
         if len(texts) > 1:
             _join_texts(merged, texts)
         merged.append(event)
-        texts = [event.data["text"]] if event.type in _DELTAS and "waiting" not in event.data else []
-        if event.type in _ENDINGS and event.terminal:
+        texts = [event.data["text"]] if event.type in TEXT_DELTAS and "waiting" not in event.data else []
+        if event.terminal:
             break
     if len(texts) > 1:
         _join_texts(merged, texts)

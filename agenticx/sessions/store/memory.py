@@ -11,7 +11,7 @@ from operator import attrgetter, itemgetter
 
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.messages import Message, new_id
-from agenticx.runtime.events import EventType
+from agenticx.runtime.events import ASKING_EVENTS, EventType
 from agenticx.sessions.store.base import (
     ArchivedFilter,
     CommandHandler,
@@ -36,15 +36,7 @@ from agenticx.sessions.store.entries import (
     question_id,
 )
 from agenticx.sessions.store.memory_sessions import Change, MemoryData, MemorySession
-from agenticx.sessions.store.records import (
-    ASKING_EVENTS,
-    Commit,
-    Loaded,
-    SessionRecord,
-    SessionState,
-    StateChange,
-    TurnRecord,
-)
+from agenticx.sessions.store.records import Commit, Loaded, SessionRecord, SessionState, StateChange, TurnRecord
 from agenticx.sessions.store.search import MATCHES_SHOWN, SearchableText, SearchQuery
 from agenticx.sessions.store.usage import DailyUsage
 

@@ -7,43 +7,18 @@ from dataclasses import dataclass, field
 
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message, new_id
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime.events import RuntimeEvent
 from agenticx.sessions.store.entries import Fact
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
-    "ASKING_EVENTS",
-    "QUESTION_EVENTS",
-    "SYNCED_EVENTS",
     "Commit",
     "Loaded",
     "SessionRecord",
     "SessionState",
     "StateChange",
     "TurnRecord",
-    "is_synced",
 ]
-
-SYNCED_EVENTS = frozenset(EventType) - {
-    EventType.ROUND_START,
-    EventType.STATE,
-    EventType.TOKEN,
-    EventType.THINKING,
-    EventType.TOOL_CALL_DELTA,
-    EventType.TOOL_PROGRESS,
-    EventType.USAGE,
-    EventType.STALL,
-    EventType.ARTIFACT,
-}
-"""The events that are synced before their commit returns, so that they survive what the log's `durability` says: among
-them all that report a message, a call, a question, an answer or an ending. The others, such as tokens, survive the
-death of the process. The last `artifact` event of a revision is synced too, see `is_synced`."""
-
-ASKING_EVENTS = frozenset({EventType.CONFIRM_REQUIRED, EventType.QUESTION_ASKED})
-"""The events that ask the user."""
-
-QUESTION_EVENTS = ASKING_EVENTS | {EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED}
-"""The events that ask the user, and those with the answers; each has the `id` of the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +81,6 @@ class TurnRecord:
     variants: int | tuple[str, ...] | None = None
     after_seq: int | None = None
     parent_turn_id: str | None = None
-
-
-def is_synced(event: RuntimeEvent) -> bool:
-    """Return whether an event is synced: one of `SYNCED_EVENTS`, or the last one of a file's revision."""
-    return event.type in SYNCED_EVENTS or (event.type is EventType.ARTIFACT and event.data.get("final") is True)
 
 
 @dataclass(frozen=True, slots=True)

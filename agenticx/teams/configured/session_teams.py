@@ -12,6 +12,7 @@ from agenticx.errors import AgenticXError
 from agenticx.llms.base import ChatModel
 from agenticx.messages import UserMessage
 from agenticx.runtime import HookRegistry
+from agenticx.runtime.events import TEAM_REPLAY_EVENTS
 from agenticx.runtime.turn import Turn, TurnWork
 from agenticx.runtime.turns.work import WorkResult
 from agenticx.sessions.history.told_endings import read_talk_events
@@ -23,7 +24,6 @@ from agenticx.teams.configured.config import TeamConfig
 from agenticx.teams.configured.errors import TeamConfigError, TeamUnavailable
 from agenticx.teams.configured.files import TeamFiles
 from agenticx.teams.group_chats.logged_attachments import with_contents
-from agenticx.teams.group_chats.stored_talk import TALK_EVENTS
 from agenticx.teams.group_chats.team_turns import task_message
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import find_agents_files, instructions_prompt
@@ -72,7 +72,7 @@ class SessionTeams:
             team = build_team(name, config, parts)
         except TeamConfigError as exc:
             raise TeamUnavailable(str(exc)) from exc
-        events = await read_talk_events(self.log, record.id, TALK_EVENTS)
+        events = await read_talk_events(self.log, record.id, TEAM_REPLAY_EVENTS)
         messages = (message for message in turn.session.all_messages if isinstance(message, UserMessage))
         events = with_contents(events, [file for message in messages for file in message.attachments])
         task = _last_message(turn)

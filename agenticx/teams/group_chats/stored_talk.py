@@ -22,15 +22,7 @@ from agenticx.teams.messages import BaseChatMessage
 if TYPE_CHECKING:
     from agenticx.sessions.store.entries import SessionEvent
 
-__all__ = ["TALK_EVENTS", "StoredTalk", "StoredTurns", "events_at", "events_since_reset", "read_talk"]
-
-TALK_EVENTS = frozenset(
-    {
-        *("speaker_selected", "team_message", "usage", "handoff", "error", "subagent_paused", "session_changed"),
-        *("turn_started", "steered", "round_start", "token", "thinking", "tool_call", "tool_result", "final"),
-    }
-)
-"""The events from which a team and its participants are restored."""
+__all__ = ["StoredTalk", "StoredTurns", "events_at", "events_since_reset", "read_talk"]
 
 
 class StoredTurns:

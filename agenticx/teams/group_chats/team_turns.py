@@ -12,6 +12,7 @@ from agenticx.argument_types import check_type
 from agenticx.errors import AgenticXError, SessionBusy, StoreError
 from agenticx.messages import UserMessage, clean_text
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
+from agenticx.runtime.events import TEAM_REPLAY_EVENTS
 from agenticx.runtime.interrupts import TurnInterrupted
 from agenticx.runtime.results import own_events
 from agenticx.runtime.turn import Turn
@@ -27,7 +28,7 @@ from agenticx.teams.group_chats.logged_attachments import (
     stored_attachments,
     with_contents,
 )
-from agenticx.teams.group_chats.stored_talk import TALK_EVENTS, events_at
+from agenticx.teams.group_chats.stored_talk import events_at
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, MultiModalMessage, TextMessage
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class TeamTurns:
         head = await store.log.head(self._session)
         if head == self._known_head or (above is not None and self._known_head is not None):
             return None
-        events = await read_talk_events(store.log, self._session, TALK_EVENTS)
+        events = await read_talk_events(store.log, self._session, TEAM_REPLAY_EVENTS)
         if digests := named_digests(events):
             stored = await stored_attachments(store, self._session, digests)
             events = with_contents(events, [*attachments_of(known), *stored])

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from agenticx.logs import get_logger
 from agenticx.messages import Message, message_adapter
+from agenticx.runtime.events import ASKING_EVENTS
 from agenticx.sessions.store.base import ArchivedFilter
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
 from agenticx.sessions.store.entries import (
@@ -23,7 +24,7 @@ from agenticx.sessions.store.entries import (
     encode_fact,
     question_id,
 )
-from agenticx.sessions.store.records import ASKING_EVENTS, SessionRecord, SessionState, StateChange
+from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
 from agenticx.sessions.store.sqlite._cursors import SessionCursor, session_number
 from agenticx.sessions.store.sqlite._segments import (
     PAGE_BYTES,
