@@ -18,20 +18,29 @@ from agenticx.llms.base import ChatModel
 from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import Sampling
 from agenticx.logs import bound_ids, get_logger
+from agenticx.messages import clean_text
 from agenticx.resource_exhaustion import raise_if_exhausted
-from agenticx.runtime import AgentHook, AsyncConfirmGate, Event, HookRegistry
+from agenticx.runtime import AgentHook, AsyncConfirmGate, Event, HookRegistry, Session
 from agenticx.runtime.results import UserInput
+from agenticx.runtime.session import Option
 from agenticx.runtime.turn import TurnWork
+from agenticx.sessions.files.options import OptionState, find_option, option_states, stored_session_files
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.cache import ActorCache
 from agenticx.sessions.hub.commands import (
     Change,
     Command,
     Delete,
+    DirectSubagent,
+    ListSubagents,
     NothingStored,
+    Pick,
+    ResetTeam,
     Rewind,
     Stop,
+    StopOption,
     Submit,
+    WaitingTurn,
     decode_command,
     decode_result,
     encode_command,
@@ -39,11 +48,7 @@ from agenticx.sessions.hub.commands import (
     encode_result,
     repeatable,
 )
-from agenticx.sessions.hub.methods.artifacts import ArtifactMethods
 from agenticx.sessions.hub.methods.questions import QuestionMethods
-from agenticx.sessions.hub.methods.subagents import SubagentMethods
-from agenticx.sessions.hub.methods.teams import TeamMethods
-from agenticx.sessions.hub.methods.work import WorkMethods
 from agenticx.sessions.hub.open_hubs import register_hub, remove_hub
 from agenticx.sessions.hub.readers import EventReader
 from agenticx.sessions.hub.records import check_fields, check_text
@@ -78,6 +83,7 @@ from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
 from agenticx.tools.permissions import PermissionMode
+from agenticx.tools.session_files import Artifacts
 
 __all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest", "workspace_folder"]
 
@@ -88,7 +94,7 @@ _PAUSE_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # between attempts at a
 _log = get_logger(__name__)
 
 
-class Hub(ArtifactMethods, QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
+class Hub(QuestionMethods):
     """The owner of the sessions of one store, each of which has a `SessionActor` while it is in use.
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
@@ -381,6 +387,122 @@ class Hub(ArtifactMethods, QuestionMethods, SubagentMethods, TeamMethods, WorkMe
     async def _forget_contents(self, session_id: str) -> None:
         """Delete the contents that are left of a deleted session."""
         await self._services.blobs.forget(session_id)
+
+    # --- turns of application code ------------------------------------------------------------------------------------
+
+    async def run_work(
+        self, session_id: str, user_input: UserInput, work: TurnWork, *, turn_id: str | None = None
+    ) -> TurnRecord:
+        """Begin a turn in which `work` takes the place of the model calls, see `TurnContext`, and return it.
+
+        A process that ends, or is killed, takes that code with it. A turn that waited for a person then, itself or in
+        all turns below it, waits on after the next start, without any code: its questions and confirmations are listed
+        and can be answered, a stop ends it, and the session is busy with it, until the application runs the work again.
+
+        With the `turn_id` of the session's `waiting_turn` it goes on in that one, which has its input already: the work
+        finds the questions that it has asked there, with the answers given since, and the turns below it, which go on
+        when it begins them again. Without, a turn that waits so is ended as interrupted first. Raises as `submit` does,
+        `TurnFailed` if that turn does not wait any more, and `SessionOwnedElsewhere`: it runs in this process only.
+        """
+        self._check_open()
+        check_type("session_id", session_id, str, "the id of a session, which is a str")
+        if turn_id is not None:
+            check_str("turn_id", turn_id)
+        message = user_message(user_input)
+        await check_files(message.attachments)
+        request = TurnRequest(input=message.content, attachments=message.attachments)
+        return (await self._perform_here(session_id, Submit(request=request, work=work, turn_id=turn_id))).turn
+
+    async def waiting_turn(self, session_id: str) -> TurnRecord | None:
+        """Return the turn of an earlier process that waits for its work, None if there is none.
+
+        Raises `SessionNotFound`, `StoreError`.
+        """
+        return await self._perform(session_id, WaitingTurn())
+
+    # --- files and options --------------------------------------------------------------------------------------------
+
+    async def artifacts(self, session_id: str, *, option: int | None = None) -> Artifacts:
+        """Return the files of a session, or of one of its options, as they are stored; for reading only.
+
+        Raises `SessionNotFound`, `UnknownOption`, `DamagedData`.
+        """
+        session = await self._stored(session_id)
+        return session.artifacts if option is None else find_option(session.options, option).artifacts
+
+    async def options(self, session_id: str) -> Sequence[tuple[Option, OptionState]]:
+        """Return the options of a session, and how each stands.
+
+        Raises `SessionNotFound`, `DamagedData`.
+        """
+        options = (await self._stored(session_id)).options
+        run_id = (await self.running_turn_ids([session_id])).get(session_id)
+        running = [option.turn_id for option in options if option.run_id == run_id]
+        turn_ids = [option.turn_id for option in options]
+        states = await option_states(self.store.log, session_id, turn_ids, running=running)
+        return [(option, states[option.turn_id]) for option in options]
+
+    async def pick(self, session_id: str, number: int) -> SessionRecord:
+        """Go on with an option: its files become the session's, and its answer a part of the conversation.
+
+        The others stay, and another pick changes it. Raises `SessionNotFound`, `UnknownOption`, `OptionNotDone` for one
+        without an answer, and `SessionBusy` while a turn runs.
+        """
+        return await self._perform(session_id, Pick(number=number))
+
+    async def stop_option(self, session_id: str, number: int) -> None:
+        """Stop an option that runs; the others go on. Raises `SessionNotFound`, `UnknownOption`."""
+        await self._perform(session_id, StopOption(number=number))
+
+    async def _stored(self, session_id: str) -> Session:
+        """Return a session with its files and options as they are stored, and nothing else."""
+        await self.store.catalog.get(session_id)
+        state = await self.store.log.state(session_id)
+        return stored_session_files(state.state_json, self._services.blobs, session_id)
+
+    # --- sub-agents and teams -----------------------------------------------------------------------------------------
+
+    async def subagents(self, session_id: str) -> Sequence[dict[str, Any]]:
+        """Return the states of all sub-agents of a session, in the order of their starts.
+
+        Each is {agent_id, state, rounds, task, parent_agent_id, depth}, with the `code` of an error, the `activity` of
+        one that works, and `waits_for_user` where a question is open. `state` is queued, running, paused, completed or
+        error.
+        """
+        return await self._perform(session_id, ListSubagents())
+
+    async def cancel_subagent(self, session_id: str, agent_id: str) -> dict[str, Any]:
+        """Stop a sub-agent and those below it, and return its state; nothing changes if it has ended.
+
+        Raises `SessionNotFound`, `SubagentNotFound`.
+        """
+        check_str("agent_id", agent_id)
+        return await self._perform(session_id, DirectSubagent(agent_id=agent_id, action="cancel"))
+
+    async def retry_subagent(self, session_id: str, agent_id: str) -> dict[str, Any]:
+        """Have a sub-agent that has ended begin its task anew, with an empty conversation, and return its state.
+
+        Raises `SessionNotFound`, `SubagentNotFound`, `SubagentBusy` if it works, `SubagentLimitReached`, `HubClosed`.
+        """
+        check_str("agent_id", agent_id)
+        return await self._perform(session_id, DirectSubagent(agent_id=agent_id, action="retry"))
+
+    async def message_subagent(self, session_id: str, agent_id: str, text: str) -> dict[str, Any]:
+        """Send a message to a sub-agent and return its state; one that has ended, or is being stopped, goes on with it.
+
+        Raises `SessionNotFound`, `SubagentNotFound`, `SubagentLimitReached`, `HubClosed`.
+        """
+        for name, value in (("agent_id", agent_id), ("text", text)):
+            check_str(name, value)
+        command = DirectSubagent(agent_id=agent_id, action="message", text=clean_text(text))
+        return await self._perform(session_id, command)
+
+    async def reset_team(self, session_id: str, team: str) -> None:
+        """Append an event behind which a team of that name begins anew.
+
+        Raises `SessionNotFound`, `SessionBusy` while a turn runs (nothing was written), and `StoreError`.
+        """
+        await self._perform(session_id, ResetTeam(team=team))
 
     # --- owners -------------------------------------------------------------------------------------------------------
 
