@@ -15,7 +15,7 @@ import pytest
 from agenticx.errors import SettingsError
 from agenticx.settings import load_settings
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
-from tests.support.server.hostile_pages import NAVIGATING, RESIDENT
+from tests.support.server.hostile_pages import FLOOD, NAVIGATING, RESIDENT
 from tests.support.server.page import enter
 from tests.support.server.running_studio import RunningStudio, StudioMaker
 from tests.support.timeouts import PATIENCE
@@ -164,6 +164,11 @@ async def test_hostile_pages_reach_no_server_and_read_nothing_of_the_page_around
         assert ("image", f"{listener.url}/image") in blocked
         assert [one["won"] for one in messages if "won" in one] == []
         assert await tab.evaluate("location.pathname") == "/"
+        await post(tab, FLOOD, id_=100)
+        await tab.wait_for("messages.some(({flooded}) => flooded)")
+        await post(tab, "<p>next", scripts=False, id_=101)
+        await tab.wait_for("messages.some(({type, id}) => type === 'shown' && id === 101)")
+        assert await tab.evaluate("messages.filter(({url}) => url?.startsWith('https://flood.example/')).length") <= 100
         assert await tab.evaluate("document.cookie + localStorage.length") == "0"
         assert listener.requests == []
     assert len(RESIDENT) + len(NAVIGATING) >= 40
@@ -180,6 +185,8 @@ async def test_the_same_pages_reach_the_listener_where_no_policy_holds_them(tab:
         sent = {"/keep", "/xhr", "/socket", "/events", "/beacon", "/image", "/srcset1", "/background", "/import.css"}
         sent |= {"/sheet.css", "/font", "/video", "/svg-image", "/preload", "/script.js", "/import.js", "/worker.js"}
         sent |= {"/shared.js", "/service.js", "/frame", "/nested", "/empty", "/object"}
+        sent |= {"/foreign", "/paint", "/filter", "/mask", "/cursor", "/list", "/content", "/border", "/css-mask"}
+        sent |= {"/shape", "/fx", "/set1", "/face", "/paint.js", "/mapped.js", "/deep"}
         async with asyncio.timeout(PATIENCE):
             while not sent <= set(listener.requests):
                 await asyncio.sleep(0)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-__all__ = ["NAVIGATING", "RESIDENT"]
+__all__ = ["FLOOD", "NAVIGATING", "RESIDENT"]
 
 RESIDENT = {
     "fetch": "<script>fetch('URL/fetch').then(() => won('fetch'), () => {})</script>",
@@ -29,6 +29,25 @@ RESIDENT = {
     "track": "<video><source src='URL/media'><track default src='URL/track'></video>",
     "SVG": "<svg><image href='URL/svg-image' /><use xlink:href='URL/svg#a' /><feImage href='URL/fe' />"
     "<script href='URL/svg.js'></script></svg>",
+    "foreign object": "<svg width=9 height=9><foreignObject width=9 height=9><img xmlns='http://www.w3.org/1999/xhtml' "
+    "src='URL/foreign'></foreignObject></svg>",
+    "SVG of data": """<img src="data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg'><image href='URL/in-svg'/>"""
+    """<style>@import 'URL/in-svg.css'</style></svg>">""",
+    "SVG animation": "<svg><image><set attributeName=href to='URL/set' begin=0s /></image></svg>",
+    "SVG paint": "<svg><rect width=9 height=9 fill='url(URL/paint#a)' filter='url(URL/filter#a)' "
+    "mask='url(URL/mask#a)' /></svg>",
+    "CSS images": "<style>i { cursor: url(URL/cursor), auto; list-style: url(URL/list); content: url(URL/content);"
+    "border-image: url(URL/border); mask: url(URL/css-mask); shape-outside: url(URL/shape); filter: url(URL/fx#a) }"
+    "i::before { content: image-set('URL/set1' 1x, 'URL/set2' 2x) }</style><i>x</i>",
+    "font of a script": "<script>new FontFace('g', 'url(URL/face)').load().catch(() => {})</script>",
+    "style sheet of a script": "<script>new CSSStyleSheet().replace('@import url(URL/constructed.css)').catch(() => {})"
+    "</script>",
+    "attribution": "<img attributionsrc='URL/attribution' src='data:,'><script>window.fetchLater?.('URL/later', "
+    "{method: 'POST', body: 'data'})</script>",
+    "worklet": "<script>window.CSS?.paintWorklet?.addModule('URL/paint.js').catch(() => {});"
+    "new AudioContext().audioWorklet?.addModule('URL/audio.js').catch(() => {})</script>",
+    "import map": """<script type=importmap>{"imports": {"a": "URL/mapped.js"}}</script>"""
+    "<script>import('a').catch(() => {})</script>",
     "prefetch": "<link rel=prefetch href='URL/prefetch'><link rel=prerender href='URL/prerender'>",
     "preload": "<link rel=preload as=image href='URL/preload'><link rel=modulepreload href='URL/module'>",
     "preconnect": "<link rel=preconnect href='URL'><link rel=dns-prefetch href='URL'>",
@@ -47,6 +66,8 @@ RESIDENT = {
     "frame of data": """<iframe src="data:text/html,<img src='URL/data'>"></iframe>""",
     "empty frame": "<script>{ const f = document.createElement('iframe'); document.body.append(f);"
     "f.contentWindow.location = 'URL/empty' }</script>",
+    "frames in frames": """<iframe srcdoc="<iframe srcdoc='<img src=URL/deep><script>fetch(`URL/deep`)</script>'>"""
+    """</iframe>"></iframe>""",
     "object": "<object data='URL/object'></object><embed src='URL/embed'>",
     "base": "<base href='URL/base/'><img src='relative'>",
     "report": """<meta http-equiv=Content-Security-Policy content="img-src 'none'; report-uri URL/report">""",
@@ -86,3 +107,14 @@ NAVIGATING = {
     "script address": "<script>location = `javascript:fetch('URL/js'),'<img src=URL/js>'`</script>",
 }
 """Pages that try to go elsewhere, each with scripts of its own."""
+
+FLOOD = """<script>
+for (let i = 0; i < 3000; i++) {
+  for (const type of ["ready", "shown", "blocked", "left", "held", "pong"]) {
+    top.postMessage({type, id: i, kind: "script", url: "https://flood.example", count: 1}, "*");
+  }
+  parent.postMessage({type: "blocked", kind: "img-src", url: "https://flood.example/" + i}, "*");
+}
+top.postMessage({flooded: true}, "*");
+</script>"""
+"""A page that floods the page at the top and the shell with messages, such as the shell's own."""
