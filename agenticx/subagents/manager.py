@@ -26,7 +26,6 @@ from agenticx.subagents.disclosure import ModelNames
 from agenticx.subagents.host import MemoryHost, SubagentHost
 from agenticx.subagents.inheritance import given_tools, may_begin_below, new_session, tools_left, top_budget, top_turn
 from agenticx.subagents.meta_tools import meta_tools
-from agenticx.subagents.places import Places
 from agenticx.subagents.records import (
     ModelUnavailable,
     Subagent,
@@ -39,6 +38,7 @@ from agenticx.subagents.records import (
     sources_read,
 )
 from agenticx.subagents.reporter import SubagentReporter
+from agenticx.subagents.run_slots import RunSlots
 from agenticx.subagents.runtimes import Runtimes, RuntimeSource
 from agenticx.subagents.start_limits import StartLimits
 from agenticx.subagents.status_queries import StatusQueries
@@ -94,7 +94,7 @@ class AgentTeamManager:
         self.reporter = SubagentReporter(self._host, self._tree, session)
         self._start_limits = StartLimits(self.limits, self._tree)
         self.status_queries = StatusQueries(self.settings, self.clock)
-        self._places = Places(self.limits.running)
+        self._slots = RunSlots(self.limits.running)
         self._is_closed = False
 
     def meta_tools(self) -> Sequence[FunctionTool]:
@@ -247,7 +247,7 @@ class AgentTeamManager:
         agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.unreported(turn, session)
         pending = [agent for agent in agents if not agent.has_ended]
         if pending and (mode == "all" or pending == agents):
-            async with self._places.without(caller):
+            async with self._slots.released(caller):
                 await self._wait_for(pending, mode, timeout)
         return [agent.status() for agent in agents]
 
@@ -464,7 +464,7 @@ class AgentTeamManager:
             ending = agent.failure("stopped", "The work was cancelled.")
             raise
         finally:
-            self._places.leave(agent)
+            self._slots.release(agent)
             agent.close_steering()
             if not is_suspended:
                 await self.reporter.finish(agent, ending, is_recorded=is_recorded)
@@ -478,7 +478,7 @@ class AgentTeamManager:
             agent.above = await self._host.turn_above(agent.run)
             agent.tools = tools_left(agent, agent.above)
         else:
-            await self._places.take(agent)
+            await self._slots.acquire(agent)
         above, session, runtime = agent.above, agent.session, agent.runtime
         assert session is not None
         assert runtime is not None
@@ -520,11 +520,11 @@ class AgentTeamManager:
             agent.activity = f"round {agent.rounds}: {event.data['name']}"
         elif event.type in ASKING_EVENTS:
             agent.open_questions += 1
-            self._places.leave(agent)
+            self._slots.release(agent)
         elif event.type in ANSWERING_EVENTS:
             agent.open_questions -= 1
             if agent.open_questions == 0:
-                self._places.take_back(agent)
+                self._slots.reacquire(agent)
 
     async def _budget_of(self, agent: Subagent) -> Budget | None:
         """Return the budget of an agent within those above it; one of an earlier process with what that spent of it."""

@@ -70,7 +70,7 @@ class SubagentLimits:
 
     `depth` is that of the lowest sub-agent, those of the main agent being at 1. An agent has at most `children` that
     have not ended, and at most `running` sub-agents of the tree work at once; the others are queued, and those that
-    wait for a person or for sub-agents of their own do not count; they go on at once, and none begins until a place is
+    wait for a person or for sub-agents of their own do not count; they go on at once, and none begins until a slot is
     free again. `seconds` limits the work of each, without the time of waiting for a person. With `total` one turn of
     the main agent starts at most so many runs of sub-agents, directly or through others.
     """
@@ -267,7 +267,7 @@ class Subagent:
     ending: SubagentEnding | None = None
     run_rounds: int = 0
     activity: str = ""
-    has_place: bool = False
+    has_slot: bool = False
     open_questions: int = 0
     unread: list[UserMessage] = field(default_factory=list[UserMessage])
     steering: Steering = field(default_factory=Steering)
