@@ -29,7 +29,7 @@ from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import Usage
 from agenticx.logs import HIDDEN, excerpt, get_logger, hidden_members, is_secret_field
 from agenticx.runtime.confirm import ConfirmRequest
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime.events import ConfirmRequiredEvent, EventType, QuestionAskedEvent, RuntimeEvent
 from agenticx.runtime.resume import ResumePoint
 from agenticx.secret_names import is_secret_name, is_secret_value
 
@@ -139,18 +139,24 @@ class LlmCallLine:
 
 
 def log_interrupted_turn(
-    events: Sequence[RuntimeEvent], questions: Mapping[str, Mapping[str, Any]], *, rounds: int, usage: Usage | None
+    events: Sequence[RuntimeEvent],
+    questions: Mapping[str, ConfirmRequiredEvent | QuestionAskedEvent],
+    *,
+    rounds: int,
+    usage: Usage | None,
 ) -> None:
     """Write the lines that a dead process left out, from the `events` that end its turn; durations are unknown.
 
-    `questions` are the turn's payloads of `confirm_required`, by id.
+    `questions` are those that the turn has asked, by id.
     """
     for event in events:
         data = event.data
         if event.type is EventType.TOOL_RESULT:
             _log.info("tool_call", **_call_fields(data))
         elif event.type is EventType.CONFIRM_RESPONSE:
-            _log.info("confirm", **_answer_fields(questions[data["id"]]["context"], data))
+            asked = questions[data["id"]]
+            if isinstance(asked, ConfirmRequiredEvent):
+                _log.info("confirm", **_answer_fields(asked.data["context"], data))
         elif ending := _ending_fields(event.type, data):
             _log.info("turn", rounds=rounds, **ending, **_usage_fields(usage or Usage()))
 

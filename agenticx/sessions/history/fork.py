@@ -24,8 +24,9 @@ from agenticx.sessions.history.turns_on_path import calls_on_path, revisions_on_
 from agenticx.sessions.store.attachments import attachment_digests
 from agenticx.sessions.store.base import Doubtful, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.entries import StoredEvent, decode, encode
+from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode, encode
 from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
+from agenticx.sessions.turn_tree import LoggedTurn, TurnTree
 
 __all__ = ["fork"]
 
@@ -128,18 +129,20 @@ class _ForkedLog:
 
     def add(self, turn: Sequence[StoredEvent]) -> None:
         """Copy a turn with those below it, and end those that have no terminal event."""
+        tree = TurnTree()
         for event in turn:
-            self._copy(event)
-        ended = {event.turn_id for event in turn if event.terminal}
-        for turn_id in reversed(dict.fromkeys(event.turn_id for event in turn)):  # those below others first
-            if turn_id is not None and turn_id not in ended:
-                self._end([event for event in turn if event.turn_id == turn_id], self.turn_ids[turn_id])
+            entry = decode(event)
+            with map_decode_errors(f"the log of turn {entry.turn_id!r}"):
+                tree.apply(entry.event, entry.ts)
+            self._copy(entry)
+        for one in reversed(tree.turns.values()):  # those below others first
+            if one.end is None:
+                self._end(one)
 
-    def _copy(self, event: StoredEvent) -> None:
-        entry = decode(event)
+    def _copy(self, entry: SessionEvent) -> None:
         if isinstance(entry.event, TurnStartedEvent) and "parent_turn_id" in (data := entry.event.data):
             data["parent_turn_id"] = self.turn_id(data["parent_turn_id"])
-        self._append(entry.event, None if event.turn_id is None else self.turn_id(event.turn_id), entry.ts)
+        self._append(entry.event, None if entry.turn_id is None else self.turn_id(entry.turn_id), entry.ts)
 
     def _append(self, event: RuntimeEvent, turn_id: str | None, ts: str) -> None:
         if event.type in QUESTION_EVENTS:
@@ -154,9 +157,8 @@ class _ForkedLog:
     def _question_id(self, old: str) -> str:
         return self._question_ids.setdefault(old, new_id(old.partition("_")[0]))
 
-    def _end(self, turn: Sequence[StoredEvent], turn_id: str) -> None:
-        ts = decode(turn[-1]).ts
-        cut = InterruptedTurn.from_log(turn, [])
-        results = [not_run_result(call_id, name) for call_id, name in cut.open_calls.items()]
+    def _end(self, turn: LoggedTurn) -> None:
+        cut = InterruptedTurn(self._session_id, turn)
+        results = [not_run_result(call_id, name) for call_id, name in turn.open_calls.items()]
         for event in cut.closing_events(results, "stopped", "The conversation was forked here."):
-            self._append(event, turn_id, ts)
+            self._append(event, self.turn_ids[turn.id], turn.last_ts)

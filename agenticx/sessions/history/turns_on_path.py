@@ -8,7 +8,8 @@ from agenticx.runtime.events import ArtifactEvent, SubagentStartedEvent, ToolRes
 from agenticx.runtime.session import Option
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
 from agenticx.sessions.store.base import Log, read_log_pages
-from agenticx.sessions.store.entries import StoredEvent, decode, parent_turn_id
+from agenticx.sessions.store.entries import StoredEvent, decode
+from agenticx.sessions.turn_tree import TurnTree
 
 __all__ = ["calls_on_path", "read_events_on_path", "revisions_on_path", "subagents_on_path", "turns_on_path"]
 
@@ -37,14 +38,10 @@ def turns_on_path(
     last_entries = {entry.turn_id: entry for entry in path}
     final_ids = {entry.turn_id: entry.id for entry in conversation.entries.values()}
     turns: dict[str | None, list[StoredEvent]] = {turn_id: [] for turn_id in last_entries}
-    # the root turn of each turn, also of sub-agents
-    root_turns: dict[str | None, str | None] = {turn_id: turn_id for turn_id in last_entries}
+    tree = TurnTree.of(decode(event).event for event in events if event.type == "turn_started")
+    roots = {id_: next((one for one in tree.lineage(id_) if one in turns), None) for id_ in tree.turns}
     for event in events:
-        if event.type == "turn_started" and event.turn_id not in root_turns:
-            parent = parent_turn_id(event)
-            if parent in root_turns:
-                root_turns[event.turn_id] = root_turns[parent]
-        root = root_turns.get(event.turn_id)
+        root = roots.get(event.turn_id or "")
         if root is not None and (final_ids[root] == last_entries[root].id or event.seq <= last_entries[root].last_seq):
             turns[root].append(event)
     return list(turns.values())

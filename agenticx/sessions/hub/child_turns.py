@@ -250,13 +250,14 @@ class SessionChildTurns:
         with bound_ids(turn=turn.id):
             interrupted = await read_interrupted(self._log, turn, loaded)
             events = interrupted.closing_events(interrupted.missing_messages([]), code, text)
-            facts = [TurnWaiting(key=turn.id, turn_id=turn.id)] if interrupted.questions else []
+            facts = [TurnWaiting(key=turn.id, turn_id=turn.id)] if interrupted.turn.questions else []
             try:
-                await self.commit(turn.id, events, facts, round_=interrupted.round)
+                await self.commit(turn.id, events, facts, round_=interrupted.turn.round)
             except TurnEnded as exc:
                 return _log.error("a turn was to be ended that has an end", error=str(exc))
             if code == "interrupted":
-                log_interrupted_turn(events, interrupted.questions, rounds=interrupted.round, usage=interrupted.usage)
+                ended = interrupted.turn
+                log_interrupted_turn(events, ended.questions, rounds=ended.round, usage=ended.usage)
         await self.records.on_ended(turn.id)
 
     async def commit(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agenticx.logs import get_logger
 from agenticx.messages import Message
+from agenticx.runtime.events import Event
 from agenticx.runtime.resume import ResumedTurn, ResumePoint
 from agenticx.sessions.history.interrupted import (
     InterruptedTurn,
@@ -17,18 +18,16 @@ from agenticx.sessions.history.interrupted import (
 from agenticx.sessions.hub.state import read_conversation
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
-from agenticx.sessions.store.entries import Fact, ProcessStarted, StoredEvent, TurnWaiting, decode
+from agenticx.sessions.store.entries import Fact, ProcessStarted, SessionEvent, TurnWaiting, decode
 from agenticx.sessions.store.hosts import is_this_host
 from agenticx.sessions.store.records import Loaded, TurnRecord
+from agenticx.sessions.turn_tree import LoggedTurn, TurnTree
 from agenticx.threads import run_in_thread
 from agenticx.tools.processes import StartedProcess, kill_leftovers
 
-__all__ = ["OpenTurns", "end_leftover_processes", "read_interrupted", "read_turn_events", "resumable_turns"]
+__all__ = ["OpenTurns", "end_leftover_processes", "read_interrupted", "resumable_turns"]
 
 _log = get_logger(__name__)
-
-TurnEvents = Mapping[str, Sequence[StoredEvent]]
-"""The events of turns, by the ids of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,30 +44,13 @@ class OpenTurns:
     outliving: Sequence[ResumedTurn] = ()
 
 
-async def read_turn_events(log: Log, session_id: str, turns: Sequence[TurnRecord]) -> TurnEvents:
-    """Return the events of turns that have not ended; raises `DamagedData`."""
-    events: dict[str | None, list[StoredEvent]] = {turn.id: [] for turn in turns}
-    if turns:
-        async for page in read_log_pages(log, session_id, min(turn.after_seq or 0 for turn in turns)):
-            for event in page:
-                if event.turn_id in events:
-                    events[event.turn_id].append(event)
-    return {turn.id: events[turn.id] for turn in turns}
-
-
 async def read_interrupted(log: Log, turn: TurnRecord, loaded: Loaded) -> InterruptedTurn:
     """Return the state of an open turn in its log and facts; if they are unreadable, only that it runs."""
     try:
-        return _interrupted(turn, loaded, (await read_turn_events(log, turn.session_id, [turn]))[turn.id])
+        return (await _read_open_turns(log, [turn], loaded)).interrupted(turn)
     except DamagedData as exc:
         _log.error("log of an interrupted turn unreadable", turn=turn.id, error=str(exc))
-        return InterruptedTurn(session_id=turn.session_id)
-
-
-def _interrupted(turn: TurnRecord, loaded: Loaded, events: Sequence[StoredEvent]) -> InterruptedTurn:
-    if loaded.facts_damaged:
-        raise DamagedData("a fact of the turn is damaged")
-    return InterruptedTurn.from_log(events, [fact for fact in loaded.open_facts if fact.turn_id == turn.id])
+        return InterruptedTurn(turn.session_id, LoggedTurn(turn.id))
 
 
 async def resumable_turns(
@@ -81,14 +63,13 @@ async def resumable_turns(
     """
     running, children = loaded.running, loaded.children
     try:
-        events = await read_turn_events(log, loaded.record.id, [*children, *([] if running is None else [running])])
-        tree = _OpenTree(loaded, events)
+        tree = await _read_open_turns(log, [*children, *([] if running is None else [running])], loaded)
         with map_decode_errors("the log of a turn"):
             outliving = [resumed for turn in tree.outliving if (resumed := tree.resumed(turn)) is not None]
             if running is None:
                 return OpenTurns(outliving=outliving)
-            interrupted = _interrupted(running, loaded, events[running.id])
-            is_work = not interrupted.round
+            interrupted = tree.interrupted(running)
+            is_work = not interrupted.turn.round
             if has_work or is_work:
                 below = tree.resumed_below(running.id)
                 point = None if below is None else work_resume_point(interrupted, below)
@@ -100,26 +81,50 @@ async def resumable_turns(
         return OpenTurns()
 
 
-class _OpenTree:
-    """The open turns below others, of which those with a conversation in a fact have asked the user."""
+async def _read_open_turns(log: Log, turns: Sequence[TurnRecord], loaded: Loaded) -> _OpenTurns:
+    """Read the events of turns that have not ended; raises `DamagedData`."""
+    found = _OpenTurns(loaded)
+    ids, after = {turn.id for turn in turns}, min((turn.after_seq or 0 for turn in turns), default=0)
+    if turns:
+        async for page in read_log_pages(log, loaded.record.id, after):
+            for event in page:
+                if event.turn_id in ids:
+                    found.add(decode(event))
+    return found
 
-    def __init__(self, loaded: Loaded, events: TurnEvents) -> None:
+
+class _OpenTurns:
+    """The open turns of a session, of which those below others with a conversation in a fact have asked the user."""
+
+    def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
-        self._events = events
+        self._tree = TurnTree()
+        self._events: dict[str | None, list[Event]] = {}
         self._waiting = {fact.key: fact for fact in loaded.open_facts if isinstance(fact, TurnWaiting)}
         outliving = {fact.key for fact in self._waiting.values() if fact.outlives_parent}
         self.outliving = [turn for turn in loaded.children if turn.id in outliving]
 
+    def add(self, entry: SessionEvent) -> None:
+        """Fold an event of one of the turns; raises `DamagedData`."""
+        with map_decode_errors(f"the log of turn {entry.turn_id!r}"):
+            self._tree.apply(entry.event, entry.ts)
+        self._events.setdefault(entry.turn_id, []).append(entry.event)
+
+    def interrupted(self, turn: TurnRecord) -> InterruptedTurn:
+        """Return a turn with its facts; raises `DamagedData`."""
+        if self._loaded.facts_damaged:
+            raise DamagedData("a fact of the turn is damaged")
+        return InterruptedTurn.with_facts(turn.session_id, self._tree[turn.id], self._loaded.open_facts)
+
     def resumed(self, turn: TurnRecord) -> ResumedTurn | None:
         """Return the turn as it goes on, with those below it; None if it cannot."""
-        events = self._events[turn.id]
-        interrupted = _interrupted(turn, self._loaded, events)
+        interrupted = self.interrupted(turn)
         messages, state = list[Message](), None
         waiting = self._waiting.get(turn.id)
         if waiting is not None and waiting.conversation is not None:
             read, state = read_conversation(waiting.conversation)
             messages += read
-        if interrupted.round:
+        if interrupted.turn.round:
             point = None if state is None else child_resume_point(interrupted, messages)
         else:
             below = self.resumed_below(turn.id)
@@ -129,10 +134,10 @@ class _OpenTree:
         return ResumedTurn(
             turn_id=turn.id,
             parent_turn_id=turn.parent_turn_id or "",
-            agent_path=(interrupted.agent_id,) if waiting is None else waiting.agent_path,
+            agent_path=(interrupted.turn.agent_id,) if waiting is None else waiting.agent_path,
             point=point,
             messages=messages,
-            events=[decode(event).event for event in events],
+            events=self._events.get(turn.id, []),
             **({} if state is None else {"state": state}),
         )
 

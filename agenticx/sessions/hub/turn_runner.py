@@ -420,7 +420,7 @@ class TurnRunner:
         may_repeat = partial(self._services.is_repeatable, loaded.record)
         self._session.messages += interrupted.missing_messages(self._session.messages, may_repeat)
         events = interrupted.closing_events(self._session.messages, code, text)
-        if interrupted.has_handed_over and not self._services.has_agent(interrupted.acting_agent_id):
+        if interrupted.turn.has_handed_over and not self._services.has_agent(interrupted.turn.acting_agent_id):
             events.insert(len(events) - 1, RuntimeEvent(EventType.SESSION_CHANGED, {"agent": loaded.record.agent}))
             self._session.active_agent = loaded.record.agent
         try:
@@ -428,7 +428,8 @@ class TurnRunner:
         except TurnEnded as exc:
             return _log.error("a turn was to be ended that has an end", error=str(exc))
         if code == "interrupted":
-            log_interrupted_turn(events, interrupted.questions, rounds=interrupted.round, usage=interrupted.usage)
+            ended = interrupted.turn
+            log_interrupted_turn(events, ended.questions, rounds=ended.round, usage=ended.usage)
 
     # --- after a restart ----------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from agenticx.teams.messages import BaseChatMessage
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.entries import SessionEvent
+    from agenticx.sessions.turn_tree import TurnTree
 
 __all__ = ["StoredTalk", "StoredTurns", "events_at", "events_since_reset", "read_talk"]
 
@@ -33,39 +34,35 @@ class StoredTurns:
     """
 
     def __init__(self, events: Sequence[SessionEvent], team: str) -> None:
-        started = [*_started(events)]
-        self._agents = {event.turn_id: event.agent_id for event in started}
-        self._parents = {event.turn_id: event.data.get("parent_turn_id") for event in started}
+        self._tree = _turn_tree(events)
         talk = (one.event for one in events if isinstance(one.event, SpeakerSelectedEvent | TeamMessageEvent))
-        top = (event for event in talk if self._parents.get(event.turn_id) not in self._parents)
+        top = (event for event in talk if self._tree.is_root(event.turn_id))
         turn_ids = {event.turn_id for event in top if event.data["team"] == team}
         self.own = _of_turns(events, turn_ids)
-        self.events = self._with_those_below(events, turn_ids)
-        self._participants = [turn_id for turn_id, parent in self._parents.items() if parent in turn_ids]
+        self.events = _of_turns(events, turn_ids | self._tree.within(turn_ids))
+        self._participants = self._tree.children(turn_ids)
 
     def of_agents(self) -> Sequence[SessionEvent]:
         """Return the events of the team's turns, and of the turns right below them."""
-        return _of_turns(self.events, {*(event.turn_id for event in self.own), *self._participants})
+        turn_ids = {event.turn_id for event in self.own}
+        return _of_turns(self.events, turn_ids | {turn.id for turn in self._participants})
 
     def of_team(self, name: str) -> Sequence[SessionEvent]:
         """Return the events of the turns of a team that takes part, and of all below them."""
-        turn_ids = {turn_id for turn_id in self._participants if self._agents[turn_id] == name}
-        return self._with_those_below(self.events, turn_ids)
-
-    def _with_those_below(self, events: Sequence[SessionEvent], turn_ids: Collection[str | None]) -> list[SessionEvent]:
-        found = set(turn_ids)
-        for turn_id, parent in self._parents.items():  # in the order in which they began
-            if parent in found:
-                found.add(turn_id)
-        return _of_turns(events, found)
+        turn_ids = {turn.id for turn in self._participants if turn.agent_id == name}
+        return _of_turns(self.events, self._tree.within(turn_ids))
 
 
 def events_at(events: Sequence[SessionEvent], path: Sequence[str]) -> list[SessionEvent]:
     """Return the events of the turns of an agent, where `path` names it after those above it, and of all below them."""
-    paths: dict[str | None, Sequence[str]] = {}
-    for event in _started(events):
-        paths[event.turn_id] = (*paths.get(event.data.get("parent_turn_id"), ()), event.agent_id)
-    return _of_turns(events, [turn_id for turn_id, known in paths.items() if known[: len(path)] == path])
+    tree = _turn_tree(events)
+    return _of_turns(events, [id_ for id_ in tree.turns if tree.agent_path(id_)[: len(path)] == tuple(path)])
+
+
+def _turn_tree(events: Iterable[SessionEvent]) -> TurnTree:
+    from agenticx.sessions.turn_tree import TurnTree  # on first use: it imports the stores
+
+    return TurnTree.of(entry.event for entry in events if entry.event.type == "turn_started")
 
 
 def events_since_reset(events: Sequence[SessionEvent], team: str) -> list[SessionEvent]:
@@ -155,8 +152,3 @@ def _finished_usages(events: Sequence[SessionEvent], turn_id: str | None) -> Ite
                 yield usage_from_data(data)
             case _:
                 pass
-
-
-def _started(events: Iterable[SessionEvent]) -> Iterator[TurnStartedEvent]:
-    """Yield the events with which turns began, in order."""
-    return (entry.event for entry in events if isinstance(entry.event, TurnStartedEvent))

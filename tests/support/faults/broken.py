@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -192,14 +193,8 @@ def _let_any_turn_begin(_services: Services) -> None:
 def _forget_begun_calls(_services: Services) -> None:
     """Resume interrupted turns as if none of their calls had begun."""
     turns: Any = InterruptedTurn
-    usual = turns.from_log
-
-    def from_log(*args: Any, **kwargs: Any) -> Any:
-        interrupted = usual(*args, **kwargs)
-        interrupted.begun_calls = frozenset()
-        return interrupted
-
-    turns.from_log = from_log
+    usual = turns.with_facts
+    turns.with_facts = lambda *args: replace(usual(*args), begun_calls=frozenset())
 
 
 def _accept_all_answers(services: Services) -> None:

@@ -1,0 +1,209 @@
+"""The tree of a session's turns, folded from its events one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from agenticx.llms.base import Usage
+from agenticx.messages import ToolMessage
+from agenticx.runtime.budgets.usage_payload import usage_from_data
+from agenticx.runtime.events import (
+    ArtifactEvent,
+    ConfirmRequiredEvent,
+    ConfirmResponseEvent,
+    Event,
+    QuestionAnsweredEvent,
+    QuestionAskedEvent,
+    RoundStartEvent,
+    StateEvent,
+    TokenEvent,
+    ToolCallEvent,
+    ToolResultEvent,
+    TurnStartedEvent,
+    TurnState,
+    UsageEvent,
+)
+from agenticx.runtime.events.payloads import ArtifactData, ToolResultData
+from agenticx.tools.session_files import ArtifactPreview
+
+__all__ = ["LoggedTurn", "TurnStatus", "TurnTree"]
+
+TurnStatus = Literal["running", "waiting", "ended"]
+"""How a turn stands in the log: one that is `waiting` has a question to the user without an answer."""
+
+
+@dataclass(slots=True)
+class LoggedTurn:
+    """A turn as its events show it.
+
+    `agent_id` is the agent that began it, `acting_agent_id` that of the last round; `end` is its terminal event, and
+    `last_type` and `last_ts` are the type and the time of its last event.
+    `questions` and `responses` are events by the ids of their questions, `asked_at` has the times of the former and
+    `askers` the agents that asked. `open_calls` are the names of the calls without a result, by id, `results` those of
+    the last round, and `previews` the files that calls show and have not stored. `text` is that of the message
+    `message_id`, the last one with a text. `usage` is the sum of its model calls, None before the first.
+    """
+
+    id: str
+    parent_id: str | None = None
+    agent_id: str = "meta"
+    acting_agent_id: str = "meta"
+    state: TurnState = "idle"
+    round: int = 0
+    usage: Usage | None = None
+    message_id: str = ""
+    text: str = ""
+    end: Event | None = None
+    last_type: str = ""
+    last_ts: str = ""
+    open_calls: dict[str, str] = field(default_factory=dict[str, str])
+    results: dict[str, ToolMessage] = field(default_factory=dict[str, ToolMessage])
+    previews: dict[str, ArtifactPreview] = field(default_factory=dict[str, ArtifactPreview])
+    questions: dict[str, ConfirmRequiredEvent | QuestionAskedEvent] = field(
+        default_factory=dict[str, ConfirmRequiredEvent | QuestionAskedEvent]
+    )
+    asked_at: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    askers: set[str] = field(default_factory=set[str])
+    responses: dict[str, ConfirmResponseEvent | QuestionAnsweredEvent] = field(
+        default_factory=dict[str, ConfirmResponseEvent | QuestionAnsweredEvent]
+    )
+
+    @property
+    def open_questions(self) -> Collection[str]:
+        """The ids of the questions without a response."""
+        return self.questions.keys() - self.responses.keys()
+
+    @property
+    def status(self) -> TurnStatus:
+        if self.end is not None:
+            return "ended"
+        return "waiting" if self.open_questions else "running"
+
+    @property
+    def has_handed_over(self) -> bool:
+        """True if another agent acts than the one with which the turn began."""
+        return self.acting_agent_id != self.agent_id
+
+    def apply(self, event: Event, ts: str) -> None:
+        """Fold the turn's next event, of the time `ts` (RFC 3339)."""
+        if not self.last_type:
+            self.agent_id = self.acting_agent_id = event.agent_id
+        self.last_type, self.last_ts = event.type, ts
+        if event.terminal:
+            self.end = event
+        match event:
+            case TokenEvent(data=data):
+                if data["text"]:
+                    before = self.text if data["message_id"] == self.message_id else ""
+                    self.message_id, self.text = data["message_id"], before + data["text"]
+            case TurnStartedEvent(data=data):
+                self.parent_id = data.get("parent_turn_id")
+            case StateEvent(data=data):
+                self.state = data["state"]
+            case RoundStartEvent(data=data):
+                self.round, self.acting_agent_id = data["round"], event.agent_id
+                self.results.clear()
+            case UsageEvent(data=data):
+                usage = usage_from_data(data)
+                self.usage = usage if self.usage is None else self.usage + usage
+            case ArtifactEvent(data=data):
+                self._apply_artifact(data)
+            case _:
+                self._apply_call(event, ts)
+
+    def _apply_call(self, event: Event, ts: str) -> None:
+        match event:
+            case ToolCallEvent(data=data):
+                self.open_calls[data["tool_call_id"]] = data["name"]
+            case ToolResultEvent(data=data):
+                self.open_calls.pop(data["tool_call_id"], None)
+                self.results[data["tool_call_id"]] = _result_message(data)
+            case ConfirmRequiredEvent() | QuestionAskedEvent():
+                self.questions[event.data["id"]] = event
+                self.asked_at[event.data["id"]] = datetime.fromisoformat(ts)
+                self.askers.add(event.agent_id)
+            case ConfirmResponseEvent() | QuestionAnsweredEvent():
+                self.responses[event.data["id"]] = event
+            case _:
+                pass
+
+    def _apply_artifact(self, data: ArtifactData) -> None:
+        call_id = data.get("tool_call_id", "")
+        if data["final"]:
+            self.previews.pop(call_id, None)
+        elif "revision" in data:  # it has none where a tool of the application shows something
+            self.previews[call_id] = ArtifactPreview(data["path"], data["revision"], "")
+
+
+def _result_message(data: ToolResultData) -> ToolMessage:
+    return ToolMessage(
+        tool_call_id=data["tool_call_id"],
+        name=data["name"],
+        content=data["result"],
+        outcome=data.get("outcome", "error" if data["is_error"] else "ok"),
+        sources=tuple(data.get("sources", ())),
+    )
+
+
+class TurnTree:
+    """The turns of a session by id, in the order in which they began.
+
+    It knows what it was given: a turn whose beginning is not among the events has no parent, and one of whose events
+    only the beginning was given runs.
+    """
+
+    def __init__(self) -> None:
+        self.turns: dict[str, LoggedTurn] = {}
+
+    def __getitem__(self, turn_id: str) -> LoggedTurn:
+        """Return the turn of that id; one without events is as it is before its first."""
+        return self.turns.get(turn_id) or LoggedTurn(turn_id)
+
+    def apply(self, event: Event, ts: str = "") -> None:
+        """Fold the next event of the session; `ts` is needed for questions only."""
+        if (id_ := event.turn_id) is None:
+            return
+        turn = self.turns.get(id_)
+        if turn is None:
+            turn = self.turns[id_] = LoggedTurn(id_)
+        turn.apply(event, ts)
+
+    def lineage(self, turn_id: str | None) -> Iterator[str]:
+        """Yield the id of a turn, then those of the turns above it, innermost first; none for None."""
+        seen = set[str]()  # a damaged log may have a turn above itself
+        while turn_id is not None and turn_id not in seen:
+            seen.add(turn_id)
+            yield turn_id
+            turn_id = self[turn_id].parent_id
+
+    def is_root(self, turn_id: str | None) -> bool:
+        """Return whether the tree has no turn above that one."""
+        return turn_id is None or self[turn_id].parent_id not in self.turns
+
+    def is_within(self, turn_id: str | None, tops: Collection[str | None]) -> bool:
+        """Return whether a turn is one of `tops`, or below one of them."""
+        return any(id_ in tops for id_ in self.lineage(turn_id))
+
+    def within(self, tops: Collection[str | None]) -> set[str]:
+        """Return the ids of the turns that are among `tops`, or below one of them."""
+        return {id_ for id_ in self.turns if self.is_within(id_, tops)}
+
+    def children(self, tops: Collection[str | None]) -> list[LoggedTurn]:
+        """Return the turns right below one of `tops`, in order."""
+        return [turn for turn in self.turns.values() if turn.parent_id is not None and turn.parent_id in tops]
+
+    def agent_path(self, turn_id: str) -> tuple[str, ...]:
+        """Return the names of the agents that began a turn and those above it, outermost first."""
+        agents = [turn.agent_id for id_ in self.lineage(turn_id) if (turn := self.turns.get(id_)) is not None]
+        return tuple(reversed(agents))
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> TurnTree:
+        """Fold events without their times."""
+        tree = cls()
+        for event in events:
+            tree.apply(event)
+        return tree
