@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from agenticx.runtime.session import Notice
-from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
-from agenticx.sessions.history.turns_on_path import subagents_on_path
-from agenticx.sessions.store.entries import Fact, StoredEvent, SubagentDelivered, SubagentEnded, SubagentStarted
+from agenticx.sessions.history.transcript import Conversation
+from agenticx.sessions.history.turns_on_path import TurnsOnPath
+from agenticx.sessions.store.entries import Fact, SubagentDelivered, SubagentEnded, SubagentStarted
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 
 __all__ = [
@@ -58,15 +58,11 @@ class HistoryWithSubagents:
 
     @classmethod
     def on_path(
-        cls,
-        events: Sequence[StoredEvent],
-        conversation: Conversation,
-        path: Sequence[TranscriptEntry],
-        message_ids: Collection[str],
+        cls, turns: TurnsOnPath, conversation: Conversation, message_ids: Collection[str]
     ) -> HistoryWithSubagents:
-        """Return what the log says of the path with these messages."""
+        """Return what the log says of the path with these turns and messages."""
         turn_ids = {entry.turn_id for entry in conversation.entries.values()}
-        return cls(agents=subagents_on_path(events, conversation, path), turn_ids=turn_ids, message_ids=message_ids)
+        return cls(agents=turns.subagents(), turn_ids=turn_ids, message_ids=message_ids)
 
     def delivery(self, one: SubagentDelivered) -> SubagentDelivered:
         """Return a delivery as it is for this conversation."""

@@ -20,7 +20,7 @@ from agenticx.sessions.history.transcript import (
     read_conversation,
     searchable_path_texts,
 )
-from agenticx.sessions.history.turns_on_path import calls_on_path, revisions_on_path, turns_on_path
+from agenticx.sessions.history.turns_on_path import TurnsOnPath
 from agenticx.sessions.store.attachments import attachment_digests
 from agenticx.sessions.store.base import Doubtful, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
@@ -65,22 +65,22 @@ async def fork(
     current = await _current_history(store.log, session_id, state)
     messages = rebuild_history(path, conversation, current)
     log = _ForkedLog(record.id)
-    picked = {entry.last_seq for entry in path if "picked" in entry.message}
-    parts = [*turns_on_path(events, conversation, path), *([event] for event in events if event.seq in picked)]
+    turns = TurnsOnPath(events, conversation, path)
+    parts = [*turns.turns, *([event] for event in events if event.seq in turns.picked)]
     for part in sorted(filter(None, parts), key=lambda part: part[0].seq):
         log.add(part)
-    history = HistoryWithSubagents.on_path(events, conversation, path, current.ids_of(messages))
+    history = HistoryWithSubagents.on_path(turns, conversation, current.ids_of(messages))
     facts = list(copied_deliveries(await store.log.subagent_facts(session_id), history, log.turn_id))
     blobs = store.blobs
     files: dict[str, Any] = {"artifacts": {}, "options": {}}
     if blobs is not None and state.state_json is not None:
         old_files = stored_session_files(state.state_json, blobs, session_id)
-        kept = revisions_on_path(events, conversation, path, old_files.options)
+        kept = turns.revisions(old_files.options)
         files["artifacts"] = await forked_artifacts(old_files.artifacts, kept, blobs, session_id, record.id)
         files["options"] = forked_options(old_files, log.turn_ids)
     forked = _forked_state(messages, current, state.state_json, files)
     if blobs is not None:
-        edits = await copied_edits(store.log, session_id, calls_on_path(events, conversation, path))
+        edits = await copied_edits(store.log, session_id, turns.calls())
         facts += await share_contents(blobs, session_id, record.id, edits)
         if digests := attachment_digests([*forked.messages, *forked.compacted]):
             await blobs.share(session_id, record.id, digests)

@@ -20,7 +20,7 @@ from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.history.deliveries import HistoryWithSubagents, rewound_deliveries
 from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
 from agenticx.sessions.history.transcript import read_conversation
-from agenticx.sessions.history.turns_on_path import calls_on_path, revisions_on_path
+from agenticx.sessions.history.turns_on_path import TurnsOnPath
 from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store.attachments import load_attachments
 from agenticx.sessions.store.base import Lease, Log
@@ -85,13 +85,14 @@ async def rewind(
     target_path = [] if message_id is None else conversation.path(message_id)
     current = CurrentHistory(session.messages, session.replacement_count, await log.compacted_messages(session.id))
     messages = rebuild_history(target_path, conversation, current)
-    history = HistoryWithSubagents.on_path(events, conversation, target_path, current.ids_of(messages))
+    turns = TurnsOnPath(events, conversation, target_path)
+    history = HistoryWithSubagents.on_path(turns, conversation, current.ids_of(messages))
     deliveries = rewound_deliveries(await log.subagent_facts(session.id), history)
     files, began = list[RestoredFile](), _began(message_id, writer.seq)
     if snapshots is not None:
         messages = await load_attachments(messages, snapshots.read_content)  # compacted ones have no contents
-        current_calls = calls_on_path(events, conversation, conversation.path())
-        target_calls = calls_on_path(events, conversation, target_path)
+        current_calls = TurnsOnPath(events, conversation, conversation.path()).calls()
+        target_calls = turns.calls()
         undone, redone = current_calls - target_calls, target_calls - current_calls
         files = await restore_files(
             snapshots,
@@ -106,7 +107,7 @@ async def rewind(
         _update_known_versions(session, files)
     previous, session.messages = session.messages, messages
     previous_files, was_option_due = session.artifacts.current, session.is_option_due
-    session.artifacts.return_to(revisions_on_path(events, conversation, target_path, session.options))
+    session.artifacts.return_to(turns.revisions(session.options))
     session.is_option_due = False
 
     def on_stored() -> None:  # which after `Doubtful` is known only later
