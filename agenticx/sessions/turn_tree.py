@@ -11,20 +11,12 @@ from agenticx.llms.base import Usage
 from agenticx.messages import ToolMessage
 from agenticx.runtime.budgets.usage_payload import usage_from_data
 from agenticx.runtime.events import (
-    ArtifactEvent,
     ConfirmRequiredEvent,
     ConfirmResponseEvent,
     Event,
     QuestionAnsweredEvent,
     QuestionAskedEvent,
-    RoundStartEvent,
-    StateEvent,
-    TokenEvent,
-    ToolCallEvent,
-    ToolResultEvent,
-    TurnStartedEvent,
     TurnState,
-    UsageEvent,
 )
 from agenticx.runtime.events.payloads import ArtifactData, ToolResultData
 from agenticx.tools.session_files import ArtifactPreview
@@ -87,45 +79,46 @@ class LoggedTurn:
         """True if another agent acts than the one with which the turn began."""
         return self.acting_agent_id != self.agent_id
 
-    def apply(self, event: Event, ts: str) -> None:
-        """Fold the turn's next event, of the time `ts` (RFC 3339)."""
+    def apply(self, event: Event, ts: str = "") -> None:
+        """Fold the turn's next event, of the time `ts` (RFC 3339), "" if that is not known."""
         if not self.last_type:
             self.agent_id = self.acting_agent_id = event.agent_id
         self.last_type, self.last_ts = event.type, ts
         if event.terminal:
             self.end = event
-        match event:
-            case TokenEvent(data=data):
-                if data["text"]:
-                    before = self.text if data["message_id"] == self.message_id else ""
-                    self.message_id, self.text = data["message_id"], before + data["text"]
-            case TurnStartedEvent(data=data):
-                self.parent_id = data.get("parent_turn_id")
-            case StateEvent(data=data):
-                self.state = data["state"]
-            case RoundStartEvent(data=data):
-                self.round, self.acting_agent_id = data["round"], event.agent_id
+        match event.type:  # not by class: an event that is not stored yet may be a plain `RuntimeEvent`
+            case "token":
+                if event.data["text"]:
+                    before = self.text if event.data["message_id"] == self.message_id else ""
+                    self.message_id, self.text = event.data["message_id"], before + event.data["text"]
+            case "turn_started":
+                self.parent_id = event.data.get("parent_turn_id")
+            case "state":
+                self.state = event.data["state"]
+            case "round_start":
+                self.round, self.acting_agent_id = event.data["round"], event.agent_id
                 self.results.clear()
-            case UsageEvent(data=data):
-                usage = usage_from_data(data)
+            case "usage":
+                usage = usage_from_data(event.data)
                 self.usage = usage if self.usage is None else self.usage + usage
-            case ArtifactEvent(data=data):
-                self._apply_artifact(data)
+            case "artifact":
+                self._apply_artifact(event.data)
             case _:
                 self._apply_call(event, ts)
 
     def _apply_call(self, event: Event, ts: str) -> None:
-        match event:
-            case ToolCallEvent(data=data):
-                self.open_calls[data["tool_call_id"]] = data["name"]
-            case ToolResultEvent(data=data):
-                self.open_calls.pop(data["tool_call_id"], None)
-                self.results[data["tool_call_id"]] = _result_message(data)
-            case ConfirmRequiredEvent() | QuestionAskedEvent():
+        match event.type:
+            case "tool_call":
+                self.open_calls[event.data["tool_call_id"]] = event.data["name"]
+            case "tool_result":
+                self.open_calls.pop(event.data["tool_call_id"], None)
+                self.results[event.data["tool_call_id"]] = _result_message(event.data)
+            case "confirm_required" | "question_asked":
                 self.questions[event.data["id"]] = event
-                self.asked_at[event.data["id"]] = datetime.fromisoformat(ts)
                 self.askers.add(event.agent_id)
-            case ConfirmResponseEvent() | QuestionAnsweredEvent():
+                if ts:
+                    self.asked_at[event.data["id"]] = datetime.fromisoformat(ts)
+            case "confirm_response" | "question_answered":
                 self.responses[event.data["id"]] = event
             case _:
                 pass
@@ -163,7 +156,7 @@ class TurnTree:
         return self.turns.get(turn_id) or LoggedTurn(turn_id)
 
     def apply(self, event: Event, ts: str = "") -> None:
-        """Fold the next event of the session; `ts` is needed for questions only."""
+        """Fold the next event of the session, as `LoggedTurn.apply` does."""
         if (id_ := event.turn_id) is None:
             return
         turn = self.turns.get(id_)
@@ -202,7 +195,7 @@ class TurnTree:
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> TurnTree:
-        """Fold events without their times."""
+        """Fold events, without their times."""
         tree = cls()
         for event in events:
             tree.apply(event)

@@ -80,7 +80,7 @@ class InterruptedTurn:
     def _resumed(self, id_: str) -> ResumedQuestion:
         question, response = self.turn.questions[id_], self.turn.responses.get(id_)
         return ResumedQuestion(
-            request=(confirm_request if isinstance(question, ConfirmRequiredEvent) else question_request)(
+            request=(confirm_request if question.type == "confirm_required" else question_request)(
                 question.data, self.session_id, self.turn.acting_agent_id
             ),
             answer=self.answers.get(id_) if response is None else answer_from_data(response.data),
@@ -126,7 +126,7 @@ class InterruptedTurn:
         by: AnsweredBy = "stop" if code == "stopped" else "restart"
         events: list[RuntimeEvent] = []
         for id_ in self.turn.open_questions:
-            if isinstance(self.turn.questions[id_], ConfirmRequiredEvent):
+            if self.turn.questions[id_].type == "confirm_required":
                 events.append(RuntimeEvent(EventType.CONFIRM_RESPONSE, {"id": id_, "approved": False, "by": by}))
             else:
                 events.append(RuntimeEvent(EventType.QUESTION_ANSWERED, {"id": id_, "answer": "", "by": by}))
@@ -203,7 +203,7 @@ def work_resume_point(interrupted: InterruptedTurn, children: Sequence[ResumedTu
 
 def _call_id(question: ConfirmRequiredEvent | QuestionAskedEvent) -> str:
     """Return the id of the call that asks, "" for a question of the turn's work."""
-    if isinstance(question, ConfirmRequiredEvent):
+    if question.type == "confirm_required":
         return question.data["context"].get("tool_call_id", "")
     return question.data.get("tool_call_id", "")
 

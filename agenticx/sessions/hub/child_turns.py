@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from agenticx.errors import StoreError
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import ToolCall
 from agenticx.runtime import EventType, RuntimeEvent, Session
-from agenticx.runtime.events import ASKING_EVENTS, QUESTION_EVENTS
+from agenticx.runtime.events import ASKING_EVENTS, QUESTION_EVENTS, Event
 from agenticx.runtime.resume import ChildTurnResumer, ResumedTurn
 from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter, TurnSuspended
@@ -25,10 +25,11 @@ from agenticx.sessions.store.base import Log, OwnershipLost, TurnEnded
 from agenticx.sessions.store.entries import CallBegan, Fact, ProcessStarted, StoredEvent, TurnWaiting
 from agenticx.sessions.store.hosts import this_host
 from agenticx.sessions.store.records import Loaded, TurnRecord
+from agenticx.sessions.turn_tree import LoggedTurn
 
 __all__ = ["ChildTurnRecords", "FactJournal", "SessionChildTurns"]
 
-_FOLLOWED_EVENTS = QUESTION_EVENTS | {EventType.TOOL_RESULT, EventType.ROUND_START}
+_FOLLOWED_EVENTS = QUESTION_EVENTS | {EventType.ROUND_START}
 
 NOT_RESUMED = "The turn above it did not go on with it after the restart."
 
@@ -195,8 +196,8 @@ class SessionChildTurns:
 
     def _waits(self, opened: _StoredChildTurn) -> bool:
         if opened.child.has_work:
-            return self.waits(opened.child.id, by_itself=bool(opened.open_questions))
-        return bool(opened.open_questions) and not opened.running_calls
+            return self.waits(opened.child.id, by_itself=bool(opened.logged.open_questions))
+        return bool(opened.logged.open_questions) and not opened.running_calls
 
     def _attached_to(self, turn_id: str) -> Sequence[_StoredChildTurn]:
         children = [opened for opened in self._open.values() if opened.child.parent_id == turn_id]
@@ -297,8 +298,8 @@ class SessionChildTurns:
 class _StoredChildTurn:
     """The writer of a turn; it has `begun` once an event of it is stored, and `ended` once its last one is.
 
-    `open_questions` are its questions without an answer, `running_calls` its calls without a result that have begun,
-    and it is in that `round`. Once it is `suspended`, nothing more is stored of it.
+    `logged` has its questions and its round, `running_calls` are its calls without a result that have begun. Once it is
+    `suspended`, nothing more is stored of it.
     """
 
     turns: SessionChildTurns
@@ -306,23 +307,20 @@ class _StoredChildTurn:
     child: ChildTurn
     turn: TurnRecord
     begun: bool = False
-    round: int = 0
     ended: bool = False
     closed: bool = False
     failed: bool = False
     suspended: bool = False
-    has_asked: bool = False
-    open_questions: set[str] = field(default_factory=set[str])
     running_calls: set[str] = field(default_factory=set[str])
+    logged: LoggedTurn = field(init=False)
     journal: FactJournal = field(init=False)
 
     def __post_init__(self) -> None:
         self.journal = FactJournal(self.turn.id, self._store_fact)
+        self.logged = LoggedTurn(self.turn.id)
         if (resumed := self.child.resumed) is not None:
-            self.begun, self.round = True, resumed.point.round
-            self.has_asked = any(event.type in ASKING_EVENTS for event in resumed.events)
-            questions = resumed.point.questions.values()
-            self.open_questions = {one.request.id for one in questions if not one.is_response_logged}
+            self.begun = True
+            self._follow(resumed.events)
 
     def suspend(self) -> None:
         """Store nothing more of the turn."""
@@ -338,7 +336,7 @@ class _StoredChildTurn:
             self._keep_answer(events[-1].data["text"])
         try:
             facts = [*self._facts(events), *delivered_facts(self.turns.session, self.turn.id)]
-            stored = await self.turns.commit(self.turn.id, events, facts, begins, round_=self.round)
+            stored = await self.turns.commit(self.turn.id, events, facts, begins, round_=self.logged.round)
         except StoreError:
             self.failed = True
             raise
@@ -352,22 +350,17 @@ class _StoredChildTurn:
 
     def _facts(self, events: Sequence[RuntimeEvent]) -> Sequence[Fact]:
         """Return the fact with which a turn that asks the user goes on after a restart; it is emptied at the end."""
-        has_asked = False
-        for event in events:
-            if event.type not in _FOLLOWED_EVENTS:
-                continue
-            if event.type is EventType.ROUND_START:
-                self.round = event.data["round"]
-            elif event.type in ASKING_EVENTS:
-                has_asked = self.has_asked = True
-                self.open_questions.add(event.data["id"])
-            elif event.type in QUESTION_EVENTS:
-                self.open_questions.discard(event.data["id"])
-            else:
-                self.running_calls.discard(event.data["tool_call_id"])
-        if self.has_asked and events[-1].terminal:
+        self._follow(events)
+        if self.logged.questions and events[-1].terminal:
             return [TurnWaiting(key=self.turn.id, turn_id=self.turn.id)]
-        return self._waiting_facts() if has_asked else []
+        return self._waiting_facts() if any(event.type in ASKING_EVENTS for event in events) else []
+
+    def _follow(self, events: Iterable[RuntimeEvent]) -> None:
+        for event in events:
+            if event.type in _FOLLOWED_EVENTS:
+                self.logged.apply(cast("Event", event))
+            if event.type is EventType.TOOL_RESULT:
+                self.running_calls.discard(event.data["tool_call_id"])
 
     def _waiting_facts(self) -> Sequence[Fact]:
         child = self.child

@@ -11,7 +11,7 @@ import pytest
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer, QuestionAnswer
-from agenticx.runtime.events import EVENT_CLASSES, EventType, RuntimeEvent
+from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.entries import (
     FACT_CLASSES,
@@ -83,7 +83,7 @@ def test_a_tree_knows_parents_agents_questions_and_ends_of_random_turns(rng: ran
             id_, parent = f"turn_{number}", rng.choice([*running, None])
             above = {} if parent is None else {"parent_turn_id": parent}
             data = {"input": "x", "model": "m", "message_id": "m", **above}
-            tree.apply(EVENT_CLASSES[EventType.TURN_STARTED](EventType.TURN_STARTED, data, f"agent_{number}", id_), TS)
+            tree.apply(RuntimeEvent(EventType.TURN_STARTED, data, f"agent_{number}", id_), TS)
             parents[id_], asking[id_] = parent, set()
             continue
         id_ = rng.choice(running)
@@ -95,7 +95,7 @@ def test_a_tree_knows_parents_agents_questions_and_ends_of_random_turns(rng: ran
         elif asking[id_]:
             answer = {"id": asking[id_].pop(), "approved": True, "by": "user"}
             event = RuntimeEvent(EventType.CONFIRM_RESPONSE, answer)
-        tree.apply(EVENT_CLASSES[event.type](event.type, event.data, f"agent_{number}", id_), TS)
+        tree.apply(replace(event, turn_id=id_), TS)
     assert list(tree.turns) == list(parents)
     for id_, parent in parents.items():
         turn, status = tree[id_], "waiting" if asking[id_] else "running"
