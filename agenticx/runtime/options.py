@@ -8,7 +8,7 @@ that waits for a person: nobody could pick one of the others while it waits. Opt
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
@@ -49,18 +49,16 @@ class _Named(NamedTuple):
     model: str
 
 
-def options_work(variants: Variants, model_of: Callable[[str], ChatModel]) -> TurnWork:
+def options_work(variants: Variants) -> TurnWork:
     """Return work for a turn that makes options of its message instead of calling a model, see `run_options`."""
 
     async def work(turn: Turn) -> WorkResult:
-        return WorkResult(await run_options(turn, variants, model_of=model_of))
+        return WorkResult(await run_options(turn, variants))
 
     return work
 
 
-async def run_options(
-    turn: Turn, variants: Variants, prompt: str | None = None, *, model_of: Callable[[str], ChatModel] | None = None
-) -> str:
+async def run_options(turn: Turn, variants: Variants, prompt: str | None = None) -> str:
     """Make options of the message of `turn`, or of a `prompt` in its place, and return a list of them as text.
 
     Each is a turn below it with at most 20 rounds, `option-1` and so on as its agent, and files that begin as those of
@@ -76,7 +74,7 @@ async def run_options(
     base, message = _message_of(turn)
     if prompt is not None:
         message = UserMessage(content=prompt, attachments=message.attachments)
-    models = await _models(turn, variants, model_of or (lambda name: turn.agents.model_of(_Named(name))))
+    models = await _models(turn, variants)
     session, first = turn.session, turn.session.next_option
     options = [
         Option(number, model.name, new_id("turn"), turn.id, session.artifacts.branch())
@@ -114,7 +112,8 @@ def _message_of(turn: Turn) -> tuple[Sequence[Message], UserMessage]:
     return messages, UserMessage(content="")
 
 
-async def _models(turn: Turn, variants: Variants, model_of: Callable[[str], ChatModel]) -> list[ChatModel]:
+async def _models(turn: Turn, variants: Variants) -> list[ChatModel]:
+    model_of = turn.context.model_of or (lambda name: turn.agents.model_of(_Named(name)))
     names = turn.settings.fallback_models if isinstance(variants, int) else variants
     models = [await run_in_thread(model_of, name, name="agx models") for name in names]
     if not isinstance(variants, int):

@@ -14,7 +14,7 @@ from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, c
 from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
-from agenticx.llms.base import Reply, Usage
+from agenticx.llms.base import ChatModel, Reply, Usage
 from agenticx.logs import bind_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, new_id, sources_of
 from agenticx.runtime.budgets.budget import Budget, Spent
@@ -119,14 +119,15 @@ class TurnContext:
 
     `agent` takes the place of the runtime's, whose `shares_history` is given here. `agents` makes the agents to which a
     tool hands over by returning them; by default they have the runtime's hooks, and its model if they name none, act to
-    the end of the turn, and the next one is the runtime's agent's again. `max_rounds` is the largest number
-    of model calls, `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses
-    agents other than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both
-    without tools; `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a
-    reply with calls ends the turn, and they are not run, unless they only submit the object that is asked for. All
-    model calls of the turn, and of those below it, are made within `budget`. After `work_seconds`, in which waiting for
-    a person does not count, it ends with `timeout.turn`. `turn_seconds` takes the place of the setting for the longest
-    time of a turn. `notes` are those that the turn uses.
+    the end of the turn, and the next one is the runtime's agent's again. `model_of` returns the model of a name for the
+    options of the turn, by default one of the catalogue. `max_rounds` is the largest number of model calls,
+    `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses agents other
+    than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both without tools;
+    `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a reply with
+    calls ends the turn, and they are not run, unless they only submit the object that is asked for. All model calls of
+    the turn, and of those below it, are made within `budget`. After `work_seconds`, in which waiting for a person does
+    not count, it ends with `timeout.turn`. `turn_seconds` takes the place of the setting for the longest time of a
+    turn. `notes` are those that the turn uses.
 
     With a `parent` the turn runs below that one, see `turns.child_turns`; if it `outlives_parent`, it goes on after the
     parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where the
@@ -154,6 +155,7 @@ class TurnContext:
     permission_mode: PermissionMode | None = None
     agent: TurnAgent | None = None
     agents: TurnAgents | None = None
+    model_of: Callable[[str], ChatModel] | None = None
     shares_history: bool = False
     max_rounds: int | None = None
     on_exhausted: OnExhausted | None = None

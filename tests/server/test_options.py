@@ -349,3 +349,13 @@ async def test_a_server_that_ends_ends_options_that_wait_for_a_person(make_studi
         await run_turn(studio, session_id, "thank you")
         picked = [event["data"]["picked"] for event in await log(studio, session_id) if "picked" in event["data"]]
         assert picked == [states["done"]["number"]]
+
+
+async def test_a_model_makes_options_with_the_models_of_the_hub(make_studio: StudioMaker) -> None:
+    makes = call("run_variants", {"models": ["scripted", "demo"], "prompt": "hello"})
+    async with make_studio(ScriptedModel([makes, "hi"]), **AGENT) as studio:
+        session_id = await studio.session(permission_mode="auto")
+        await run_turn(studio, session_id, "two versions")  # until one is done
+        rows = (await options(studio, session_id)).values()
+        assert [row["model"] for row in rows] == ["scripted", "demo"]
+        assert "done" in [row["state"] for row in rows]

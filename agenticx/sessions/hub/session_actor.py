@@ -544,7 +544,7 @@ class SessionActor:
     def _variants_work(self, record: SessionRecord, variants: Variants) -> TurnWork:
         if record.team is not None:
             raise SettingsError("a session with a team makes no variants; use one without a team")
-        return options_work(variants, self._services.models)
+        return options_work(variants)
 
     async def pick(self, number: int) -> SessionRecord:
         """Make the files of an option those of the session, and its answer a part of the conversation.

@@ -194,6 +194,7 @@ class TurnRunner:
             agent=setup.agent,
             agents=setup.agents,
             shares_history=bool(services.agents),
+            model_of=services.models,
             on_exhausted=(notes and notes.on_exhausted) or configuration.settings.on_exhausted,
             max_rounds=notes and notes.max_rounds,
             turn_seconds=notes and notes.turn_seconds,
