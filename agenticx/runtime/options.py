@@ -113,7 +113,10 @@ def _message_of(turn: Turn) -> tuple[Sequence[Message], UserMessage]:
 
 
 async def _models(turn: Turn, variants: Variants) -> list[ChatModel]:
-    model_of = turn.context.model_of or (lambda name: turn.agents.model_of(_Named(name)))
+    def model_of(name: str) -> ChatModel:
+        given = turn.context.model_of
+        return turn.agents.model_of(_Named(name)) if given is None else given(name)
+
     names = turn.settings.fallback_models if isinstance(variants, int) else variants
     models = [await run_in_thread(model_of, name, name="agx models") for name in names]
     if not isinstance(variants, int):
