@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any
 
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolOutcome
-from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEvent
-from agenticx.runtime.confirm import QuestionAnswer, QuestionRequest
+from agenticx.runtime import ConfirmAnswer, EventType, RuntimeEvent
+from agenticx.runtime.confirm import QuestionAnswer
 from agenticx.runtime.events import (
     ConfirmRequiredEvent,
     QuestionAskedEvent,
@@ -30,14 +28,13 @@ from agenticx.sessions.store.entries import (
     Fact,
     QuestionAnswered,
     answer_from_data,
+    asked_request,
 )
 from agenticx.sessions.turn_tree import LoggedTurn
 
 __all__ = [
     "InterruptedTurn",
     "child_resume_point",
-    "confirm_request",
-    "question_request",
     "resume_point",
     "work_resume_point",
 ]
@@ -80,9 +77,7 @@ class InterruptedTurn:
     def _resumed(self, id_: str) -> ResumedQuestion:
         question, response = self.turn.questions[id_], self.turn.responses.get(id_)
         return ResumedQuestion(
-            request=(confirm_request if question.type == "confirm_required" else question_request)(
-                question.data, self.session_id, self.turn.acting_agent_id
-            ),
+            request=asked_request(question, self.session_id, self.turn.acting_agent_id),
             answer=self.answers.get(id_) if response is None else answer_from_data(response.data),
             asked_at=self.turn.asked_at.get(id_),
             is_response_logged=response is not None,
@@ -231,31 +226,3 @@ def _result_event(message: ToolMessage) -> RuntimeEvent:
     if message.sources:
         data |= {"untrusted": True, "sources": list(message.sources)}
     return RuntimeEvent(EventType.TOOL_RESULT, data)
-
-
-def confirm_request(data: Mapping[str, Any], session_id: str, agent_id: str = "meta") -> ConfirmRequest:
-    """Return the question of the data of a `confirm_required`."""
-    return ConfirmRequest(
-        id=data["id"],
-        question=data["question"],
-        context=data["context"],
-        digest=data["digest"],
-        expires_at=datetime.fromisoformat(data["expires_at"]),
-        session_id=session_id,
-        agent_id=agent_id,
-        agent_path=tuple(data.get("agent_path", ())),
-    )
-
-
-def question_request(data: Mapping[str, Any], session_id: str, agent_id: str = "meta") -> QuestionRequest:
-    """Return the question of the data of a `question_asked`."""
-    return QuestionRequest(
-        id=data["id"],
-        text=data["text"],
-        options=tuple(data.get("options", ())),
-        expires_at=datetime.fromisoformat(data["expires_at"]),
-        session_id=session_id,
-        agent_id=agent_id,
-        tool_call_id=data.get("tool_call_id", ""),
-        agent_path=tuple(data.get("agent_path", ())),
-    )

@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeVar, cast
 
 from agenticx.runtime import (
     AsyncConfirmGate,
     ConfirmAnswer,
     ConfirmClosed,
-    ConfirmRequest,
     DigestMismatch,
     QuestionAnswer,
     QuestionClosed,
-    QuestionRequest,
     UnknownConfirm,
     UnknownQuestion,
 )
 from agenticx.sessions.store.base import Lease
-from agenticx.sessions.store.entries import Fact, QuestionAnswered, QuestionAsked, QuestionDecided, StoredEvent, decode
+from agenticx.sessions.store.entries import Fact, QuestionAnswered, QuestionAsked, QuestionDecided
 
-__all__ = ["RequestT", "asked_request", "store_answer", "unknown_id"]
-
-RequestT = TypeVar("RequestT", ConfirmRequest, QuestionRequest)
+__all__ = ["store_answer", "unknown_id"]
 
 _ANSWERED_BY = frozenset({"user", "policy"})
 """The deciders that answer through `store_answer`; a question with another one was closed without an answer."""
@@ -104,9 +99,3 @@ async def _store(
     if decided is not None:
         await store_fact(QuestionAnswered(key=question.key, turn_id=question.turn_id, answer=decided))
     return decided
-
-
-def asked_request(event: StoredEvent, read: Callable[[dict[str, Any], str, str], RequestT]) -> RequestT:
-    """Return the request of a `confirm_required` or `question_asked` event; `read` returns that of its data."""
-    asked = decode(event).event
-    return read(cast("dict[str, Any]", asked.data), event.session_id, asked.agent_id)

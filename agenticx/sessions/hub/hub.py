@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from itertools import chain, repeat
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from weakref import WeakSet
 
 from agenticx.argument_types import check_int, check_path, check_str, check_type, is_encodable, wrong_type
@@ -20,7 +20,18 @@ from agenticx.llms.sampling import Sampling
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import clean_text
 from agenticx.resource_exhaustion import raise_if_exhausted
-from agenticx.runtime import AgentHook, AsyncConfirmGate, Event, HookRegistry, Session
+from agenticx.runtime import (
+    AgentHook,
+    AsyncConfirmGate,
+    ConfirmAnswer,
+    ConfirmRequest,
+    Event,
+    HookRegistry,
+    QuestionAnswer,
+    QuestionRequest,
+    Session,
+)
+from agenticx.runtime.events import ConfirmRequiredEvent, QuestionAskedEvent
 from agenticx.runtime.results import UserInput
 from agenticx.runtime.session import Option
 from agenticx.runtime.turn import TurnWork
@@ -28,6 +39,8 @@ from agenticx.sessions.files.options import OptionState, find_option, option_sta
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.cache import ActorCache
 from agenticx.sessions.hub.commands import (
+    Answer,
+    AnswerQuestion,
     Change,
     Command,
     Delete,
@@ -48,7 +61,7 @@ from agenticx.sessions.hub.commands import (
     encode_result,
     repeatable,
 )
-from agenticx.sessions.hub.methods.questions import QuestionMethods
+from agenticx.sessions.hub.confirmations import unknown_id
 from agenticx.sessions.hub.open_hubs import register_hub, remove_hub
 from agenticx.sessions.hub.readers import EventReader
 from agenticx.sessions.hub.records import check_fields, check_text
@@ -76,7 +89,7 @@ from agenticx.sessions.hub.turn_services import (
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import SessionEvent
+from agenticx.sessions.store.entries import QuestionAsked, SessionEvent, asked_request, decode
 from agenticx.sessions.store.hosts import is_workspace_here, this_host
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
@@ -93,8 +106,10 @@ _PAUSE_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # between attempts at a
 
 _log = get_logger(__name__)
 
+RequestT = TypeVar("RequestT", ConfirmRequest, QuestionRequest)
 
-class Hub(QuestionMethods):
+
+class Hub:
     """The owner of the sessions of one store, each of which has a `SessionActor` while it is in use.
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
@@ -459,6 +474,65 @@ class Hub(QuestionMethods):
         await self.store.catalog.get(session_id)
         state = await self.store.log.state(session_id)
         return stored_session_files(state.state_json, self._services.blobs, session_id)
+
+    # --- questions to the user ----------------------------------------------------------------------------------------
+
+    async def open_confirms(self, session_id: str | None = None) -> list[ConfirmRequest]:
+        """Return the open confirmations of a session or of all whose `confirm_required` is stored, oldest first.
+
+        One that has expired is not open, also if its turn waits for its work and takes notice of that later only.
+        """
+        return await self._open(session_id, ConfirmRequest)
+
+    async def open_questions(self, session_id: str | None = None) -> list[QuestionRequest]:
+        """Return the open questions of agents (`ask_user`) in the same way."""
+        return await self._open(session_id, QuestionRequest)
+
+    async def _open(self, session_id: str | None, type_: type[RequestT]) -> list[RequestT]:
+        if session_id is not None:
+            check_type("session_id", session_id, str, "the id of a session, which is a str")
+        now, requests = self._services.clock.now(), list[RequestT]()
+        for stored in await self.store.catalog.open_questions(session_id):
+            asked = decode(stored).event
+            assert isinstance(asked, ConfirmRequiredEvent | QuestionAskedEvent)
+            request = asked_request(asked, stored.session_id, asked.agent_id)
+            if isinstance(request, type_) and request.expires_at > now:
+                requests.append(request)
+        return requests
+
+    async def answer_confirm(self, request_id: str, answer: ConfirmAnswer, *, digest: str) -> ConfirmAnswer:
+        """Answer a confirmation and return the decision, which is durable; the first valid answer counts.
+
+        Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for another answer that comes too late.
+        """
+        for name, value in (("request_id", request_id), ("digest", digest)):
+            check_str(name, value)
+        check_type("answer", answer, ConfirmAnswer, "a ConfirmAnswer")
+        check_type("approved of answer", answer.approved, bool, "True or False")
+        return await self._answer(Answer(request_id=request_id, answer=answer, digest=digest))
+
+    async def answer_question(
+        self, question_id: str, answer: str, *, by: Literal["user", "policy"] = "user"
+    ) -> QuestionAnswer:
+        """Answer a question of an agent (`question_asked`) and return the answer that counts, which is the first one.
+
+        It is durable. An empty answer is none; give it `by` policy where nobody can be asked. Raises `UnknownQuestion`,
+        or `QuestionClosed` for another answer that comes too late.
+        """
+        for name, value in (("question_id", question_id), ("answer", answer)):
+            check_str(name, value)
+        if by not in ("user", "policy"):
+            raise ValueError(f"by must be 'user' or 'policy', not {by!r}")
+        given = QuestionAnswer(answer=clean_text(answer), by=by)
+        return await self._answer(AnswerQuestion(request_id=question_id, answer=given))
+
+    async def _answer(self, command: Answer | AnswerQuestion) -> Any:
+        session_id, request_id = None, command.request_id
+        if is_encodable(request_id):
+            session_id = await self.store.catalog.session_of(QuestionAsked, request_id)
+        if session_id is None:
+            raise unknown_id(command.request_id, command.answer)
+        return await self._perform(session_id, command)
 
     # --- sub-agents and teams -----------------------------------------------------------------------------------------
 

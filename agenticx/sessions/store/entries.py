@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from functools import cache
 from typing import (
     Any,
@@ -24,7 +25,7 @@ from pydantic_core import from_json
 
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage
-from agenticx.runtime.confirm import ConfirmAnswer, QuestionAnswer
+from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.runtime.events import (
     EVENT_CLASSES,
     ConfirmRequiredEvent,
@@ -72,6 +73,7 @@ __all__ = [
     "TurnWaiting",
     "answer_from_data",
     "answer_to_data",
+    "asked_request",
     "decode",
     "decode_fact",
     "encode",
@@ -532,6 +534,34 @@ def decode_fact(kind: str, key: str, turn_id: str, data: str) -> Fact:
         return _CLASSES_BY_KIND[kind].load(key, turn_id, json.loads(data))
     except DECODE_ERRORS as exc:
         raise damaged_data("a fact of a session", exc) from exc
+
+
+def asked_request(
+    event: ConfirmRequiredEvent | QuestionAskedEvent, session_id: str, agent_id: str
+) -> ConfirmRequest | QuestionRequest:
+    """Return what an event asks the user; `agent_id` is the agent that asks."""
+    expires_at, agent_path = datetime.fromisoformat(event.data["expires_at"]), tuple(event.data.get("agent_path", ()))
+    if event.type == "confirm_required":
+        return ConfirmRequest(
+            id=event.data["id"],
+            question=event.data["question"],
+            context=event.data["context"],
+            digest=event.data["digest"],
+            expires_at=expires_at,
+            session_id=session_id,
+            agent_id=agent_id,
+            agent_path=agent_path,
+        )
+    return QuestionRequest(
+        id=event.data["id"],
+        text=event.data["text"],
+        options=tuple(event.data.get("options", ())),
+        expires_at=expires_at,
+        session_id=session_id,
+        agent_id=agent_id,
+        tool_call_id=event.data.get("tool_call_id", ""),
+        agent_path=agent_path,
+    )
 
 
 def answer_from_data(data: Mapping[str, Any]) -> ConfirmAnswer | QuestionAnswer:

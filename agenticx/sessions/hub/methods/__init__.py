@@ -1,1 +1,0 @@
-"""The methods of a hub, apart from those for sessions and turns, in one base class per subject."""
