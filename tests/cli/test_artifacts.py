@@ -154,6 +154,26 @@ def test_nothing_is_written_outside_the_folder(agx: Any, tmp_path: Path) -> None
     assert refused == f"--to '{outside}/index.html' is not a folder"
 
 
+def test_protected_files_are_saved_by_name_only_and_never_into_the_home(agx: Any, tmp_path: Path) -> None:
+    async def build() -> None:
+        with ScriptedModel(
+            [[create("echo hi", ".zshenv"), create("a = 1", ".agenticx/settings.toml")], "Done."]
+        ) as model:
+            settings = load_settings({"home": Path(agx.environment["AGX_HOME"])}, environ={})
+            async with open_hub(model=model, tools=builtin_tools(), settings=settings) as hub:
+                session = await hub.create(name="Shell")
+                await collect(hub.run_turn(session.id, "Files that run"))
+
+    asyncio.run(build())
+    folder, home = tmp_path / "site", Path(agx.environment["AGX_HOME"])
+    assert "is not saved with all files" in failure(agx("artifacts", "save", "last", "--to", str(folder)))
+    assert files_in(folder) == {}
+    assert agx("artifacts", "save", "last", ".zshenv", "--to", str(folder)).returncode == 0
+    assert files_in(folder) == {".zshenv": b"echo hi"}
+    refused = failure(agx("artifacts", "save", "last", ".zshenv", "--to", str(home / "agents")))
+    assert refused.endswith("the folder of AgenticX itself")
+
+
 def test_a_terminal_shows_text_escaped_and_no_image(agx: Any, terminal: Callable[..., Any]) -> None:
     asyncio.run(build_in(Path(agx.environment["AGX_HOME"])))
     page = terminal("artifacts", "show", "last", "index.html")

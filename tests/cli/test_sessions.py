@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agenticx.sessions.store.sqlite.schema import SCHEMA_VERSION
 from agenticx.testing import check_grammar
 from tests.support.database_versions import set_version
 
@@ -368,8 +369,8 @@ def test_a_database_of_another_version_is_left_unchanged_and_the_turn_runs_unsto
     set_version(database, 99)
     before = database.read_bytes()
     sentence = (
-        f"{str(database)!r} has version 99 of the session database, and this AgenticX has version 1; it was left"
-        " unchanged. Use the AgenticX that wrote it, or another AGX_HOME\n"
+        f"{str(database)!r} has version 99 of the session database, and this AgenticX has version"
+        f" {SCHEMA_VERSION}; it was left unchanged. Use the AgenticX that wrote it, or another AGX_HOME\n"
     )
     done = agx("run", "say two")
     assert (done.returncode, done.stdout, done.stderr) == (0, "two\n", f"this session is not stored: {sentence}")

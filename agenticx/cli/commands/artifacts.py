@@ -19,8 +19,10 @@ from agenticx.cli.exit_codes import DONE
 from agenticx.cli.options import current_folder, whole_number
 from agenticx.cli.terminal.event_text import artifact_line
 from agenticx.errors import AgenticXError, SettingsError
+from agenticx.settings import load_settings
 from agenticx.tools.artifact_paths import check_artifact_path
 from agenticx.tools.paths import WorkspacePath, replace_file, resolve_in_workspace
+from agenticx.tools.protected import is_within, protected_part, protection_reason
 from agenticx.tools.session_files import Artifact, UnknownArtifact
 from agenticx.tools.visible import escape_controls, visible_path
 
@@ -33,7 +35,8 @@ A model writes these files with create_file. They live in the session, not in it
 change is a revision. The options that `agx run --variants` makes have files of their own. ID is a session's id, a
 prefix that no other id has, or `last`. All of this also works while a server or a chat in another terminal owns the
 sessions. `save` keeps the paths of the files below the folder, and writes nothing outside of it, also where a link in
-it leads out.
+it leads out. A file that decides what runs on this machine, such as .zshenv or .git/config, is saved only if PATH names
+it, and none into the folder of AgenticX.
 
 examples:
   agx artifacts list last
@@ -148,12 +151,26 @@ def _write(contents: Mapping[str, bytes], arguments: Namespace) -> Iterator[tupl
         raise SettingsError(f"--to {str(folder)!r} is not a folder")
     folder.mkdir(parents=True, exist_ok=True)
     targets = {path: _target(path, folder.resolve()) for path in contents}
+    for path, target in targets.items():
+        _check_protection(path, target.path, arguments)
     existing = [target.shown for target in targets.values() if target.path.exists()]
     if existing and not arguments.force:
         raise AgenticXError(f"{_first_names(existing)} already in {str(folder)!r}; --force overwrites")
     for path, content in contents.items():
         replace_file(targets[path], content)
         yield path, targets[path]
+
+
+def _check_protection(path: str, target: Path, arguments: Namespace) -> None:
+    """Raise `AgenticXError` for a file in the home of AgenticX, and for one that is protected unless PATH names it."""
+    home = load_settings().home
+    if is_within(target, home):
+        raise AgenticXError(f"{visible_path(path)!r} would be written to {str(home)!r}, the folder of AgenticX itself")
+    part = protected_part(Path(path))
+    if part is not None and arguments.path is None:
+        raise AgenticXError(
+            f"{visible_path(path)!r} is not saved with all files: {protection_reason(part)} Give its PATH to save it"
+        )
 
 
 def _check_path(arguments: Namespace) -> None:

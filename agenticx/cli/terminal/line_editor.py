@@ -201,6 +201,7 @@ class _HistoryFile(History):
     def _append(self, file: Path, strings: Iterable[str]) -> None:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(descriptor, "w", encoding="utf-8") as stream:
+            os.chmod(file, 0o600)  # also where it was there before
             stream.writelines(f"{_encode(string)}\n" for string in strings)
 
     def _read(self) -> Iterator[str]:
