@@ -32,7 +32,7 @@ export class Artifacts {
       onScripts: (count) => { this.waitingScripts = count; this.renderBlocked(); },
       onLeft: (url) => this.stopAfterLeaving(url),
       onHeld: () => { this.isHeld = true; this.render(); },
-      onHang: (isHanging) => { this.hangNote.hidden = !isHanging; },
+      onHang: () => { if (this.revision()) this.showRun(this.revision()); },
     });
     matchMedia(NARROW).addEventListener("change", () => { if (this.session) this.render(); });
     this.open(null);
@@ -55,6 +55,7 @@ export class Artifacts {
     this.selected = null; // {path, number}; without a number the latest revision
     this.isChosen = false; // whether the person selected the file
     this.running = null; // the revision whose scripts run
+    this.stopped = null; // the revision that is not drawn, as it did not answer
     this.isHeld = false; // whether the person moved the preview of a growing file
     this.drawn = null; // {revision, text, files, isGrowing, scripts} of the preview
     this.written = null; // {revision, length, isGrowing} of the code
@@ -172,15 +173,14 @@ export class Artifacts {
     this.revisions = bar.appendChild(make("select", "revisions"));
     this.revisions.setAttribute("aria-label", "Revision");
     this.revisions.addEventListener("change", () => this.select(this.selected.path, Number(this.revisions.value)));
-    this.run = button(bar, "Run", "run", () => this.setRunning(!this.running));
+    this.run = button(bar, "Run", "run", () => this.canStop() ? this.stop() : this.setRunning(true));
     this.copy = button(bar, "Copy", "copy", () => this.copyText());
     this.download = button(bar, "Download", "download", () => this.downloadFile());
     this.size = bar.appendChild(make("span", "note size"));
     this.size.setAttribute("role", "status");
 
     this.runNote = this.pane.appendChild(make("p", "note run-note", RUN_NOTE));
-    this.hangNote = this.pane.appendChild(make("p", "error", "The page does not answer. Stop ends it."));
-    this.hangNote.hidden = true;
+    this.hangNote = this.pane.appendChild(make("p", "error"));
     this.heldNote = this.pane.appendChild(make("p", "note held"));
     this.heldText = this.heldNote.appendChild(make("span"));
     button(this.heldNote, "Show the newest", "", () => { this.isHeld = false; this.render(); });
@@ -227,6 +227,7 @@ export class Artifacts {
     this.selected = { path, number: isLatest ? null : number };
     this.isChosen = true;
     this.isHeld = false;
+    this.stopped = null;
     this.render();
   }
 
@@ -238,11 +239,23 @@ export class Artifacts {
   /** Let the scripts of the revision that is shown run, or end them with their frame. */
   setRunning(isRunning) {
     this.running = isRunning ? this.revision() : null;
-    if (!isRunning) this.preview.clear();
+    if (!isRunning) this.removePreview();
     this.drawn = null;
     this.tab = isRunning ? "preview" : this.tab;
-    this.hangNote.hidden = true;
     this.render();
+  }
+
+  canStop() { return this.running !== null || this.preview.isHanging; }
+
+  /** End the scripts that run; a page that hangs without any is not drawn again until the person selects its file. */
+  stop() {
+    if (!this.running) this.stopped = this.revision();
+    this.setRunning(false);
+  }
+
+  removePreview() {
+    this.drawn = null;
+    this.preview.clear();
   }
 
   stopAfterLeaving(url) {
@@ -309,7 +322,7 @@ export class Artifacts {
     else if (!this.pane.hidden) {
       this.renderOptions();
       for (const part of [this.list, this.bar, ...Object.values(this.views)]) part.hidden = !revision;
-      for (const part of [this.runNote, this.heldNote, this.error, this.blockedBox]) part.hidden ||= !revision;
+      for (const part of [this.runNote, this.hangNote, this.heldNote, this.error, this.blockedBox]) part.hidden ||= !revision;
       if (revision) this.renderFile(paths, revision);
     }
   }
@@ -369,6 +382,7 @@ export class Artifacts {
     this.size.textContent = revision.isGrowing
       ? `being written, ${(revision.text?.length ?? 0).toLocaleString("en")} characters`
       : `${revision.size.toLocaleString("en")} bytes`;
+    if (this.drawn && this.drawn.revision !== revision && (isPage || this.preview.isHanging)) this.removePreview();
     this.showRun(revision);
     this.showError(revision);
     this.frameBox.hidden = !isPage;
@@ -381,9 +395,15 @@ export class Artifacts {
 
   showRun(revision) {
     const isPage = PAGES.has(revision.mediaType);
+    const canStop = this.canStop();
     this.run.hidden = this.runNote.hidden = !isPage;
-    this.run.textContent = this.running ? "Stop" : "Run";
-    this.run.disabled = revision.isGrowing || revision.text === null;
+    this.run.textContent = canStop ? "Stop" : "Run";
+    this.run.disabled = !canStop && (revision.isGrowing || revision.text === null);
+    const isStopped = this.stopped === revision && !this.running;
+    this.hangNote.hidden = !isPage || !(this.preview.isHanging || isStopped);
+    this.hangNote.textContent = isStopped
+      ? "The page was stopped, as it did not answer. Select its file to show it again."
+      : "The page does not answer. Stop ends it.";
   }
 
   showError(revision) {
@@ -463,8 +483,8 @@ export class Artifacts {
 
   renderPreview(revision) {
     const { text, isGrowing } = revision;
-    if (text === null) return;
     const scripts = this.running === revision;
+    if (text === null || (this.stopped === revision && !scripts)) return;
     const files = this.filesNamedIn(revision);
     const next = { revision, text, isGrowing, scripts, files: files.map(({ path, sha256 }) => path + sha256).join() };
     const { drawn } = this;

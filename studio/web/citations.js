@@ -77,18 +77,34 @@ function placeCitations(text, citations) {
  * quotations are of the note.
  */
 function withoutNoteMarkers(text, markers, queues) {
-  const quotations = [...text.matchAll(QUOTED)].map((match) => [match.index, match.index + match[0].length]);
-  let next = 0;
-  const isQuoted = ({ start }) => {
-    while (quotations[next]?.[1] <= start) next += 1;
-    return quotations[next]?.[0] < start || /^\s*>/.test(text.slice(text.lastIndexOf("\n", start) + 1, start));
-  };
+  const isInQuotation = finder([...text.matchAll(QUOTED)].map((match) => [match.index, match.index + match[0].length]));
+  const isInBlock = finder(quotedLines(text));
+  const isQuoted = ({ start }) => isInQuotation(start) || isInBlock(start);
   const sentences = new Map();
   for (const { number, sentence } of markers) sentences.set(number, (sentences.get(number) ?? new Set()).add(sentence));
   return markers.filter((marker) => {
     const count = queues.get(marker.number)?.citations.length ?? 0;
     return count > 0 && (sentences.get(marker.number).size <= count || !isQuoted(marker));
   });
+}
+
+/** Return a function that tells whether a place is in one of the spans, each given as start and end; both in their order. */
+function finder(spans) {
+  let next = 0;
+  return (place) => {
+    while (spans[next]?.[1] <= place) next += 1;
+    return spans[next]?.[0] < place;
+  };
+}
+
+function quotedLines(text) {
+  const spans = [];
+  let start = 0;
+  for (const line of text.split("\n")) {
+    if (line.trimStart().startsWith(">")) spans.push([start, start + line.length]);
+    start += line.length + 1;
+  }
+  return spans;
 }
 
 /** Return the text with code and definitions as blanks, in the same length: markers there are no citations. */

@@ -31,6 +31,7 @@ PAGE = """<!doctype html>
 PANE = "document.getElementById('artifacts')"
 CODE = f"{PANE}.querySelector('.code').textContent"
 SIZE = f"{PANE}.querySelector('.size').textContent"
+FILES = f"[...{PANE}.querySelectorAll('.files button')]"
 RUN = f"{PANE}.querySelector('.run')"
 SPY = "window.messages = []; addEventListener('message', ({data}) => messages.push(data))"
 
@@ -277,7 +278,10 @@ async def test_an_option_is_stopped_and_the_files_of_the_other_are_copied_and_do
 @pytest.mark.cases(quick=0)
 async def test_a_page_that_hangs_is_named_and_stopped(make_studio: StudioMaker, tab: Tab) -> None:
     page = "<script>top.postMessage({hangs: true}, '*'); setTimeout(() => { for (;;); }, 300)</script>"
-    async with make_studio(ScriptedModel([create(page), "done"]), tools=builtin_tools()) as studio:
+    uses = [f"<g id='a{n}'>{f'<use href="#a{n - 1}"/>' * 10}</g>" for n in range(1, 9)]
+    bomb = f"<svg xmlns='http://www.w3.org/2000/svg'><path id='a0' d='M0 0h9v9'/>{''.join(uses)}</svg>"
+    replies = [create(page), "done", create(bomb, "bomb.svg"), "done", create("<p>next", "next.html"), "done"]
+    async with make_studio(ScriptedModel(replies), tools=builtin_tools()) as studio:
         await enter(tab, studio)
         await tab.evaluate(SPY)
         await send_message(tab, "Make a page")
@@ -289,3 +293,20 @@ async def test_a_page_that_hangs_is_named_and_stopped(make_studio: StudioMaker, 
         await tab.evaluate(f"{RUN}.click()")
         await tab.wait_for("messages.some(({type}) => type === 'shown')")
         assert "does not answer" not in await tab.evaluate(f"{PANE}.innerText")
+
+        await send_message(tab, "Make a drawing")
+        await tab.wait_for(f"{PANE}.innerText.includes('The page does not answer. Stop ends it.')")
+        assert await tab.evaluate(f"[{RUN}.textContent, {RUN}.disabled]") == ["Stop", False]
+        await tab.evaluate("messages.length = 0")
+        await send_message(tab, "Make another")
+        await tab.wait_for("messages.some(({type}) => type === 'shown')")
+        assert "does not answer" not in await tab.evaluate(f"{PANE}.innerText")
+        await tab.evaluate(f"{FILES}.find((one) => one.textContent === 'bomb.svg').click()")
+        await tab.wait_for(f"{PANE}.innerText.includes('The page does not answer. Stop ends it.')")
+        await tab.evaluate(f"{RUN}.click()")
+        await tab.wait_for(f"{PANE}.innerText.includes('The page was stopped, as it did not answer.')")
+        assert await tab.evaluate(f"{RUN}.textContent + {PANE}.querySelectorAll('iframe').length") == "Run0"
+        await tab.evaluate("messages.length = 0")
+        await tab.evaluate(f"{FILES}.find((one) => one.textContent === 'next.html').click()")
+        await tab.wait_for("messages.some(({type}) => type === 'shown')")
+        assert "did not answer" not in await tab.evaluate(f"{PANE}.innerText")

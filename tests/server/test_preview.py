@@ -284,6 +284,7 @@ async def test_a_page_that_grows_is_scrolled_and_stays_where_it_is_until_another
     rest = "<div style='height: 9000px; background: #00f'></div>"
     async with make_studio() as studio:
         await open_shell(tab, studio)
+        await show(tab, "<!---->" * 40 + "<p>", scripts=False, id_=5, is_growing=True)
         await show(tab, start + rest, scripts=False, is_growing=True)
         assert await tab.color_at(400, 10) == RED
         async with asyncio.timeout(PATIENCE):
@@ -309,7 +310,7 @@ ODD = (
     "<!--<",
     "<title>",
 )
-ODD += ("<style>@import 'a.css' ", "<style>@import 'a.css';", "<p style='", "<a href='&")
+ODD += ("<style>@import 'a.css' ", "<style>@import 'a.css';", "<p style='", "<a href='&", "<!---->", '<b a="&lt;"></b>')
 
 
 @in_chromium
@@ -319,8 +320,9 @@ async def test_half_a_megabyte_of_odd_texts_that_name_files_is_drawn(make_studio
     files += "{path: 'a.css', sha256: 'b', content: new Blob(['@import \"a.css\";'.repeat(999)], {type: 'text/css'})}]"
     async with make_studio() as studio:
         await open_shell(tab, studio)
-        for number, text in enumerate(ODD, start=1):
-            html = f"{text!r}.repeat({(1 << 19) // len(text)})"
+        pages = [f"{text!r}.repeat({(1 << 19) // len(text)})" for text in ODD]
+        pages.append("`<img srcset='a.png${','.repeat(1 << 19)}x'><img src='a.png${'#'.repeat(1 << 19)}&#10;x'>`")
+        for number, html in enumerate(pages, start=1):
             message = f"{{type: 'show', id: {number}, path: 'index.html', html: {html}, files: {files}, "
             message += "scripts: false, isGrowing: true}"
             await tab.evaluate(f"document.getElementById('shell').contentWindow.postMessage({message}, '*')")
