@@ -278,7 +278,7 @@ async def test_an_option_is_stopped_and_the_files_of_the_other_are_copied_and_do
 @pytest.mark.cases(quick=0)
 async def test_a_page_that_hangs_is_named_and_stopped(make_studio: StudioMaker, tab: Tab) -> None:
     page = "<script>top.postMessage({hangs: true}, '*'); setTimeout(() => { for (;;); }, 300)</script>"
-    uses = [f"<g id='a{n}'>{f'<use href="#a{n - 1}"/>' * 10}</g>" for n in range(1, 9)]
+    uses = ["<g id='a{}'>{}</g>".format(n, f"<use href='#a{n - 1}'/>" * 10) for n in range(1, 9)]
     bomb = f"<svg xmlns='http://www.w3.org/2000/svg'><path id='a0' d='M0 0h9v9'/>{''.join(uses)}</svg>"
     replies = [create(page), "done", create(bomb, "bomb.svg"), "done", create("<p>next", "next.html"), "done"]
     async with make_studio(ScriptedModel(replies), tools=builtin_tools()) as studio:
