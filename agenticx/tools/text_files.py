@@ -22,6 +22,7 @@ from agenticx.tools.lines import common_end, common_start
 
 __all__ = [
     "BYTE_ORDER_MARK",
+    "MAX_MIXED_PLACES",
     "FileText",
     "Replacement",
     "decode_text",
@@ -37,6 +38,9 @@ __all__ = [
 ]
 
 BYTE_ORDER_MARK = "\ufeff"
+MAX_MIXED_PLACES = 1_000_000
+"""The most places to replace in a text of mixed line ends, where each gets line ends of its own: a few seconds."""
+
 _PROBED_BYTES = 8_192
 _CHUNK_BYTES = 256 * 1024
 _MAX_COMPARED_CHARS = 1024 * 1024
@@ -143,12 +147,14 @@ class Replacement:
     """The number of occurrences of a text, the line numbers of the first ten, and the text with all of them replaced.
 
     `text` is None if there is no occurrence, or more than one and not all were to be replaced, or if it would be too
-    long.
+    long. `is_too_frequent` says that line ends are mixed and there are more than `MAX_MIXED_PLACES` occurrences; then
+    `count` is too low and `text` is None.
     """
 
     count: int
     lines: tuple[int, ...]
     text: str | None
+    is_too_frequent: bool = False
 
 
 def replace_text(text: str, old: str, new: str, *, every: bool, max_chars: int) -> Replacement:
@@ -162,7 +168,10 @@ def replace_text(text: str, old: str, new: str, *, every: bool, max_chars: int) 
     ends = line_ends(text)
     if len(ends) < 2 or (_LINE_END.search(old) is None and _LINE_END.search(new) is None):
         return _replace_uniform(text, old, new, next(iter(ends), "\n"), every, max_chars)
-    spans = list(_spans(text, old))
+    spans = list(islice(_spans(text, old), MAX_MIXED_PLACES + 1))
+    if len(spans) > MAX_MIXED_PLACES:
+        starts = [start for start, _ in spans[:10]]
+        return Replacement(len(spans), _line_numbers(text, starts), None, is_too_frequent=True)
     if not every:
         spans = [span for span in spans if text[slice(*span)] == old] or spans
     starts = [start for start, _ in spans[:10]]
@@ -238,7 +247,7 @@ def replace_spans(text: str, spans: Iterable[tuple[int, int]], new: str) -> str:
         pieces += (lines[position:start], inserted)
         position = end
     pieces.append(lines[position:])
-    return with_line_end("".join(pieces), next(iter(ends), "\n"))
+    return "".join(pieces).replace("\n", next(iter(ends), "\n"))
 
 
 def _replaced_pieces(text: str, spans: Iterable[tuple[int, int]], old: str, new: str) -> Iterator[str]:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any, Final, Literal, cast
@@ -31,6 +31,12 @@ EditErrorKind = Literal[
 
 MAX_EDITS: Final = 100
 """The most edits in one call; each reads the whole file."""
+
+_MAX_PLACES = 100_000
+"""The most places that the edits of one call replace."""
+
+_MAX_LINES = 10_000_000
+"""The most lines that the edits of one call read: those of the file, once for each edit."""
 
 _SHOWN_PLACES = 10
 _NEAREST = 3
@@ -60,19 +66,38 @@ class EditedText:
     notes: tuple[str, ...] = ()
 
 
-def apply_edits(text: str, arguments: Mapping[str, Any], *, max_chars: int = MAX_FILE_BYTES) -> EditedText:
+def _never_stopped() -> None:
+    """Raise nothing: the edits are made to the end."""
+
+
+def apply_edits(
+    text: str,
+    arguments: Mapping[str, Any],
+    *,
+    max_chars: int = MAX_FILE_BYTES,
+    raise_if_stopped: Callable[[], None] = _never_stopped,
+) -> EditedText:
     """Return the text after the edits of a call of `edit_file`; raise `EditError` if one of them is refused.
 
     `arguments` has `old_text`, `new_text` and perhaps `count`, or a list of such objects as `edits`; other members, and
     those that are None, are ignored. Edits apply in their order, each to the result of the one before. The work of an
-    edit is linear in the length of the texts; run it in a thread.
+    edit is linear in the length of the texts, and that of all is bounded; run it in a thread. `raise_if_stopped` is
+    called before each edit; what it raises ends the work.
     """
     edits = _read_edits(arguments)
-    after, places = text, 0
+    after, places, lines = text, 0, 0
     notes: list[str] = []
     for edit in edits:
+        raise_if_stopped()
+        lines += after.count("\n") + after.count("\r") - after.count("\r\n")
+        if lines > _MAX_LINES:
+            raise edit.error(
+                f"the edits read the lines of the file once for each, together more than {_MAX_LINES:,}; give fewer"
+                " edits in a call",
+                "too_large",
+            )
         edit.refuse_placeholders(text)
-        after, count, was_forgiven = _apply(after, edit, max_chars)
+        after, count, was_forgiven = _apply(after, edit, max_chars, _MAX_PLACES - places)
         places += count
         if was_forgiven:
             notes.append(f"{edit.name}white space at the ends of lines differed from old_text and was ignored.")
@@ -162,14 +187,16 @@ def _read_edit(item: Any, name: str) -> _Edit:
 _Span = tuple[int, int]
 
 
-def _apply(text: str, edit: _Edit, max_chars: int) -> tuple[str, int, bool]:
+def _apply(text: str, edit: _Edit, max_chars: int, max_places: int) -> tuple[str, int, bool]:
     """Return the new text, the number of replacements, and whether white space at line ends was ignored."""
     lines, old = with_lf(text), with_lf(edit.old)
     is_single = edit.count is None
-    spans = [(start, start + len(old)) for start in _offsets(lines, old, is_single=is_single)]
+    # One more than is replaced shows that there are too many; an overlapping one costs as much as `old` is long.
+    most = _SHOWN_PLACES + 1 if is_single else max_places + 1
+    spans = [(start, start + len(old)) for start in _offsets(lines, old, most, is_single=is_single)]
     was_forgiven = not spans
     if was_forgiven:
-        spans = _forgiving_spans(lines, old, is_single=is_single)
+        spans = _forgiving_spans(lines, old, most, is_single=is_single)
     if not spans:
         raise edit.error(_not_found(text, lines, edit.old, old), "not_found")
     if edit.count is None and len(spans) > 1:
@@ -178,6 +205,12 @@ def _apply(text: str, edit: _Edit, max_chars: int) -> tuple[str, int, bool]:
             f"old_text occurs {times} times in the file ({_places(lines, spans)}); give more of the text around the one"
             " that is meant, or the count of those to replace, from the first on; -1 stands for all",
             "ambiguous",
+        )
+    if len(spans) > max_places and (is_single or not 0 < edit.count <= max_places):
+        raise edit.error(
+            f"the edits of this call replace more than {_MAX_PLACES:,} places, which are too many; give a longer"
+            " old_text, or a count for fewer",
+            "too_large",
         )
     if edit.count is not None and edit.count > len(spans):
         raise edit.error(
@@ -193,14 +226,9 @@ def _apply(text: str, edit: _Edit, max_chars: int) -> tuple[str, int, bool]:
     return replace_spans(text, chosen, edit.new), len(chosen), was_forgiven
 
 
-def _offsets(text: str, wanted: str, *, is_single: bool) -> Iterator[int]:
-    """Yield the offsets at which `wanted` occurs.
-
-    With `is_single`, those within the occurrence before too, but no more than an error tells: each costs as much as
-    `wanted` is long.
-    """
+def _offsets(text: str, wanted: str, most: int, *, is_single: bool) -> Iterator[int]:
+    """Yield the first offsets at which `wanted` occurs, at most `most`; with `is_single` overlapping ones too."""
     step = 1 if is_single else len(wanted)
-    most = _SHOWN_PLACES + 1 if is_single else len(text)
     index = text.find(wanted)
     while index >= 0 and most:
         yield index
@@ -220,8 +248,8 @@ def _places(text: str, spans: list[_Span]) -> str:
     return f"{'lines' if more or len(numbers) > 1 else 'line'} {', '.join(numbers)}{more}"
 
 
-def _forgiving_spans(text: str, old: str, *, is_single: bool) -> list[_Span]:
-    """Return the occurrences of `old` if white space at the ends of lines does not count.
+def _forgiving_spans(text: str, old: str, most: int, *, is_single: bool) -> list[_Span]:
+    """Return the first occurrences of `old`, at most `most`, if white space at the ends of lines does not count.
 
     White space at the end of `old` counts as that only where it stands at the end of a line of the text.
     """
@@ -234,7 +262,7 @@ def _forgiving_spans(text: str, old: str, *, is_single: bool) -> list[_Span]:
     bare, wanted_bare = "\n".join(bare_lines), wanted
     if ends_line:
         bare, wanted_bare = f"{bare}\n", f"{wanted}\n"
-    found = [(start, start + len(wanted)) for start in _offsets(bare, wanted_bare, is_single=is_single)]
+    found = [(start, start + len(wanted)) for start in _offsets(bare, wanted_bare, most, is_single=is_single)]
     return _mapped_spans(found, lines, bare_lines, starts_with_break=wanted[0] == "\n", ends_line=ends_line)
 
 

@@ -83,7 +83,9 @@ async def edit_file(
     arguments = {"old_text": old_text, "new_text": new_text, "count": count, "edits": edits}
     given = {name: value for name, value in arguments.items() if value is not None}
     before = await _read_text(context, path)
-    edited = await run_in_thread(apply_edits, before, given, name="agx edit_file")
+    edited = await run_in_thread(
+        apply_edits, before, given, raise_if_stopped=context.raise_if_stopped, name="agx edit_file"
+    )
     artifact, _ = await _write_text(context, path, edited.text)
     diff = await run_in_thread(unified_diff, before, edited.text, path, name="agx edit_file")
     result = f"Edited {visible_path(path)} (revision {artifact.revision}), first in line {edited.first_line}."

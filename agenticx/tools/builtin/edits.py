@@ -32,6 +32,7 @@ from agenticx.tools.registry import tool
 from agenticx.tools.secret_files import SecretFiles
 from agenticx.tools.text_files import (
     BYTE_ORDER_MARK,
+    MAX_MIXED_PLACES,
     FileText,
     decode_text,
     differs_in_blanks,
@@ -226,6 +227,11 @@ def _edit(target: WorkspacePath, before: _CurrentFile, old: str, new: str, repla
     count, after = replaced.count, replaced.text
     if count == 0:
         raise ToolError(f"old_text does not occur in {shown}{_hint(text, old)}")
+    if replaced.is_too_frequent:
+        raise ToolError(
+            f"old_text occurs more than {MAX_MIXED_PLACES:,} times in {shown}, which is too often in a file of mixed"
+            " line ends; give more of the text"
+        )
     if count > 1 and not replace_all:
         lines = ", ".join(map(str, replaced.lines))
         raise ToolError(

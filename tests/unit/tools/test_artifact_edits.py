@@ -148,6 +148,32 @@ def test_an_exact_edit_is_what_str_replace_does(rng: Random, count: Count) -> No
         assert crlf.text.replace("\r\n", "\n") == f"\n{text}".replace(old, "x<y")
 
 
+class _Stopped(Exception):
+    pass
+
+
+def test_the_work_of_one_call_is_bounded_and_a_stop_ends_it() -> None:
+    back_and_forth = [
+        {"old_text": "a", "new_text": "b", "count": -1},
+        {"old_text": "b", "new_text": "a", "count": -1},
+    ] * 50
+    started = time.process_time()
+    assert "edit 1: the edits of this call replace more than 100,000 places" in refusal(
+        "a" * 1_990_000, edits=back_and_forth
+    )
+    assert "edit 3: the edits of this call replace more" in refusal("a" * 45_000, edits=back_and_forth)
+    assert "more than 10,000,000; give fewer edits in a call" in refusal("a" + "\r\n\n" * 600_000, edits=back_and_forth)
+    assert time.process_time() - started < 20
+    calls = iter([None, None, _Stopped()])
+
+    def stop_before_the_third() -> None:
+        if (error := next(calls)) is not None:
+            raise error
+
+    with pytest.raises(_Stopped):
+        apply_edits("a b", {"edits": back_and_forth}, raise_if_stopped=stop_before_the_third)
+
+
 def test_a_search_in_a_large_file_is_bounded() -> None:
     text = "".join(f'<p class="{number}">{number * 7919}</p>\n' for number in range(70_000))
     started = time.process_time()

@@ -236,6 +236,12 @@ async def test_an_overwritten_file_keeps_crlf_and_byte_order_mark_and_says_so(
     assert assessment.binding["after"] == hashlib.sha256(written).hexdigest()
 
 
+async def test_a_text_that_is_too_frequent_in_mixed_line_ends_is_refused(runner) -> None:
+    (runner.workspace / "f").write_bytes(b"\r\n\n" * 600_000)
+    with pytest.raises(ToolError, match="occurs more than 1,000,000 times in 'f', which is too often in a file of"):
+        await runner.call(file_edit, path="f", old_text="\n", new_text="\nb", replace_all=True)
+
+
 async def test_a_diff_is_of_the_bytes_that_are_written(runner) -> None:
     (runner.workspace / "crlf").write_bytes(CRLF.encode())
     (runner.workspace / "lf").write_bytes(LF.encode())
