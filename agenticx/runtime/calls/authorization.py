@@ -12,8 +12,9 @@ from agenticx import user_code
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, InvalidArguments, ToolError
 from agenticx.messages import ToolOutcome, clean_text, new_id
-from agenticx.runtime.calls.asking import Asker, ClosingAnswer, ConfirmAsker, OpenQuestion, QuestionAsker
+from agenticx.runtime.calls.asking import Asker, ClosingAnswer, OpenQuestion, question_request
 from agenticx.runtime.calls.concurrency import Slot
+from agenticx.runtime.calls.request_kinds import CONFIRMATION, QUESTION, kind_of
 from agenticx.runtime.calls.result_rendering import jsonable, render_value
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, ValidatedArguments, validate_arguments
 from agenticx.runtime.confirm import (
@@ -107,7 +108,7 @@ class CallAuthorizer:
         if resumed is not None and isinstance(resumed.request, QuestionRequest) != (assessment.asks is not None):
             turn.resumed_questions.pop(context.call_id, None)
             asker = self._asker(turn, resumed.request)
-            await asker.answer_again(turn, resumed, open_question, asker.no_answer("restart"))
+            await asker.answer_again(turn, resumed, open_question, asker.kind.no_answer("restart"))
             raise CallRefused("Denied: the tool of the call was replaced while the program was down.", "denied")
         if assessment.asks is not None:
             return await self._ask_user(turn, pending, assessment.asks, slot, resumed, open_question)
@@ -140,7 +141,7 @@ class CallAuthorizer:
             await slot.release_to_ask()
             if resumed is None:
                 request = self._request(turn, tool, bound, assessment, verdict, context.call_id)
-                closing = ClosingAnswer(self._confirms(turn).no_answer("stop"))
+                closing = ClosingAnswer(CONFIRMATION.no_answer("stop"))
                 answer = await self._confirms(turn).ask(turn, request, slot, closing)
             else:
                 answer = await self._ask_resumed(turn, resumed, open_question, digest)
@@ -171,13 +172,13 @@ class CallAuthorizer:
         open_question: OpenQuestion[Any] | None,
     ) -> CallOutcome:
         """Ask the agent's own question and return the answer, which is stored then, as the call's outcome."""
-        asker, call_id = QuestionAsker(turn.gate, self.settings, self.clock), pending.call.id
-        closing = ClosingAnswer(asker.no_answer("stop")) if open_question is None else open_question.closing
+        asker, call_id = Asker(QUESTION, turn.gate, self.settings, self.clock), pending.call.id
+        closing = ClosingAnswer(QUESTION.no_answer("stop")) if open_question is None else open_question.closing
         try:
             await slot.release_to_ask()
             turn.resumed_questions.pop(call_id, None)
             if resumed is None:
-                answer = await asker.ask(turn, asker.request(turn, call_id, question), slot, closing)
+                answer = await asker.ask(turn, question_request(turn, call_id, question), slot, closing)
             else:
                 answer = await asker.answer_again(turn, resumed, open_question, cast("Any", resumed.answer))
         finally:
@@ -190,12 +191,11 @@ class CallAuthorizer:
         text, truncated = render_value(clean_text(answer_text(answer)), self.settings.tool_result_chars)
         return CallOutcome(text, truncated=truncated)
 
-    def _confirms(self, turn: Turn) -> ConfirmAsker:
-        return ConfirmAsker(turn.gate, self.settings, self.clock)
+    def _confirms(self, turn: Turn) -> Asker[ConfirmRequest, ConfirmAnswer]:
+        return Asker(CONFIRMATION, turn.gate, self.settings, self.clock)
 
     def _asker(self, turn: Turn, request: ConfirmRequest | QuestionRequest) -> Asker[Any, Any]:
-        kind = ConfirmAsker if isinstance(request, ConfirmRequest) else QuestionAsker
-        return kind(turn.gate, self.settings, self.clock)
+        return Asker(kind_of(request), turn.gate, self.settings, self.clock)
 
     async def _assess(self, turn: Turn, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         """Return the tool's assessment; raise `CallRefused` if it fails or returns anything else.
@@ -278,9 +278,7 @@ class CallAuthorizer:
         """Return the answer to a question from before the interruption; wait for it if it is pending."""
         answer, request = cast("ConfirmAnswer | None", resumed.answer), cast("ConfirmRequest", resumed.request)
         if request.digest != digest:
-            answer = self._confirms(turn).no_answer(
-                "restart", "the effect of the call changed while the program was down"
-            )
+            answer = CONFIRMATION.no_answer("restart", "the effect of the call changed while the program was down")
         return await self._confirms(turn).answer_again(turn, resumed, open_question, answer)
 
     def close_resumed(self, turn: Turn, by: AnsweredBy = "stop", call_id: str | None = None) -> None:
@@ -290,7 +288,7 @@ class CallAuthorizer:
                 continue
             if not question.is_response_logged:
                 asker = self._asker(turn, question.request)
-                asker.emit_answer(turn, question.request.id, question.answer or asker.no_answer(by))
+                asker.emit_answer(turn, question.request.id, question.answer or asker.kind.no_answer(by))
             question.asked.set()
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from agenticx.argument_types import check_sequence, check_str
 from agenticx.errors import AgenticXError
 from agenticx.messages import clean_text
-from agenticx.runtime.calls.asking import ClosingAnswer, QuestionAsker
+from agenticx.runtime.calls.asking import Asker, ClosingAnswer, question_request
 from agenticx.runtime.calls.concurrency import slots
+from agenticx.runtime.calls.request_kinds import QUESTION
 from agenticx.runtime.confirm import QuestionAnswer, QuestionRequest
 from agenticx.runtime.interrupts import cancel_and_wait
 from agenticx.runtime.resume import ResumedQuestion
@@ -36,13 +37,13 @@ async def ask_person(text: str, options: Sequence[str] = ()) -> QuestionAnswer:
     turn = current_turn()
     if turn is None or turn.context.work is None or not turn.accepts_children:
         raise AgenticXError("ask_person must be called by the work of a turn that runs; a tool asks by its assessment")
-    asker = QuestionAsker(turn.gate, turn.settings, turn.clock)
+    asker = Asker(QUESTION, turn.gate, turn.settings, turn.clock)
     question = UserQuestion(clean_text(text), tuple(map(clean_text, options)))
     if (resumed := _resumed_question(turn, question)) is not None:
         answer = await _answer_resumed(turn, asker, resumed)
     else:
-        closing = ClosingAnswer(asker.no_answer("stop"))
-        answer = await asker.ask(turn, asker.request(turn, "", question), slots(1)[0], closing)
+        closing = ClosingAnswer(QUESTION.no_answer("stop"))
+        answer = await asker.ask(turn, question_request(turn, "", question), slots(1)[0], closing)
     await turn.channel.wait_until_written()
     return answer
 
@@ -56,7 +57,9 @@ def _resumed_question(turn: Turn, question: UserQuestion) -> ResumedQuestion | N
     return None
 
 
-async def _answer_resumed(turn: Turn, asker: QuestionAsker, resumed: ResumedQuestion) -> QuestionAnswer:
+async def _answer_resumed(
+    turn: Turn, asker: Asker[QuestionRequest, QuestionAnswer], resumed: ResumedQuestion
+) -> QuestionAnswer:
     assert isinstance(resumed.request, QuestionRequest)
     if isinstance(resumed.answer, QuestionAnswer):
         return await asker.answer_again(turn, resumed, None, resumed.answer)

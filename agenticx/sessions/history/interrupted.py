@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolOutcome
 from agenticx.runtime import ConfirmAnswer, EventType, RuntimeEvent
+from agenticx.runtime.calls.request_kinds import kind_of_data
 from agenticx.runtime.confirm import QuestionAnswer
 from agenticx.runtime.events import (
     ConfirmRequiredEvent,
@@ -121,10 +122,8 @@ class InterruptedTurn:
         by: AnsweredBy = "stop" if code == "stopped" else "restart"
         events: list[RuntimeEvent] = []
         for id_ in self.turn.open_questions:
-            if self.turn.questions[id_].type == "confirm_required":
-                events.append(RuntimeEvent(EventType.CONFIRM_RESPONSE, {"id": id_, "approved": False, "by": by}))
-            else:
-                events.append(RuntimeEvent(EventType.QUESTION_ANSWERED, {"id": id_, "answer": "", "by": by}))
+            kind = kind_of_data(self.turn.questions[id_].data)
+            events.append(RuntimeEvent(kind.answered, {"id": id_, **kind.answer_data(kind.no_answer(by))}))
         for call_id, preview in self.turn.previews.items():
             events.append(RuntimeEvent(EventType.ARTIFACT, preview.dropped_data | {"tool_call_id": call_id}))
         results = _results(messages)

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import datetime
 
-from agenticx.runtime import (
-    AsyncConfirmGate,
-    ConfirmAnswer,
-    ConfirmClosed,
-    DigestMismatch,
-    QuestionAnswer,
-    QuestionClosed,
-    UnknownConfirm,
-    UnknownQuestion,
-)
+from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, DigestMismatch, QuestionAnswer
+from agenticx.runtime.calls.request_kinds import kind_of
 from agenticx.sessions.store.base import Lease
 from agenticx.sessions.store.entries import Fact, QuestionAnswered, QuestionAsked, QuestionDecided
 
-__all__ = ["store_answer", "unknown_id"]
+__all__ = ["store_answer"]
 
 _ANSWERED_BY = frozenset({"user", "policy"})
 """The deciders that answer through `store_answer`; a question with another one was closed without an answer."""
@@ -49,31 +40,15 @@ async def store_answer(
     """
     question = await lease.fact(QuestionAsked, request_id)
     if question is None or (question.digest is not None) != isinstance(answer, ConfirmAnswer):
-        raise unknown_id(request_id, answer)
+        raise kind_of(answer).unknown_id(request_id)
     if (question.digest or "") != digest:
         raise DigestMismatch(f"the digest is not the one of confirmation {request_id!r}; read the question again")
     gate = gate_of(question.turn_id)
     is_too_late = gate is None and datetime.fromisoformat(question.expires_at) <= now
     decision = await _store(lease, store_fact, gate, question, None if is_too_late else answer)
-    if decision is None or _comparable(decision) != _comparable(answer):
-        kind, error = _kind(answer), ConfirmClosed if isinstance(answer, ConfirmAnswer) else QuestionClosed
-        raise error(f"{kind} {request_id!r} is closed: it was answered, it expired, or its turn ended")
+    if decision is None or not kind_of(answer).is_same(decision, answer):
+        raise kind_of(answer).too_late(request_id)
     return decision
-
-
-def unknown_id(request_id: str, answer: Answer) -> UnknownConfirm | UnknownQuestion:
-    """Return the error for an answer to what nobody asked."""
-    error = UnknownConfirm if isinstance(answer, ConfirmAnswer) else UnknownQuestion
-    return error(f"no {_kind(answer)} has the id {request_id!r}")
-
-
-def _kind(answer: Answer) -> str:
-    return "confirmation" if isinstance(answer, ConfirmAnswer) else "question"
-
-
-def _comparable(answer: Answer) -> Answer:
-    """Return the answer without a part in which the same one again may differ."""
-    return replace(answer, reason=None) if isinstance(answer, ConfirmAnswer) else answer
 
 
 async def _store(

@@ -31,6 +31,7 @@ from agenticx.runtime import (
     QuestionRequest,
     Session,
 )
+from agenticx.runtime.calls.request_kinds import kind_of
 from agenticx.runtime.events import ConfirmRequiredEvent, QuestionAskedEvent
 from agenticx.runtime.results import UserInput
 from agenticx.runtime.session import Option
@@ -61,7 +62,6 @@ from agenticx.sessions.hub.commands import (
     encode_result,
     repeatable,
 )
-from agenticx.sessions.hub.confirmations import unknown_id
 from agenticx.sessions.hub.open_hubs import register_hub, remove_hub
 from agenticx.sessions.hub.readers import EventReader
 from agenticx.sessions.hub.records import check_fields, check_text
@@ -531,7 +531,7 @@ class Hub:
         if is_encodable(request_id):
             session_id = await self.store.catalog.session_of(QuestionAsked, request_id)
         if session_id is None:
-            raise unknown_id(command.request_id, command.answer)
+            raise kind_of(command.answer).unknown_id(request_id)
         return await self._perform(session_id, command)
 
     # --- sub-agents and teams -----------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
 from functools import cache
 from typing import (
     Any,
@@ -25,6 +24,7 @@ from pydantic_core import from_json
 
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage
+from agenticx.runtime.calls.request_kinds import kind_of, kind_of_data
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.runtime.events import (
     EVENT_CLASSES,
@@ -72,7 +72,6 @@ __all__ = [
     "SubagentUnannounced",
     "TurnWaiting",
     "answer_from_data",
-    "answer_to_data",
     "asked_request",
     "decode",
     "decode_fact",
@@ -268,7 +267,7 @@ class _Answered(Fact):
     answer: ConfirmAnswer | QuestionAnswer
 
     def data(self) -> dict[str, Any]:
-        return answer_to_data(self.answer)
+        return kind_of(self.answer).answer_data(self.answer)
 
     @classmethod
     def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
@@ -540,46 +539,9 @@ def asked_request(
     event: ConfirmRequiredEvent | QuestionAskedEvent, session_id: str, agent_id: str
 ) -> ConfirmRequest | QuestionRequest:
     """Return what an event asks the user; `agent_id` is the agent that asks."""
-    expires_at, agent_path = datetime.fromisoformat(event.data["expires_at"]), tuple(event.data.get("agent_path", ()))
-    if event.type == "confirm_required":
-        return ConfirmRequest(
-            id=event.data["id"],
-            question=event.data["question"],
-            context=event.data["context"],
-            digest=event.data["digest"],
-            expires_at=expires_at,
-            session_id=session_id,
-            agent_id=agent_id,
-            agent_path=agent_path,
-        )
-    return QuestionRequest(
-        id=event.data["id"],
-        text=event.data["text"],
-        options=tuple(event.data.get("options", ())),
-        expires_at=expires_at,
-        session_id=session_id,
-        agent_id=agent_id,
-        tool_call_id=event.data.get("tool_call_id", ""),
-        agent_path=agent_path,
-    )
+    return kind_of_data(event.data).read_request(event.data, session_id, agent_id)
 
 
 def answer_from_data(data: Mapping[str, Any]) -> ConfirmAnswer | QuestionAnswer:
     """Return the answer in the data of a `confirm_response`, a `question_answered` or a fact."""
-    if "answer" in data:
-        return QuestionAnswer(answer=data["answer"], by=data["by"])
-    return ConfirmAnswer(
-        approved=data["approved"],
-        by=data.get("by", "user"),
-        remember=data.get("remember", "once"),
-        arguments=data.get("arguments"),
-        reason=data.get("reason"),
-    )
-
-
-def answer_to_data(answer: ConfirmAnswer | QuestionAnswer) -> dict[str, Any]:
-    """Return an answer as JSON; see `answer_from_data`."""
-    if isinstance(answer, QuestionAnswer):
-        return {"answer": answer.answer, "by": answer.by}
-    data = {"approved": answer.approved, "by": answer.by, "remember": answer.remember, "reason": answer.reason}
-    return data if answer.arguments is None else data | {"arguments": dict(answer.arguments)}
+    return kind_of_data(data).read_answer(data)

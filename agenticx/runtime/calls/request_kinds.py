@@ -1,0 +1,273 @@
+"""The two kinds of requests to the user, confirmations and an agent's own questions: what each reads, writes and says.
+
+All else about a request, its asking, limit, durable answer and resumption, is written once for both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_args
+
+from agenticx.clocks import rfc3339
+from agenticx.errors import AgenticXError
+from agenticx.messages import clean_text
+from agenticx.runtime.calls.result_rendering import jsonable
+from agenticx.runtime.confirm import (
+    AnsweredBy,
+    ConfirmAnswer,
+    ConfirmClosed,
+    ConfirmGate,
+    ConfirmRequest,
+    QuestionAnswer,
+    QuestionClosed,
+    QuestionRequest,
+    Remember,
+    UnknownConfirm,
+    UnknownQuestion,
+)
+from agenticx.runtime.events import EventType
+
+__all__ = ["CONFIRMATION", "QUESTION", "AnswerT", "RequestKind", "RequestT", "kind_of", "kind_of_data"]
+
+
+class _Request(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def expires_at(self) -> datetime: ...
+    @property
+    def agent_path(self) -> tuple[str, ...]: ...
+
+
+RequestT = TypeVar("RequestT", bound=_Request)
+AnswerT = TypeVar("AnswerT", ConfirmAnswer, QuestionAnswer)
+
+
+class RequestKind(ABC, Generic[RequestT, AnswerT]):
+    """A base class of the kinds of requests.
+
+    `asked` and `answered` are the types of its events; `unknown` and `closed` the errors of an answer to a request that
+    nobody made, or that comes too late. `without_answer` says what a request without an answer leads to.
+    """
+
+    name: ClassVar[str]
+    asked: ClassVar[EventType]
+    answered: ClassVar[EventType]
+    unknown: ClassVar[type[AgenticXError]]
+    closed: ClassVar[type[AgenticXError]]
+    without_answer: ClassVar[str]
+    reports_timeout: ClassVar[bool] = False
+
+    @abstractmethod
+    def ask(self, gate: ConfirmGate) -> Callable[[RequestT, Callable[[], None]], Awaitable[AnswerT]]:
+        """Return the method of a gate that asks."""
+
+    @abstractmethod
+    def decision(self, gate: ConfirmGate) -> Callable[[str], AnswerT | None]:
+        """Return the method of a gate that has the answer to a cancelled request."""
+
+    @abstractmethod
+    def read_request(self, data: Mapping[str, Any], session_id: str, agent_id: str) -> RequestT:
+        """Return the request in the payload of `asked`; `agent_id` is the agent that asks."""
+
+    @abstractmethod
+    def request_data(self, request: RequestT) -> dict[str, Any]:
+        """Return the payload of `asked`."""
+
+    @abstractmethod
+    def read_answer(self, data: Mapping[str, Any]) -> AnswerT:
+        """Return the answer of `answer_data`, or in the payload of `answered`."""
+
+    @abstractmethod
+    def answer_data(self, answer: AnswerT) -> dict[str, Any]:
+        """Return the payload of `answered`, without the id of the request."""
+
+    @abstractmethod
+    def no_answer(self, by: AnsweredBy, reason: str | None = None) -> AnswerT:
+        """Return the answer to a request that the user has not answered."""
+
+    @abstractmethod
+    def problem(self, value: object) -> str | None:
+        """Return a clause that says why a gate's return value is no answer, and what it must be; None for an answer."""
+
+    @abstractmethod
+    def call_fields(self, request: RequestT) -> dict[str, Any]:
+        """Return the fields of a log line that name the call which asks."""
+
+    def is_same(self, left: AnswerT, right: AnswerT) -> bool:
+        """Return whether one answer repeats the other."""
+        return left == right
+
+    def unknown_id(self, request_id: str) -> AgenticXError:
+        """Return the error for an answer to what nobody asked."""
+        return self.unknown(f"no {self.name} has the id {request_id!r}")
+
+    def too_late(self, request_id: str) -> AgenticXError:
+        """Return the error for another answer than the one that counts."""
+        return self.closed(f"{self.name} {request_id!r} is closed: it was answered, it expired, or its turn ended")
+
+
+class _Confirmation(RequestKind[ConfirmRequest, ConfirmAnswer]):
+    """The question whether a call may run; one without an answer is a denial."""
+
+    name = "confirmation"
+    asked, answered = EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPONSE
+    unknown, closed = UnknownConfirm, ConfirmClosed
+    without_answer = "the call is denied"
+    reports_timeout = True
+
+    def ask(self, gate: ConfirmGate) -> Callable[[ConfirmRequest, Callable[[], None]], Awaitable[ConfirmAnswer]]:
+        return gate.ask
+
+    def decision(self, gate: ConfirmGate) -> Callable[[str], ConfirmAnswer | None]:
+        return gate.decided
+
+    def read_request(self, data: Mapping[str, Any], session_id: str, agent_id: str) -> ConfirmRequest:
+        own = {"question": data["question"], "context": data["context"], "digest": data["digest"]}
+        return ConfirmRequest(**own, **_common_fields(data, session_id, agent_id))
+
+    def request_data(self, request: ConfirmRequest) -> dict[str, Any]:
+        data = {
+            "id": request.id,
+            "question": request.question,
+            "context": dict(request.context),
+            "digest": request.digest,
+            "expires_at": rfc3339(request.expires_at),
+        }
+        return data | _agent_path(request)
+
+    def read_answer(self, data: Mapping[str, Any]) -> ConfirmAnswer:
+        return ConfirmAnswer(
+            approved=data["approved"],
+            by=data.get("by", "user"),
+            remember=data.get("remember", "once"),
+            arguments=data.get("arguments"),
+            reason=data.get("reason"),
+        )
+
+    def answer_data(self, answer: ConfirmAnswer) -> dict[str, Any]:
+        data: dict[str, Any] = {"approved": answer.approved, "by": answer.by}
+        if answer.by == "user" or answer.remember != "once":
+            data["remember"] = answer.remember
+        if answer.arguments is not None:
+            data["arguments"] = jsonable(answer.arguments)
+        if answer.reason is not None:
+            data["reason"] = answer.reason
+        return data
+
+    def no_answer(self, by: AnsweredBy, reason: str | None = None) -> ConfirmAnswer:
+        return ConfirmAnswer(approved=False, by=by, reason=reason)
+
+    def problem(self, value: object) -> str | None:
+        if not isinstance(value, ConfirmAnswer):
+            return f"{type(value).__name__}; it must return a ConfirmAnswer"
+        answer: Any = value  # made by user code, which may have used values of any type
+        return _wrong_field(
+            answer,
+            {
+                "approved": (isinstance(answer.approved, bool), "True or False"),
+                "by": (answer.by in get_args(AnsweredBy), "one of " + ", ".join(get_args(AnsweredBy))),
+                "remember": (answer.remember in get_args(Remember), "one of " + ", ".join(get_args(Remember))),
+                "arguments": (answer.arguments is None or isinstance(answer.arguments, Mapping), "a mapping or None"),
+                "reason": (answer.reason is None or isinstance(answer.reason, str), "a text or None"),
+            },
+        )
+
+    def call_fields(self, request: ConfirmRequest) -> dict[str, Any]:
+        return {"tool_name": request.context.get("tool"), "call_id": request.context.get("tool_call_id")}
+
+    def is_same(self, left: ConfirmAnswer, right: ConfirmAnswer) -> bool:
+        return replace(left, reason=None) == replace(right, reason=None)
+
+
+class _Question(RequestKind[QuestionRequest, QuestionAnswer]):
+    """The agent's own question; without an answer the model is told why there is none."""
+
+    name = "question"
+    asked, answered = EventType.QUESTION_ASKED, EventType.QUESTION_ANSWERED
+    unknown, closed = UnknownQuestion, QuestionClosed
+    without_answer = "the question has no answer"
+
+    def ask(self, gate: ConfirmGate) -> Callable[[QuestionRequest, Callable[[], None]], Awaitable[QuestionAnswer]]:
+        return gate.ask_question
+
+    def decision(self, gate: ConfirmGate) -> Callable[[str], QuestionAnswer | None]:
+        return gate.answered
+
+    def read_request(self, data: Mapping[str, Any], session_id: str, agent_id: str) -> QuestionRequest:
+        return QuestionRequest(
+            text=data["text"],
+            options=tuple(data.get("options", ())),
+            tool_call_id=data.get("tool_call_id", ""),
+            **_common_fields(data, session_id, agent_id),
+        )
+
+    def request_data(self, request: QuestionRequest) -> dict[str, Any]:
+        data: dict[str, Any] = {"id": request.id, "text": request.text}
+        if request.options:
+            data["options"] = list(request.options)
+        data["expires_at"] = rfc3339(request.expires_at)
+        if request.tool_call_id:
+            data["tool_call_id"] = request.tool_call_id
+        return data | _agent_path(request)
+
+    def read_answer(self, data: Mapping[str, Any]) -> QuestionAnswer:
+        return QuestionAnswer(answer=data["answer"], by=data["by"])
+
+    def answer_data(self, answer: QuestionAnswer) -> dict[str, Any]:
+        return {"answer": clean_text(answer.answer), "by": answer.by}
+
+    def no_answer(self, by: AnsweredBy, reason: str | None = None) -> QuestionAnswer:
+        return QuestionAnswer(by=by)
+
+    def problem(self, value: object) -> str | None:
+        if not isinstance(value, QuestionAnswer):
+            return f"{type(value).__name__}; it must return a QuestionAnswer"
+        answer: Any = value
+        return _wrong_field(
+            answer,
+            {
+                "answer": (isinstance(answer.answer, str), "a text"),
+                "by": (answer.by in get_args(AnsweredBy), "one of " + ", ".join(get_args(AnsweredBy))),
+            },
+        )
+
+    def call_fields(self, request: QuestionRequest) -> dict[str, Any]:
+        return {"call_id": request.tool_call_id}
+
+
+CONFIRMATION, QUESTION = _Confirmation(), _Question()
+
+
+def kind_of(one: ConfirmRequest | ConfirmAnswer | QuestionRequest | QuestionAnswer) -> RequestKind[Any, Any]:
+    """Return the kind of a request or an answer."""
+    return CONFIRMATION if isinstance(one, ConfirmRequest | ConfirmAnswer) else QUESTION
+
+
+def kind_of_data(data: Mapping[str, Any]) -> RequestKind[Any, Any]:
+    """Return the kind of the payload of an asking or answering event, or of `answer_data`."""
+    return CONFIRMATION if "context" in data or "approved" in data else QUESTION
+
+
+def _common_fields(data: Mapping[str, Any], session_id: str, agent_id: str) -> dict[str, Any]:
+    return {
+        "id": data["id"],
+        "expires_at": datetime.fromisoformat(data["expires_at"]),
+        "session_id": session_id,
+        "agent_id": agent_id,
+        "agent_path": tuple(data.get("agent_path", ())),
+    }
+
+
+def _wrong_field(answer: object, expected: Mapping[str, tuple[bool, str]]) -> str | None:
+    for name, (is_valid, right) in expected.items():
+        if not is_valid:
+            return f"an answer whose {name} is {type(getattr(answer, name)).__name__}; it must be {right}"
+    return None
+
+
+def _agent_path(request: _Request) -> dict[str, Any]:
+    return {"agent_path": list(request.agent_path)} if request.agent_path else {}
