@@ -1,6 +1,7 @@
-"""The two kinds of requests to the user, confirmations and an agent's own questions: what each reads, writes and says.
+"""The two kinds of requests to the user: confirmations, and an agent's own questions.
 
-All else about a request, its asking, limit, durable answer and resumption, is written once for both.
+A kind says how its requests and answers are read and written. All else, the asking, limit, durable answer and
+resumption of a request, is written once for both.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class RequestKind(ABC, Generic[RequestT, AnswerT]):
     """A base class of the kinds of requests.
 
     `asked` and `answered` are the types of its events; `unknown` and `closed` the errors of an answer to a request that
-    nobody made, or that comes too late. `without_answer` says what a request without an answer leads to.
+    nobody made, or that comes too late. `without_answer` says what a request without an answer leads to. With
+    `reports_timeout` one that has expired is also a `stall` event.
     """
 
     name: ClassVar[str]
