@@ -130,8 +130,8 @@ def _framed(attachment: Attachment) -> str:
 def make_attachment(name: str, content: bytes, media_type: str | None = None) -> Attachment:
     """Return `content` as an attachment of its detected media type; `media_type` only selects the kind of text.
 
-    Raises `AttachmentRefused` for content of no accepted type and for a name that `is_file_name` refuses,
-    `AttachmentTooLarge`.
+    Raises `AttachmentRefused` for content of no accepted type, for text of the `media_type` of an image or PDF, and for
+    a name that `is_file_name` refuses, `AttachmentTooLarge`.
     """
     attachment = Attachment(
         name=_shown_name(name) if is_file_name(name) else name,
@@ -304,6 +304,10 @@ def _detect_media_type(name: str, content: bytes, declared: str | None) -> str:
     if found != "text/plain" or declared is None:
         return found
     declared = declared.partition(";")[0].strip().lower()
+    if declared in _DETECTED_TYPES:
+        raise AttachmentRefused(
+            f"{name[:80]!r} is sent as {declared}, but it is text; send an image, a PDF, or text as such"
+        )
     return declared if _is_text_type(declared) else found
 
 
@@ -325,6 +329,7 @@ _MAGIC = {
     b"GIF89a": "image/gif",
     b"%PDF-": "application/pdf",
 }
+_DETECTED_TYPES = {*_MAGIC.values(), "image/webp"}
 
 
 def _is_text(content: bytes) -> bool:

@@ -60,6 +60,13 @@ async def test_a_refused_file_is_a_problem_with_a_sentence_and_starts_no_turn(ma
         first = "attachments.0.data"
         for attachments, status, code, field, words in (
             ([attachment("x.zip", b"PK\x03\x04\0")], 422, "attachment_refused", first, "'x.zip' is neither a PNG"),
+            (
+                [attachment("x.png", b"hi") | {"media_type": "image/png"}],
+                422,
+                "attachment_refused",
+                first,
+                "but it is text",
+            ),
             ([attachment("x.png", large)], 413, "attachment_too_large", first, "an image may have 5 MiB."),
             (
                 [attachment("a.pdf", half), attachment("b.pdf", half)],
