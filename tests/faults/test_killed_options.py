@@ -28,8 +28,8 @@ RECORD = SessionRecord(id="ses_1", name="x", workspace="", created_at="2026-01-0
 
 
 def hub_over(store: Store, folder: Path) -> Hub:
-    pages = [call("create_file", {"content": f"<h1>{name}</h1>"}, pieces=4) for name in ("one", "two", "three")]
-    model = ScriptedModel([*pages, *["made"] * 6])
+    pages = [call("create_file", {"content": f"<h1>{name}</h1>"}, pieces=4) for name in ("one", "two")]
+    model = ScriptedModel([*pages, "no page", *["made"] * 6])
     return Hub(store, models=lambda _: model, tools=lambda _: builtin_tools(), settings=settings_in(folder))
 
 

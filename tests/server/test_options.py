@@ -359,3 +359,17 @@ async def test_a_model_makes_options_with_the_models_of_the_hub(make_studio: Stu
         rows = (await options(studio, session_id)).values()
         assert [row["model"] for row in rows] == ["scripted", "demo"]
         assert "done" in [row["state"] for row in rows]
+
+
+async def test_options_are_listed_once_they_begin(make_studio: StudioMaker) -> None:
+    makes = call("run_variants", {"count": 2})
+    async with make_studio(ScriptedModel([makes, hang(), hang()]), **AGENT) as studio:
+        session_id = await studio.session(permission_mode="auto")
+        cursor = (await studio.turn(session_id, "two versions")).json()["cursor"]
+        async with studio.events(session_id, cursor=cursor) as frames:
+            async for frame in frames:
+                if frame.data and (frame.type, frame.data["agent_id"]) == ("turn_started", "option-2"):
+                    break
+        rows = await options(studio, session_id)
+        assert {number: row["state"] for number, row in rows.items()} == {1: "running", 2: "running"}
+        await studio.client.post(f"/api/sessions/{session_id}/stop", json={})

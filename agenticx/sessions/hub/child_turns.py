@@ -332,8 +332,6 @@ class _StoredChildTurn:
         if self.turns.waiting.by_id and events[-1].terminal:
             await self.turns.end_waiting_below(self.turn.id)
         self._check_open()
-        if events[-1].type is EventType.FINAL:
-            self._keep_answer(events[-1].data["text"])
         try:
             facts = [*self._facts(events), *delivered_facts(self.turns.session, self.turn.id)]
             stored = await self.turns.commit(self.turn.id, events, facts, begins, round_=self.logged.round)
@@ -341,12 +339,6 @@ class _StoredChildTurn:
             self.failed = True
             raise
         self.begun, self.ended = True, stored[-1].terminal
-
-    def _keep_answer(self, text: str) -> None:
-        """Keep the answer of an option, if this is one, in the commit that ends it."""
-        for option in self.turns.session.options:
-            if option.turn_id == self.turn.id:
-                option.text = text
 
     def _facts(self, events: Sequence[RuntimeEvent]) -> Sequence[Fact]:
         """Return the fact with which a turn that asks the user goes on after a restart; it is emptied at the end."""

@@ -102,9 +102,9 @@ class SessionWriter:
 
         `searchable_ids` holds the ids of all messages that a search finds from now on, where some are removed from the
         conversation. With `keeps_state` the session's state is not part of the commit, with `has_state` it is, also if
-        its events are of no turn and leave the conversation as it is; files of the session, and the answers of options,
-        are stored with the events that tell of them in any case. `on_stored` is called once it is known that the commit
-        is stored, which after `Doubtful` is later. Raises as `Lease.commit` does.
+        its events are of no turn and leave the conversation as it is; files of the session, and its options, are stored
+        with the events that tell of them in any case. `on_stored` is called once it is known that the commit is stored,
+        which after `Doubtful` is later. Raises as `Lease.commit` does.
         """
         async with self._lock:
             await self._settle()
@@ -119,7 +119,7 @@ class SessionWriter:
                 has_state = has_state or turn_id is not None or searchable_ids is not None
                 if has_state and not (self.state_frozen or keeps_state):
                     state = self._tracker.pending_change(searchable_ids)
-                elif not self.state_frozen and (self._ends_option(turn_id, events) or EventType.ARTIFACT in types):
+                elif not self.state_frozen and (self._tells_of_option(turn_id, events) or EventType.ARTIFACT in types):
                     state = self._tracker.pending_files()
                 if state is not None and self._session.unstored_notices:
                     facts = (*facts, *delivered_facts(self._session, turn_id or ""))
@@ -223,15 +223,14 @@ class SessionWriter:
             if event.type is EventType.ARTIFACT and event.data["final"] and "revision" in event.data:
                 self._session.artifacts.skip(event.data["path"], event.data["revision"])
 
-    def _ends_option(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> bool:
-        """Return whether an option has its answer in these events, and set it."""
-        for option in self._session.options:
-            if option.turn_id == turn_id:
-                for event in events:
-                    if event.type is EventType.FINAL:
-                        option.text = event.data["text"]
-                        return True
-        return False
+    def _tells_of_option(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> bool:
+        """Return whether an option begins with these events or has its answer in them, and set that."""
+        option = next((option for option in self._session.options if option.turn_id == turn_id), None)
+        if option is None:
+            return False
+        if events[-1].type is EventType.FINAL:
+            option.text = events[-1].data["text"]
+        return events[0].type is EventType.TURN_STARTED or events[-1].type is EventType.FINAL
 
     def _question_facts(self, turn_id: str, events: Sequence[RuntimeEvent]) -> Iterator[Fact]:
         """Yield the facts that open and close questions."""
