@@ -287,15 +287,15 @@ async def delete(request: Request) -> Response:
 # --- validation of fields ---------------------------------------------------------------------------------------------
 
 
-async def check_model(studio: Services, name: str | None) -> None:
-    """Raise `Problem` if no model has that name, or if its key is missing; keys stored until now count."""
+async def check_model(studio: Services, name: str | None, *, field: str = "model") -> None:
+    """Raise `Problem` for `field` if no model has that name or its key is missing; keys stored until now count."""
     await studio.models.refresh()
     try:
         studio.models.get(name)
     except ResourcesExhausted:
         raise
     except AgenticXError as exc:
-        raise Problem("unknown_model", str(exc), field="model") from exc
+        raise Problem("unknown_model", str(exc), field=field) from exc
 
 
 def _tool_names(studio: Services, names: list[str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Sequence
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from starlette.requests import Request
@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, is_file_name, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge, SettingsError
 from agenticx.runtime.options import MAX_OPTIONS, MIN_OPTIONS, check_variants
+from agenticx.sessions.hub.records import check_model_name
 from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
 from agenticx.tools.permissions import PermissionMode
@@ -47,6 +48,11 @@ def _validate_variants(value: object) -> object:
         check_variants(value)
     except SettingsError as exc:
         raise ValueError(str(exc).removeprefix("variants ")) from exc
+    names: tuple[object, ...] = () if isinstance(value, int) else tuple(cast("Sequence[object]", value))
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError("must be a number, or a list of names of models")
+        check_model_name(name)
     return value
 
 
@@ -119,8 +125,9 @@ async def start(request: Request) -> Response:
     """
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, StartTurnBody)
-    for model in (body.model, *(body.variants if isinstance(body.variants, list) else ())):
-        await check_model(studio, model)
+    await check_model(studio, body.model)
+    for model in body.variants if isinstance(body.variants, list) else ():
+        await check_model(studio, model, field="variants")
     if body.variants is not None and body.when_busy != "reject":
         raise Problem("invalid_body", "'when_busy' must be 'reject' with 'variants'.", field="when_busy")
     if not body.input and (await studio.store.catalog.get(session_id)).team is None:

@@ -39,6 +39,7 @@ def test_a_run_makes_options_whose_files_can_be_read(made: tuple[Any, subprocess
     assert re.fullmatch(rf"index.html  {answer[2]} bytes, revision \d, text/html\n", listed.stdout), listed
     pages = [shell("artifacts", "show", "last", "--option", number).stdout for number in ("1", "2")]
     assert pages[0] != pages[1]
+    assert shell("artifacts", "show", "last", "--option", "1", "--revision", "1").returncode == 0  # the only file
     assert all(page.startswith("<!doctype html>") for page in pages)
     saved = shell("artifacts", "save", "last", "--option", "2", "--to", "site")
     assert (saved.returncode, (shell.folder / "site" / "index.html").read_text()) == (0, pages[1])

@@ -123,6 +123,8 @@ async def _show(arguments: Namespace) -> int:
 
 async def _save(arguments: Namespace) -> int:
     _check_path(arguments)
+    if arguments.path is None and arguments.revision is not None:
+        raise SettingsError("--revision needs the path of a file: each file has revisions of its own")
     async with open_stored_session(arguments) as (client, session):
         option = arguments.option
         artifacts = await client.artifacts(session.id, option=option)
@@ -174,11 +176,9 @@ def _check_protection(path: str, target: Path, arguments: Namespace) -> None:
 
 
 def _check_path(arguments: Namespace) -> None:
-    """Raise `InvalidArguments` for a path that no file can have, `SettingsError` for a revision without a path."""
+    """Raise `InvalidArguments` for a path that no file can have."""
     if arguments.path is not None:
         check_artifact_path(arguments.path)
-    elif arguments.revision is not None:
-        raise SettingsError("--revision needs the path of a file: each file has revisions of its own")
 
 
 def _only_path(artifacts: Sequence[Artifact], arguments: Namespace) -> str:

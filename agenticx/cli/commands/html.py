@@ -24,11 +24,12 @@ What is found, in this order:
                  at the end of a line; of several the last that is complete, else what is there of the last one
   a fragment     the longest fence with the language html
 The page is printed as it stands in the text, with nothing added. A text without one is no error: nothing is printed,
-and standard error says so; with --json it is `null`.
+and standard error says so; with --json it is `null`. A page that `agx run` makes with create_file is no part of its
+reply: `agx artifacts show last` prints it.
 
 examples:
   agx html extract reply.md > index.html
-  agx run "Make a page about bread" | agx html extract > index.html
+  agx html extract < reply.md > index.html
   agx html extract reply.md --json           {"html": …, "complete": …, "path": …} or null; complete is false if the end
                                              was not seen, path is that of the file, else null
 
@@ -52,9 +53,12 @@ def run(arguments: Namespace) -> int:
     """Run `agx html` and return its exit code."""
     found = extract_html(_read_text(arguments.file))
     if arguments.json:
-        print(json.dumps(None if found is None else asdict(found), ensure_ascii=False))
+        print(json.dumps(None if found is None else asdict(found)))
     elif found is None:
-        print("agx html: no page was found", file=sys.stderr)
+        print(
+            "agx html: no page was found; `agx artifacts` has the files that a model writes with create_file",
+            file=sys.stderr,
+        )
     else:
         _print_html(found)
     return DONE

@@ -206,7 +206,7 @@ def _apply(text: str, edit: _Edit, max_chars: int, max_places: int) -> tuple[str
             " that is meant, or the count of those to replace, from the first on; -1 stands for all",
             "ambiguous",
         )
-    if len(spans) > max_places and (is_single or not 0 < edit.count <= max_places):
+    if len(spans) > max_places and (edit.count is None or not 0 < edit.count <= max_places):
         raise edit.error(
             f"the edits of this call replace more than {_MAX_PLACES:,} places, which are too many; give a longer"
             " old_text, or a count for fewer",
