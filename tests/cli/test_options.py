@@ -43,7 +43,9 @@ def test_a_run_makes_options_whose_files_can_be_read(made: tuple[Any, subprocess
     assert all(page.startswith("<!doctype html>") for page in pages)
     saved = shell("artifacts", "save", "last", "--option", "2", "--to", "site")
     assert (saved.returncode, (shell.folder / "site" / "index.html").read_text()) == (0, pages[1])
-    assert "has no files" in shell("artifacts", "list", "last").stderr  # none is picked
+    assert (
+        "options have files of their own: `--option 1` names one of 1, 2" in shell("artifacts", "list", "last").stderr
+    )
     for action in ("list", "show", "save"):
         unknown = shell("artifacts", action, "last", "--option", "3")
         assert (unknown.returncode, unknown.stdout) == (1, "")

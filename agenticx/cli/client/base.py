@@ -120,6 +120,10 @@ class SessionReader(Protocol):
         """
         ...
 
+    async def option_numbers(self, session_id: str) -> Sequence[int]:
+        """Return the numbers of the options that were made in a session, in order."""
+        ...
+
     async def read_artifact(
         self, session_id: str, path: str, revision: int | None = None, *, option: int | None = None
     ) -> bytes:

@@ -227,6 +227,9 @@ class LocalClient:
     async def artifacts(self, session_id: str, *, option: int | None = None) -> Sequence[Artifact]:
         return (await self._hub.artifacts(session_id, option=option)).listed()
 
+    async def option_numbers(self, session_id: str) -> Sequence[int]:
+        return [option.number for option, _ in await self._hub.options(session_id)]
+
     async def read_artifact(
         self, session_id: str, path: str, revision: int | None = None, *, option: int | None = None
     ) -> bytes:

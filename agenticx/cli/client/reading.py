@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from agenticx.cli.client.base import SessionInfo
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.stored_log import export_log, read_envelopes
+from agenticx.runtime import Session
 from agenticx.sessions.files.options import find_option, stored_session_files
 from agenticx.sessions.store.base import Log, StoreReader
 from agenticx.sessions.store.records import SessionRecord
@@ -59,6 +60,9 @@ class ReadingClient:
     async def artifacts(self, session_id: str, *, option: int | None = None) -> Sequence[Artifact]:
         return (await self._artifacts(session_id, option)).listed()
 
+    async def option_numbers(self, session_id: str) -> Sequence[int]:
+        return [option.number for option in (await self._session_files(session_id)).options]
+
     async def read_artifact(
         self, session_id: str, path: str, revision: int | None = None, *, option: int | None = None
     ) -> bytes:
@@ -66,9 +70,12 @@ class ReadingClient:
         return await artifacts.read(artifacts.find(path, revision))
 
     async def _artifacts(self, session_id: str, option: int | None) -> Artifacts:
-        state = await self._reader.state(session_id)
-        session = stored_session_files(state.state_json, self._reader.blobs, session_id)
+        session = await self._session_files(session_id)
         return session.artifacts if option is None else find_option(session.options, option).artifacts
+
+    async def _session_files(self, session_id: str) -> Session:
+        state = await self._reader.state(session_id)
+        return stored_session_files(state.state_json, self._reader.blobs, session_id)
 
     async def usage(
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None

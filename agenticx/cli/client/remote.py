@@ -225,6 +225,10 @@ class RemoteClient:
         rows = (await self._server.request_json("GET", path))["artifacts"]
         return [Artifact(**{field.name: row[field.name] for field in fields(Artifact)}) for row in rows]
 
+    async def option_numbers(self, session_id: str) -> Sequence[int]:
+        rows = (await self._server.request_json("GET", _path(session_id, "options")))["options"]
+        return [row["number"] for row in rows]
+
     async def read_artifact(
         self, session_id: str, path: str, revision: int | None = None, *, option: int | None = None
     ) -> bytes:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.cli.action_parser import ActionParser
+from agenticx.cli.client.base import SessionInfo, SessionReader
 from agenticx.cli.commands.session_access import open_stored_session, print_note
 from agenticx.cli.exit_codes import DONE
 from agenticx.cli.options import current_folder, whole_number
@@ -23,7 +24,7 @@ from agenticx.settings import load_settings
 from agenticx.tools.artifact_paths import check_artifact_path
 from agenticx.tools.paths import WorkspacePath, replace_file, resolve_in_workspace
 from agenticx.tools.protected import is_within, protected_part, protection_reason
-from agenticx.tools.session_files import Artifact, UnknownArtifact
+from agenticx.tools.session_files import UnknownArtifact
 from agenticx.tools.visible import escape_controls, visible_path
 
 __all__ = ["configure", "run"]
@@ -90,13 +91,12 @@ def run(arguments: Namespace) -> int:
 async def _list(arguments: Namespace) -> int:
     async with open_stored_session(arguments) as (client, session):
         artifacts = await client.artifacts(session.id, option=arguments.option)
+        if not artifacts:
+            print_note(await _no_files(client, session, arguments))
     width = max((len(visible_path(artifact.path)) for artifact in artifacts), default=0)
     for artifact in artifacts:
         row = artifact_line(asdict(artifact), path_width=width)
         print(json.dumps(asdict(artifact)) if arguments.json else f"{row}, {artifact.media_type}")
-    if not artifacts:
-        owner = f"session {session.id}" if arguments.option is None else f"option {arguments.option}"
-        print_note(f"{owner} has no files; a model writes some with create_file")
     return DONE
 
 
@@ -104,7 +104,7 @@ async def _show(arguments: Namespace) -> int:
     _check_path(arguments)
     async with open_stored_session(arguments) as (client, session):
         option = arguments.option
-        path = arguments.path or _only_path(await client.artifacts(session.id, option=option), arguments)
+        path = arguments.path or await _only_path(client, session, arguments)
         content = await client.read_artifact(session.id, path, arguments.revision, option=option)
     if not sys.stdout.isatty():
         sys.stdout.buffer.write(content)
@@ -135,8 +135,8 @@ async def _save(arguments: Namespace) -> int:
             path: await client.read_artifact(session.id, path, number, option=option)
             for path, number in revisions.items()
         }
-    if not contents:
-        raise UnknownArtifact(f"{_owner(arguments)} has no files")
+        if not contents:
+            raise UnknownArtifact(await _no_files(client, session, arguments))
     for path, target in _write(contents, arguments):
         saved = {"path": path, "revision": revisions[path], "size": len(contents[path]), "file": str(target.path)}
         if arguments.json:
@@ -181,13 +181,24 @@ def _check_path(arguments: Namespace) -> None:
         check_artifact_path(arguments.path)
 
 
-def _only_path(artifacts: Sequence[Artifact], arguments: Namespace) -> str:
-    match artifacts:
+async def _no_files(client: SessionReader, session: SessionInfo, arguments: Namespace) -> str:
+    """Return a clause that says that there are no files, and where some may be."""
+    numbers = await client.option_numbers(session.id)
+    if not numbers or arguments.option is not None:
+        return f"{_owner(arguments)} has no files; a model writes some with create_file"
+    return (
+        f"{_owner(arguments)} has no files; options have files of their own: `--option {numbers[0]}` names one of"
+        f" {', '.join(map(str, numbers))}, and `/pick {numbers[0]}` in `agx chat -c` goes on with it"
+    )
+
+
+async def _only_path(client: SessionReader, session: SessionInfo, arguments: Namespace) -> str:
+    match await client.artifacts(session.id, option=arguments.option):
         case []:
-            raise UnknownArtifact(f"{_owner(arguments)} has no files")
+            raise UnknownArtifact(await _no_files(client, session, arguments))
         case [only]:
             return only.path
-        case _:
+        case artifacts:
             names = _first_names([visible_path(artifact.path) for artifact in artifacts])
             raise SettingsError(f"give the path of a file: {names} in {_owner(arguments)}")
 
