@@ -99,8 +99,9 @@ async def test_an_unknown_file_or_revision_is_not_found(make_studio: StudioMaker
 
 async def test_calls_that_cannot_be_made_leave_the_file_as_it_was(make_studio: StudioMaker) -> None:
     cut = [call("create_file", '{"path": "index.html", "content": "<p>half', pieces=4)]
-    calls = [create("<p>up", "../up.html"), create("  "), create("x" * 2_100_000), create("<p>new")]
-    model = ScriptedModel([create(PAGE), cut, *calls[:3], [*calls[3:]], "done"])
+    calls = [create("<p>up", "../up.html"), create("<p>", "a.png"), create("  "), create("x" * 2_100_000)]
+    save = call("artifact_save", {"path": "../up.html", "to": "a"})
+    model = ScriptedModel([create(PAGE), cut, *calls, save, create("<p>new"), "done"])
     async with make_studio(model, **AGENT) as studio:
         session_id = await studio.session()
         await run_turn(studio, session_id, "a page")
@@ -108,12 +109,12 @@ async def test_calls_that_cannot_be_made_leave_the_file_as_it_was(make_studio: S
         check_grammar(events)
         results = [event["data"] for event in events if event["type"] == "tool_result"]
         outcomes = [result["outcome"] for result in results]
-        assert outcomes == ["ok", "invalid_arguments", "invalid_arguments", "error", "error", "ok"]
+        assert outcomes == ["ok", *["invalid_arguments"] * 3, "error", "error", "invalid_arguments", "ok"]
         dropped = [event["data"] for event in events if event["data"].get("dropped")]
-        assert [data["path"] for data in dropped] == ["index.html"] * 3
+        assert [data["path"] for data in dropped] == ["index.html", "a.png", "index.html", "index.html"]
         texts = applied(events)
         assert list(texts.values()) == [PAGE, "<p>new"]
-        assert len({*texts} | {(data["path"], data["revision"]) for data in dropped}) == 5
+        assert len({*texts} | {(data["path"], data["revision"]) for data in dropped}) == 6
 
 
 async def test_files_that_could_not_be_saved_to_one_folder_are_refused(make_studio: StudioMaker) -> None:

@@ -236,7 +236,8 @@ class CallAuthorizer:
         except CallRefused:
             raise
         except AgenticXError as exc:
-            raise CallRefused(str(exc), "error", exc.sources if isinstance(exc, ToolError) else ()) from exc
+            outcome: ToolOutcome = "invalid_arguments" if isinstance(exc, InvalidArguments) else "error"
+            raise CallRefused(str(exc), outcome, exc.sources if isinstance(exc, ToolError) else ()) from exc
 
     async def _apply_verdict(
         self, turn: Turn, resumed: ResumedQuestion | None, open_question: OpenQuestion[Any] | None, verdict: Verdict

@@ -97,6 +97,7 @@ _COMMENTS = (
     ("{{!--", "--}}"),
     ("{#", "#}"),
     ("<%--", "--%>"),
+    ("<%#", "%>"),
     ("///", ""),
     ("//", ""),
     ("## ", ""),
@@ -119,7 +120,7 @@ def _comment_text(line: str) -> str | None:
 
 
 _DOTS_AND_BRACKETS = ".… \t[](){}*-–—"
-_EDGES = f"{_DOTS_AND_BRACKETS}_~!,:;'\"`"
+_EDGES = f"{_DOTS_AND_BRACKETS}_=~!,:;'\"`"
 _LEADING_DOTS = lazy_compile(r"[\s\[(*–—-]{0,4}(?:\.{3,}|…)")
 _TRAILING_DOTS = lazy_compile(r"(?:\.{3,}|…)[\s\])*–—-]{0,4}\Z")
 _BRACKETED = lazy_compile(r"[\[(][\w\s'’]+[\])]")
@@ -171,8 +172,8 @@ _CODE = _WHOLES | _set(
     properties prop props field fields handler handlers route routes test tests case cases line lines layout config
     configuration option options entry entries row rows link links tag tags node nodes child children text data
     variable variables constant constants attribute attributes listener listeners query queries selector selectors
-    keyframes animation animations helper helpers program module import definition declaration stuff list header
-    footer nav navigation form forms input inputs button buttons images image state hooks table columns
+    keyframes animation animations helper helpers program module import definition declaration stuff list head header
+    footer hero sidebar nav navigation form forms input inputs button buttons images image state hooks table columns
     """
 )
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
-from agenticx.errors import ToolError
+from agenticx.errors import InvalidArguments, ToolError
 from agenticx.threads import run_in_thread, run_sized
 from agenticx.tools.artifact_paths import check_artifact_path
 from agenticx.tools.artifacts.edits import MAX_EDITS, EditError, apply_edits
@@ -20,7 +20,7 @@ from agenticx.tools.builtin.edits import assess_write, write_file
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
-from agenticx.tools.session_files import Artifact, UnknownArtifact, is_image_type
+from agenticx.tools.session_files import Artifact, UnknownArtifact, artifact_media_type, is_image_type
 from agenticx.tools.visible import visible_path
 
 __all__ = ["artifact_read", "artifact_save", "create_file", "edit_file"]
@@ -52,6 +52,10 @@ async def create_file(content: str, context: ToolContext, path: str = DEFAULT_PA
         path: Its name, such as "index.html" or "css/site.css".
     """
     check_artifact_path(path)
+    if is_image_type(artifact_media_type(path)):
+        raise InvalidArguments(
+            f"the path {visible_path(path)!r} is that of an image, and this writes text; an SVG is text"
+        )
     if not content.strip():
         raise ToolError("the content is empty; give the complete content of the file")
     unwrapped = await run_sized(unwrap_page, path, content, size=len(content), name="agx create_file")
@@ -130,6 +134,7 @@ async def _write_text(context: ToolContext, path: str, text: str) -> tuple[Artif
 
 
 def _assess_save(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+    check_artifact_path(arguments["path"])
     try:
         artifact = context.artifacts.find(arguments["path"])
     except UnknownArtifact as exc:

@@ -187,6 +187,9 @@ def test_a_search_in_a_large_file_is_bounded() -> None:
 # --- lines that only stand for old text -------------------------------------------------------------------------------
 
 PLACEHOLDERS = """
+// ===== existing code =====
+<%# rest of the view stays the same %>
+<!-- existing head content -->
 // ... existing code ...
 // ...existing code...
 # ... rest of the code unchanged ...
@@ -242,6 +245,8 @@ PLACEHOLDERS = """
 """.strip().splitlines()
 
 OTHER_LINES = """
+# ===== Head =====
+/* ===== Existing customers ===== */
 <!-- footer -->
 /* reset */
 ...args
