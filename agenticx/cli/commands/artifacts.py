@@ -153,8 +153,9 @@ def _write(contents: Mapping[str, bytes], arguments: Namespace) -> Iterator[tupl
         raise SettingsError(f"--to {str(folder)!r} is not a folder")
     folder.mkdir(parents=True, exist_ok=True)
     targets = {path: _target(path, folder.resolve()) for path in contents}
+    home = load_settings().home
     for path, target in targets.items():
-        _check_protection(path, target.path, arguments)
+        _check_protection(path, target.path, home, arguments)
     existing = [target.shown for target in targets.values() if target.path.exists()]
     if existing and not arguments.force:
         raise AgenticXError(f"{_first_names(existing)} already in {str(folder)!r}; --force overwrites")
@@ -163,9 +164,8 @@ def _write(contents: Mapping[str, bytes], arguments: Namespace) -> Iterator[tupl
         yield path, targets[path]
 
 
-def _check_protection(path: str, target: Path, arguments: Namespace) -> None:
+def _check_protection(path: str, target: Path, home: Path, arguments: Namespace) -> None:
     """Raise `AgenticXError` for a file in the home of AgenticX, and for one that is protected unless PATH names it."""
-    home = load_settings().home
     if is_within(target, home):
         raise AgenticXError(f"{visible_path(path)!r} would be written to {str(home)!r}, the folder of AgenticX itself")
     part = protected_part(Path(path))

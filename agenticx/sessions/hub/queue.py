@@ -117,19 +117,7 @@ class QueuedMessage:
 
     def to_fact(self) -> Fact:
         """Return the `message_posted` fact of the message."""
-        return MessagePosted(
-            key=self.key,
-            turn_id=self.turn_id,
-            message=self.message,
-            client_turn_id=self.client_turn_id,
-            model=self.model,
-            permission_mode=self.permission_mode,
-            sampling=self.sampling,
-            mode=self.mode,
-            vaults=self.vaults,
-            steers=self.steers,
-            interrupts=self.interrupts,
-        )
+        return MessagePosted(**{one.name: getattr(self, one.name) for one in fields(MessagePosted)})
 
     def to_event(self, type_: EventType) -> RuntimeEvent:
         """Return the message's event of type `queued` or `handed_back`."""
