@@ -95,6 +95,21 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self.descriptor, keys.encode())
 
+    def interrupt(self) -> int:
+        """Press Ctrl-C until the process ends, and return its exit code.
+
+        Once is not always enough: a signal that arrives between Python's last check for signals and its blocking read
+        of the terminal is handled when the read returns, that is, at the next key.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            self.type("\x03")
+            while self._read(0.5):
+                pass
+            with suppress(subprocess.TimeoutExpired):
+                return self.process.wait(0.5)
+        return self.exit_code()
+
     def exit_code(self) -> int:
         deadline = time.monotonic() + PATIENCE
         while self._read(deadline - time.monotonic()):
