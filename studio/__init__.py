@@ -21,7 +21,7 @@ every operation and every event:
     wait
 
 Teams and other agents use the same routes. In a session that is created with `{"team": "writer-critic"}` (`GET
-/api/teams` lists the teams) each message is a task of that team, and the speeches are turns below the turn of its run;
+/api/teams` lists the teams) each message is a task of that team, and the speeches are child turns of its run;
 an empty `input` lets it go on. `GET /api/questions` lists what agents ask, and `POST /api/questions/{id}` with
 `{"answer": "…"}` answers. `GET /api/sessions/{id}/subagents` lists the sub-agents that the agent has started, and `POST
 …/subagents/{agent_id}/message`, `/cancel` and `/retry` direct one.

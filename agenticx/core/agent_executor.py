@@ -92,7 +92,7 @@ class AgentExecutor:
     It is one in memory, in which a refused answer is followed by the reason, or the id of one of an open hub; the agent
     that acted last does a task for which none is given. With a `store`, one that is open or a URL as of `open_hub`,
     each task is a turn of a stored session, by default a new one (`ExecutionResult.session_id`), which a later executor
-    can continue, with the calls and results of the latest tasks; its attempts are turns below that one, as `agx
+    can continue, with the calls and results of the latest tasks; its attempts are child turns, as `agx
     sessions replay` shows. A run that waited for a person when its process ended waits on, and can be answered in any
     hub over that store: the same task on the same `session` goes on in that turn, any other one ends it as interrupted.
     A store that is opened here belongs to one event loop until `aclose`. Chats are not stored: their rows are the
@@ -223,7 +223,7 @@ class AgentExecutor:
         override = None if model is None else self._models.resolve(model)
         agents = self._agents(override=override)
         variables = _checked_variables(context_variables)
-        acting = await agents.taking_over(agent)
+        acting = await agents.prepare_handoff(agent)
         session = Session(messages=list(messages))
         session.state.context_variables.update(variables)
         before = {message.message_id for message in session.messages}
@@ -274,7 +274,7 @@ class AgentExecutor:
             limits.append(_positive(max_turns, "max_turns"))
         variables = _checked_variables(context_variables)
         agents = self._agents(task)
-        acting = await agents.taking_over(agent)
+        acting = await agents.prepare_handoff(agent)
         return Execution(
             agent=agent,
             task=task,
@@ -303,7 +303,7 @@ class AgentExecutor:
             )
 
     def _gate_below(self) -> ConfirmGate | None:
-        """Return the gate of turns below another one, None for that one's: nobody else reads this store."""
+        """Return the gate of child turns, None for that one's: nobody else reads this store."""
         has_own_store = self._stored is not None and self._stored.is_own
         return self._gate if has_own_store else self._own_gate
 

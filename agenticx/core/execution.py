@@ -82,7 +82,7 @@ class Execution:
 
     Without a `session` each attempt is a conversation of its own, after the messages of `history`; in one, the next
     attempt follows the refused one and the reason why it was refused. Where the code runs
-    in a turn, the attempts are turns below it, which ask its gate unless there is a `gate`. Each guide rail may take
+    in a turn, the attempts are child turns of it, which ask its gate unless there is a `gate`. Each guide rail may take
     `rail_seconds`.
     """
 
@@ -327,7 +327,7 @@ class Execution:
         organization_id = (self.agents.active or self.agent).organization_id
         model = self.acting.model if model is None else model
         rail = Agent(name=name, instructions="", model=model, organization_id=organization_id)
-        context = replace(self._context(await self.agents.taking_over(rail), parent), max_rounds=1)
+        context = replace(self._context(await self.agents.prepare_handoff(rail), parent), max_rounds=1)
         stop, events = StopSignal(), list[Event]()
 
         async def run() -> None:

@@ -74,7 +74,7 @@ class MemoryHook(AgentHook):
     """A hook that adds the user's memory to the system prompt: it is that of the session's begin, to its end.
 
     What is saved meanwhile is given to later sessions, so that the prompt stays the same and prompt caches hold; an
-    entry that the user removes is not given again. Sub-agents and other turns below a turn get nothing unless
+    entry that the user removes is not given again. Sub-agents and other child turns get nothing unless
     `for_subagents`. The sessions of a hub have one. It adds nothing outside of them.
     """
 

@@ -28,7 +28,7 @@ class Result(BaseModel, TurnChange):
     context_variables: dict[str, Any] = Field(default={}, repr=False)
 
     async def tool_result(self, agents: TurnAgents) -> ToolResult:
-        handover = None if self.agent is None else await agents.taking_over(self.agent)
+        handover = None if self.agent is None else await agents.prepare_handoff(self.agent)
         return ToolResult(text=self.value, variables=self.context_variables, handover=handover)
 
 

@@ -86,7 +86,7 @@ class _TurnAgents(TurnAgents):
         super().__init__(model_of, hooks)
         self._on_taken_over = on_taken_over
 
-    async def taking_over(self, agent: AgentDefinition) -> TurnAgent:
+    async def prepare_handoff(self, agent: AgentDefinition) -> TurnAgent:
         return self.of(agent)
 
     def took_over(self, agent: AgentDefinition) -> None:

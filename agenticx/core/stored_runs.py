@@ -1,6 +1,6 @@
 """Runs of tasks as turns of stored sessions.
 
-A run is a turn of its session; the attempts, and the turns in which guide rails ask a model, are turns below it. All
+A run is a turn of its session; the attempts, and the turns in which guide rails ask a model, are child turns of it. All
 are stored as they happen: after a crash the log shows what had begun, and the next run ends the open turns as
 interrupted. A run that waited for a person then waits on: where the same task is run again in its session, it goes on
 with the answer, in its turn, and the calls before the question do not run again. The agents of a session read what a

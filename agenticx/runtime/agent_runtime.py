@@ -154,7 +154,7 @@ class AgentRuntime(RunMethods):
         `agent_id` names the agent in the events; `meta` is the main agent, the one that the user talks to. No call runs
         before the consumer has taken its `tool_call` and asks for the next event. An agent of the `context` is used
         instead of the five arguments that describe one. With its `parent` the turn runs below that one, see
-        `turns.child_turns`; the events of turns below this one are yielded too, with a `turn_id` of their own.
+        `turns.child_turns`; the events of its child turns are yielded too, with a `turn_id` of their own.
 
         `should_stop` ends the turn within 200 ms at any await; a plain callable is polled every 50 ms. Closing the
         generator early ends the turn and everything it started. After the terminal event the generator may take up to 3
@@ -232,7 +232,7 @@ class AgentRuntime(RunMethods):
         """Return a turn that is over, such as one of an earlier process, for others to begin below it and outlive it.
 
         `agent_path` names its agent, and those above that. Its id, gate, budget and permission mode are those of the
-        `context`, whose `child_turns` is where the turns below it are written.
+        `context`, whose `child_turns` is where its child turns are written.
         """
         *above, agent_id = agent_path
         context = context or TurnContext()
@@ -262,7 +262,7 @@ class AgentRuntime(RunMethods):
         shares_history = context.shares_history or _has_senders(session)
         agent = context.agent or self._agent_with(agent_id, tools, system_prompt, sampling, shares_history)
         if context.parent is not None and agent.name == MAIN_AGENT:
-            raise ValueError(f"a turn below another one needs an agent_id of its own; {MAIN_AGENT!r} is the main agent")
+            raise ValueError(f"a child turn needs an agent_id of its own; {MAIN_AGENT!r} is the main agent")
         if context.parent is not None and agent.organization_id is None:
             agent = replace(agent, organization_id=context.parent.agent.organization_id)
         return Turn(

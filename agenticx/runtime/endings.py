@@ -161,7 +161,7 @@ class Endings:
         return {"retryable": failure.retryable, "retry_at": rfc3339(at)}
 
     async def _end_work(self, turn: Turn, reason: str, text: str) -> None:
-        """End the turns below this one and run the hooks of its end."""
+        """End its child turns and run the hooks of its end."""
         if turn.children:
             await turn.end_children()
         turn.accepts_children = False

@@ -1,4 +1,4 @@
-"""Options: several answers to one message, each made by a turn below with files of its own.
+"""Options: several answers to one message, each made by a child turn with files of its own.
 
 The turn that makes them does not go on after the end of the program, also where all that is left of it is an option
 that waits for a person: nobody could pick one of the others while it waits. Options that are done stay; the others are
@@ -61,8 +61,8 @@ def options_work(variants: Variants) -> TurnWork:
 async def run_options(turn: Turn, variants: Variants, prompt: str | None = None) -> str:
     """Make options of the message of `turn`, or of a `prompt` in its place, and return a list of them as text.
 
-    Each is a turn below it with at most 20 rounds, `option-1` and so on as its agent, and files that begin as those of
-    the session; numbers go on through the session. One that fails or is stopped leaves the others alone. A number of
+    Each is a child turn with at most 20 rounds, `option-1` and so on as its agent, and files that begin as those of the
+    session; numbers go on through the session. One that fails or is stopped leaves the others alone. A number of
     options use the turn's own model and the fallback models of the settings in rotation. What is left of the turn's
     budget is divided among them.
 

@@ -58,7 +58,7 @@ class RunResult(Generic[OutputT]):
 
     `output` is the validated object that an `output_type` asked for, else None. `text` is the text of the last reply.
     `reason` is that of the `final` event. `messages` are those that the turn added to the session, the user's first.
-    `usage` sums the turn's model calls; `events` also has those of the turns below it.
+    `usage` sums the turn's model calls; `events` also has those of its child turns.
     """
 
     output: OutputT
@@ -214,7 +214,7 @@ class RunMethods(ABC):
 
 
 def own_events(events: Sequence[Event]) -> Sequence[Event]:
-    """Return the events of a turn without those of the turns below it."""
+    """Return the events of a turn without those of its child turns."""
     return [event for event in events if event.turn_id == events[0].turn_id]
 
 

@@ -72,7 +72,7 @@ class ResumePoint:
 
     The reply that made them is in the session's messages. `questions` are those about these calls, by call id. A turn
     with `work` has no calls: its work begins anew, and finds the `questions` that it has asked, by their own ids, and
-    the turns below it, `children`, which go on when they are begun again. `handed_over_to` is the agent that acts, if a
+    its child turns, `children`, which go on when they are begun again. `handed_over_to` is the agent that acts, if a
     call of the turn has handed over. `previews` are those of its calls, by id, that ended with the earlier process.
     """
 
@@ -89,7 +89,7 @@ class ResumePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumedTurn:
-    """A turn below another one, of an earlier process, that waits for a person and goes on at `point`.
+    """A child turn, of an earlier process, that waits for a person and goes on at `point`.
 
     `agent_path` names its agent, after those of the turns above it. `messages` are its conversation and `state` the
     state of its tools; `events` are those that the log has of it, from `turn_started` on.

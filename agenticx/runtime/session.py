@@ -78,16 +78,17 @@ class Session:
 
     Without a `workspace` it is the current folder. Raises `ValueError` for an unknown `permission_mode`.
 
-    `allowed` holds the digests of calls that the user allowed for the rest of the session. `resumed` is true if there
-    may have been calls that `messages` no longer contains: the history was compacted, and then the program was
-    restarted. `size_at_failed_compaction` is the size, in messages and characters, of the history when a summary last
-    failed to make it smaller: none is requested again before it has grown (`ContextCompactor.has_changed`). `snapshots`
-    keeps the earlier content of files that tools changed. `artifacts` are the files that live in the session itself,
-    which turns below its turns share. `options` are the answers that were made to choose from, `next_option` the number
-    of the next one; `is_option_due` is true until one of the last ones is picked. `active_agent` is the name of the
-    agent that a handoff made the one to answer the next message, None before any. `notices` are texts for the model,
-    such as the endings of sub-agents, which the next model call gets in one message; `unstored_notices` are those of a
-    store which its conversation, or that of a turn below its turn, has, while that is not stored with them.
+    `allowed` holds the digests of calls that the user allowed for the rest of the session. `resumed` is true if
+    there may have been calls that `messages` no longer contains: the history was compacted, and then the program
+    was restarted. `size_at_failed_compaction` is the size, in messages and characters, of the history when a
+    summary last failed to make it smaller: none is requested again before it has grown
+    (`ContextCompactor.has_changed`). `snapshots` keeps the earlier content of files that tools changed. `artifacts`
+    are the files that live in the session itself, which all its turns and their child turns share. `options` are
+    the answers that were made to choose from, `next_option` the number of the next one; `is_option_due` is true
+    until one of the last ones is picked. `active_agent` is the name of the agent that a handoff made the one to
+    answer the next message, None before any. `notices` are texts for the model, such as the endings of sub-agents,
+    which the next model call gets in one message; `unstored_notices` are those of a store which its conversation,
+    or that of a child turn of its turn, has, while that is not stored with them.
     """
 
     id: str

@@ -286,7 +286,7 @@ class ToolCalls:
 
     def _answer(self, turn: Turn, pending: PendingCall, outcome: CallOutcome, outcomes: list[CallOutcome]) -> None:
         pending.closed = True
-        if outcome.effect is not None and (obstacle := turn.take_effect(outcome.effect)) is not None:
+        if outcome.effect is not None and (obstacle := turn.apply_result(outcome.effect)) is not None:
             outcome = CallOutcome(f"Blocked: {obstacle}.", "blocked")
         text = clean_text(outcome.text)  # reasons of hooks and gates are untrusted text
         sources = tuple(dict.fromkeys([*outcome.sources, *turn.take_sources_below()]))
@@ -438,7 +438,7 @@ def _is_to_end(turn: Turn | None) -> bool:
     while turn is not None:
         if turn.interrupts.is_requested:
             return True
-        turn = None if turn.context.outlives_parent else turn.context.parent
+        turn = None if turn.context.detached else turn.context.parent
     return False
 
 

@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 _KEPT_SOURCES = 200
-_CHILDREN_SECONDS = 1.0  # for the ends of the turns below a turn to be written; a stop takes them 0.2 s
+_CHILDREN_SECONDS = 1.0  # for the ends of the child turns of a turn to be written; a stop takes them 0.2 s
 
 _log = get_logger(__name__)
 
@@ -129,9 +129,9 @@ class TurnContext:
     not count, it ends with `timeout.turn`. `turn_seconds` takes the place of the setting for the longest time of a
     turn. `notes` are those that the turn uses.
 
-    With a `parent` the turn runs below that one, see `turns.child_turns`; if it `outlives_parent`, it goes on after the
-    parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where the
-    turns below it are written, by default its own events. `gate` is asked instead of the parent's or the runtime's.
+    With a `parent` the turn runs below that one, see `turns.child_turns`; if it is `detached`, it goes on after the
+    parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where its
+    child turns are written, by default its own events. `gate` is asked instead of the parent's or the runtime's.
     `work` takes the place of the rounds of model calls: its result is the answer. With `continues` nothing new is said:
     the user's message is in the conversation already, before results of calls that the application made itself. With a
     `title` the questions that the turn and those below it put to the user begin with it. `resumed` is a turn of an
@@ -142,7 +142,7 @@ class TurnContext:
     client_turn_id: str | None = None
     turn_id: str | None = None
     parent: Turn | None = field(default=None, repr=False)
-    outlives_parent: bool = False
+    detached: bool = False
     child_turns: ChildTurns | None = None
     gate: ConfirmGate | None = None
     work: TurnWork | None = None
@@ -197,8 +197,8 @@ class Turn:
     `unreported` is what budgets count of a call without counts, until its usage is emitted.
 
     `children` are the turns that run below this one, by id; `waiting_children` are those of an earlier process that go
-    on once they are begun again, and `earlier_events` its events of this turn. `writer` is that of a turn below another
-    one, whose last event is written once `written` is set. `accepts_children` is false once the turn is about to end.
+    on once they are begun again, and `earlier_events` its events of this turn. `writer` is that of a child
+    turn, whose last event is written once `written` is set. `accepts_children` is false once the turn is about to end.
     """
 
     session: Session
@@ -313,7 +313,7 @@ class Turn:
             turn = turn.context.parent
 
     def take_sources_below(self) -> tuple[str, ...]:
-        """Return the names of texts of others read in turns below this one that have ended since the last call."""
+        """Return the names of texts of others read in its child turns that have ended since the last call."""
         taken = tuple(self.sources_below)
         self.sources_below.clear()
         return taken
@@ -338,7 +338,7 @@ class Turn:
         parent, session = self.context.parent, self.session
         if parent is None:
             self._keep(self.sources_below)
-        elif not self.context.outlives_parent:
+        elif not self.context.detached:
             read = [*sources_of(session.messages), *self.sources_below, *session.state.sources_below]
             parent.sources_below |= dict.fromkeys(read)
 
@@ -354,9 +354,9 @@ class Turn:
         return question if self.context.parent is None else self.context.parent.titled(question)
 
     @property
-    def outlives_parent(self) -> bool:
+    def detached(self) -> bool:
         """True if the turn goes on after the end of the one above it."""
-        return self.context.outlives_parent and self.child_turns.is_durable
+        return self.context.detached and self.child_turns.is_durable
 
     @property
     def hook_context(self) -> HookContext:
@@ -400,9 +400,9 @@ class Turn:
         return messages[start:]
 
     async def end_children(self) -> None:
-        """Stop the turns below this one, but for those that outlive it, and wait until their ends are written."""
+        """Stop the child turns, but for detached ones, and wait until their ends are written."""
         self.accepts_children = False
-        ending = [child for child in self.children.values() if not child.outlives_parent]
+        ending = [child for child in self.children.values() if not child.detached]
         for child in ending:
             child.stop()
         with suppress(TimeoutError):
@@ -489,7 +489,7 @@ class Turn:
             )
         )
 
-    def take_effect(self, result: ToolResult) -> str | None:
+    def apply_result(self, result: ToolResult) -> str | None:
         """Let the result of a call change the turn; return what keeps it from doing so, None if nothing does."""
         if result.handover is not None or result.ending is not None:
             if self.next_agent is not None:
@@ -569,7 +569,7 @@ class Turn:
 
     def append_steering(self) -> Sequence[UserMessage]:
         """Append what was sent since the last model call, so that the next one has it; return the user's messages."""
-        if self.context.work is None:  # work tells no model; notices wait for the turns below it
+        if self.context.work is None:  # work tells no model; notices wait for its child turns
             if self.session.notices:
                 self.append(self.session.take_notices(self.id, self.id))
             self._append_notices_of_top()
@@ -586,7 +586,7 @@ class Turn:
         top: Turn = self
         while top.context.parent is not None:
             top = top.context.parent
-        takes_others = top.context.work is not None and not self.context.outlives_parent
+        takes_others = top.context.work is not None and not self.context.detached
         readers = {self.agent_id, ""} if takes_others else {self.agent_id}
         if chosen := [notice for notice in top.session.notices if notice.reader in readers]:
             self.append(top.session.take_notices(self.id, top.id, chosen))

@@ -59,7 +59,7 @@ class AgentDefinition(TurnChange):
         """
 
     async def tool_result(self, agents: TurnAgents) -> ToolResult:
-        return ToolResult(text=json.dumps({"assistant": self.name}), handover=await agents.taking_over(self))
+        return ToolResult(text=json.dumps({"assistant": self.name}), handover=await agents.prepare_handoff(self))
 
 
 class TurnAgents:
@@ -89,7 +89,7 @@ class TurnAgents:
             self._made[id(agent)] = (agent, agent.turn_agent(self))
         return self._made[id(agent)][1]
 
-    async def taking_over(self, agent: AgentDefinition) -> TurnAgent:
+    async def prepare_handoff(self, agent: AgentDefinition) -> TurnAgent:
         """Return the agent of a handoff as `of` does, in a thread: to find its model may take requests."""
         return await run_in_thread(self.of, agent, name="agx models")
 

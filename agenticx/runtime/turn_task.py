@@ -1,4 +1,4 @@
-"""The task in which a turn runs, and its consumers; the beginning of a turn below another one."""
+"""The task in which a turn runs, and its consumers; the beginning of a child turn."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter
 
 __all__ = ["TurnTask", "begin_turn", "wait_for_abandoned_turn"]
 
-_STOPPING_SECONDS = 4 * user_code.GRACE_SECONDS  # for a turn below another one to emit its terminal event
+_STOPPING_SECONDS = 4 * user_code.GRACE_SECONDS  # for a child turn to emit its terminal event
 _CLOSING_ITERATIONS = 4  # of the event loop, in which it begins to close a generator that was dropped
 
 
 class TurnTask:
     """A turn that runs in a task until its consumer closes it; an internal bug is raised from the task.
 
-    The events of a turn below another one are written by a task of their own before its consumer gets them.
+    The events of a child turn are written by a task of their own before its consumer gets them.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ def begin_turn(turn: Turn, message: UserMessage) -> Sequence[ToolCall]:
     if parent is None:
         turn.begin(message)
         return ()
-    if not (parent.accepts_children or turn.outlives_parent):
+    if not (parent.accepts_children or turn.detached):
         raise AgenticXError(f"no turn can begin below turn {parent.id!r} of {parent.agent_id!r}, which has ended")
     resumed = turn.context.resumed or _waiting_below(parent, turn.agent_id)
     if resumed is None:
@@ -156,7 +156,7 @@ def begin_turn(turn: Turn, message: UserMessage) -> Sequence[ToolCall]:
         parent_id=parent.id,
         agent_id=turn.agent_id,
         input=message.content,
-        outlives_parent=turn.outlives_parent,
+        detached=turn.detached,
         stop=turn.stop,
         suspend=turn.log.suspend,
         session=turn.session,

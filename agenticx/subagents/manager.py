@@ -489,7 +489,7 @@ class AgentTeamManager:
         context = TurnContext(
             turn_id=agent.run.turn_id,
             parent=above,
-            outlives_parent=True,
+            detached=True,
             steering=agent.steering,
             on_exhausted="pause",
             budget=budget,

@@ -66,7 +66,7 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
     11. The `seq` of a session counts up.
     12. A message that is `queued` starts the turn named by its last `queued`, or is `steered` into it, or is
         `handed_back`; it has no event afterwards.
-    13. A turn below another one, which its `turn_started` names as `parent_turn_id`, keeps these rules by itself. It
+    13. A child turn, which its `turn_started` names as `parent_turn_id`, keeps these rules by itself. It
         begins after the turn above it, has an agent of its own, not `meta`, and may end later.
     """
     turns: dict[object, _Turn] = {}
@@ -144,11 +144,11 @@ def _outcome_problems(event: View, messages: dict[object, str | None]) -> list[s
 def _parent_problems(event: View, parents: dict[object, object], begun: Collection[object]) -> list[str]:
     parent = event.data.get("parent_turn_id") if event.type == "turn_started" else None
     is_late = event.type == "turn_started" and event.turn_id in parents.values() and event.turn_id not in begun
-    problems = ["a turn below it began earlier"] if is_late else []
+    problems = ["a child turn began earlier"] if is_late else []
     if parent is None:
         return problems
     parents[event.turn_id] = parent
-    return problems + (["a turn below another one has an agent of its own"] if event.agent_id == "meta" else [])
+    return problems + (["a child turn has an agent of its own"] if event.agent_id == "meta" else [])
 
 
 # --- one turn ------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ class ToolState:
     `todos` rows are {"text": str, "status": "pending" | "in_progress" | "done"}; `files` maps a resolved path to
     the (mtime_ns, size) last read or written through a tool; `context_variables` belongs to the application.
     `passages` are those of notes that the model was given, whose numbers it cites: the first is number 1.
-    `sources_below` name texts of others that were read in turns below those of the session, such as a team's.
+    `sources_below` name texts of others that were read in child turns of the session's, such as a team's.
     """
 
     todos: list[dict[str, str]] = field(default_factory=list[dict[str, str]])

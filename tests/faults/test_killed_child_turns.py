@@ -1,4 +1,4 @@
-"""Turns below a turn whose process is killed: each is ended, and no call runs twice."""
+"""Child turns whose process is killed: each is ended, and no call runs twice."""
 
 from __future__ import annotations
 

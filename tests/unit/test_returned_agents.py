@@ -24,7 +24,7 @@ from agenticx.sessions import Hub, TurnRequest
 from agenticx.sessions.store.entries import decode
 from agenticx.settings import Settings, load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
-from agenticx.teams.agents.unreported_turn import unreported_turn
+from agenticx.teams.agents.uncommitted_answer import uncommitted_answer
 from agenticx.testing import ScriptedModel, call, check_grammar, collect, outline
 from agenticx.tools import tool
 from tests.support.sessions import wait_for_event
@@ -141,9 +141,9 @@ async def test_an_answer_of_a_guest_in_a_team_that_a_crash_left_unreported_is_fo
         await RoundRobinGroupChat([agent], max_turns=1, session=session.id).run(task="Pay 7")
         stored = await hub.store.log.read(session.id, 0, 10_000)
     entries = [decode(event) for event in stored]
-    assert unreported_turn(entries, "helper") is None
+    assert uncommitted_answer(entries, "helper") is None
     until_final = entries[: [event.type for event in stored].index("final") + 1]
-    events = unreported_turn(until_final, "helper")
+    events = uncommitted_answer(until_final, "helper")
     assert events is not None
     assert (events[-1].agent_id, events[-1].data["text"]) == ("Guest", "Paid.")
 

@@ -60,7 +60,7 @@ yours with the same name replaces. `agx team run NAME --help` has examples of ru
 exit codes: 0 done, 1 fatal error, 2 usage, 130 stopped"""
 
 _RUN_EPILOG = f"""\
-Each run is a turn of a session with this team, which is stored, and each speech a turn below it: the page, `agx
+Each run is a turn of a session with this team, which is stored, and each speech a child turn of it: the page, `agx
 sessions` and other clients show them. The last speech goes to stdout; at a terminal the others do too. Without a task a
 continued session goes on where its team stopped.
 

@@ -104,12 +104,12 @@ class PlainOutput:
         self._err_open = False
         self._turns_below = set[
             str | None
-        ]()  # ids of other turns below turns, of which questions are shown, and files of options
+        ]()  # ids of other child turns, of which questions are shown, and files of options
         self._option_turns = dict[
             str | None, int
         ]()  # the numbers of options, by the ids of their turns and those below
         self._team_turns = set[str | None]()  # ids of turns in which a team runs
-        self._speeches = set[str | None]()  # ids of the turns below these, whose text and calls are shown
+        self._speeches = set[str | None]()  # ids of the child turns of these, whose text and calls are shown
         self._speech = ""  # the text of the last one
         self._open_question: str | None = None  # the id of the question whose prompt is shown
         self._prompt = ""  # that prompt
@@ -172,7 +172,7 @@ class PlainOutput:
     def _is_hidden(self, event: EventLike) -> bool:
         """Return True for an event of which nothing is shown.
 
-        It is of another turn below a turn, or only says that work goes on while the prompt of a question is shown.
+        It is of another child turn, or only says that work goes on while the prompt of a question is shown.
         """
         if event.turn_id in self._turns_below:
             is_shown = event.type == EventType.ARTIFACT and event.turn_id in self._option_turns

@@ -39,7 +39,7 @@ class BudgetedModel:
 
     @property
     def unbudgeted(self) -> ChatModel:
-        """The model itself, for a turn below that has the same budget."""
+        """The model itself, for a child turn that has the same budget."""
         return self._model
 
     @property

@@ -139,8 +139,8 @@ class RuntimeEvent:
 
     The events of a turn are instances of the subclasses below, whose `type` is a literal string for type checkers, so
     that `event.type == "token"` narrows `Event` to `TokenEvent`. At run time it is the member of `EventType`, which is
-    that string. `turn_id` is the id of the event's turn, by which those of the turns below a turn are told apart; None
-    for an event of no turn. Events are equal if type, data and agent are, whatever their classes and turns.
+    that string. `turn_id` is the id of the event's turn, by which those of child turns are told apart; None for
+    an event of no turn. Events are equal if type, data and agent are, whatever their classes and turns.
     """
 
     type: EventType

@@ -1,1 +1,1 @@
-"""The events of a turn on their way to its consumer, and the turns below a turn."""
+"""The events of a turn on their way to its consumer, and the child turns of a turn."""

@@ -1,19 +1,19 @@
-"""The turns below a turn: where their events are written.
+"""The child turns of a turn: where their events are written.
 
 Code that runs inside a turn, such as a tool, runs another agent's turn below it:
 
     context = TurnContext(parent=current_turn())
     result = await AgentRuntime(model).run("Read the log", agent_id="reader", context=context)
 
-1. Such a turn has an id of its own, on each of its events (`RuntimeEvent.turn_id`); its `turn_started` names the turn
+1. A child turn has an id of its own, on each of its events (`RuntimeEvent.turn_id`); its `turn_started` names the turn
    above it (`parent_turn_id`). Its own generator yields its own events alone. The generator of the turn at the top also
-   yields those of all turns below it, each turn's in order, all before its own terminal event; a hub stores them in the
-   session of that turn.
-2. A stop of a turn stops the turns below it at the same moment. Those that still run when their parent ends are stopped
-   before its terminal event; one that `outlives_parent` goes on where events are stored, in a hub.
+   yields those of all its child turns, at any depth, each turn's in order, all before its own terminal event; a hub
+   stores them in the session of that turn.
+2. A stop of a turn stops its child turns at the same moment. Those that still run when their parent ends are stopped
+   before its terminal event; one that is `detached` goes on where events are stored, in a hub.
 3. A turn asks the confirm gate of the one above it, and never acts in a mode that permits more.
-4. In a hub, a turn below another one that waits for a person goes on after a restart, if the turn above it runs again
-   as the `work` of its session or of the application, or the turn outlives that one: when it is begun again, by a turn
+4. In a hub, a child turn that waits for a person goes on after a restart, if the turn above it runs again
+   as the `work` of its session or of the application, or the turn is detached: when it is begun again, by a turn
    of an agent with the same name, it has its earlier id, conversation and events, and the question is asked once.
    Options do not go on (`options`).
 5. `final.usage` of a turn covers its own model calls; those below it have `usage` events in their own turns.
@@ -50,7 +50,7 @@ class ChildTurn:
     parent_id: str
     agent_id: str
     input: str
-    outlives_parent: bool
+    detached: bool
     stop: Callable[[], None]
     suspend: Callable[[], None]
     session: Session
@@ -77,7 +77,7 @@ class ChildTurnWriter(Protocol):
 
 
 class ChildTurns(Protocol):
-    """The place where the events of the turns below a turn are written, at any depth."""
+    """The place where the events of the child turns of a turn are written, at any depth."""
 
     @property
     def is_durable(self) -> bool:

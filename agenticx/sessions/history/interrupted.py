@@ -166,7 +166,7 @@ def resume_point(
 
 
 def child_resume_point(interrupted: InterruptedTurn, messages: list[Message]) -> ResumePoint | None:
-    """Return where a turn below another one resumes, as `resume_point` does; None if impossible.
+    """Return where a child turn resumes, as `resume_point` does; None if impossible.
 
     `messages` are its conversation at some time since its last reply; they become those that the log has.
     """

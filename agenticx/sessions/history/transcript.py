@@ -201,7 +201,7 @@ class Conversation:
                 self._is_talk, self._speech = False, None
                 text = event.data["input"] if isinstance(event, TurnStartedEvent) else event.data["text"]
                 entry = self._add_entry(event.data["message_id"], "user", text)
-                # Two of them are in no event of the log: see `told_endings`.
+                # Two of them are in no event of the log: see `subagent_notices`.
                 further, given = ("attachments", "injected", "sources"), {**event.data}
                 entry.message |= {key: given[key] for key in further if given.get(key)}
             case RoundStartEvent():

@@ -15,7 +15,7 @@ __all__ = ["TurnsOnPath", "read_events_on_path"]
 
 
 async def read_events_on_path(log: Log, session_id: str, types: Collection[str]) -> list[StoredEvent]:
-    """Return the events of these types of all turns of the conversation, and of the turns below them, in order.
+    """Return the events of these types of all turns of the conversation, and of their child turns, in order.
 
     Of the turn to which the conversation was rewound, they are those up to its last message that was kept. Of the
     session's own events they are those that reset a team.

@@ -1,6 +1,6 @@
 """The work of an executor's runs in a stored session, as messages.
 
-A run is a turn whose work takes the place of the model calls; its attempts are turns below it. The conversation has the
+A run is a turn whose work takes the place of the model calls; its attempts are child turns. The conversation has the
 user's message and the answer of each run. The calls of all its attempts may have taken effect, so they belong between
 the two, as those of any other turn do.
 """
@@ -14,7 +14,7 @@ from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime.events import Event, TurnStartedEvent
 from agenticx.runtime.history_text import count_characters
 from agenticx.sessions.history.rebuild import messages_of_agent
-from agenticx.sessions.history.told_endings import with_told_endings
+from agenticx.sessions.history.subagent_notices import with_subagent_notices
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.entries import Fact, SessionEvent, StoredEvent, decode
 
@@ -73,7 +73,7 @@ class _Attempts:
     def work(self, facts: Sequence[Fact]) -> dict[str, list[Message]]:
         """Return the messages of the attempts by the ids of the messages that began the runs."""
         events: dict[str | None, list[SessionEvent]] = {}
-        for entry in with_told_endings(map(decode, self._events), facts):
+        for entry in with_subagent_notices(map(decode, self._events), facts):
             events.setdefault(entry.turn_id, []).append(entry)
         found: dict[str, list[Message]] = {}
         for turn_id, attempt in self._attempts.items():

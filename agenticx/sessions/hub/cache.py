@@ -57,7 +57,7 @@ class ActorCache:
         watching.add_done_callback(self._watching.discard)
         for idle in self._idle_actors()[:-_MAX_IDLE]:
             self.discard(idle)
-            self._run(idle.id, idle.lease.release(work_left=idle.has_left))
+            self._run(idle.id, idle.lease.release(work_left=idle.has_suspended))
 
     async def _abandon_when_lost(self, actor: SessionActor) -> None:
         """End all that the actor does once it does not own its session any more, also while nobody uses it."""
@@ -88,7 +88,7 @@ class ActorCache:
             self.discard(actor)
         elif (self.is_closed or not keep) and actor.is_idle and self.get(actor.id) is actor:
             self.discard(actor)
-            work_left = not keep or actor.has_left
+            work_left = not keep or actor.has_suspended
             await asyncio.shield(self._run(actor.id, actor.lease.release(work_left=work_left)))
 
     async def abandon(self, actor: SessionActor) -> None:

@@ -1,4 +1,4 @@
-"""The turns below the turns of a session, each committed under its own id."""
+"""The child turns of a session, each committed under its own id."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class SessionChildTurns:
     @property
     def has_attached(self) -> bool:
         """True if a turn runs here that does not outlive the one above it."""
-        return any(not opened.child.outlives_parent for opened in self._open.values())
+        return any(not opened.child.detached for opened in self._open.values())
 
     def runs(self, turn_id: str) -> bool:
         """Return whether that turn runs here; False if it goes on later."""
@@ -149,7 +149,7 @@ class SessionChildTurns:
             await asyncio.wait_for(self._all_released.wait(), seconds)
 
     def close_below(self, turn_id: str) -> None:
-        """Store no more events of the turns below one that is being aborted, but for those that outlive it."""
+        """Store no more events of the child turns of one that is being aborted, but for detached ones."""
         for opened in self._attached_to(turn_id):
             opened.closed = True
             self.close_below(opened.child.id)
@@ -171,25 +171,25 @@ class SessionChildTurns:
         if below := self.waiting.below(turn_id):
             await self.end("interrupted", NOT_RESUMED, only=self.waiting.forget(below))
 
-    def leave(self, resumed: Sequence[ResumedTurn]) -> None:
+    def suspend_all(self, resumed: Sequence[ResumedTurn]) -> None:
         """Leave turns, and those below them, without an end: another process, or a later call, goes on with them."""
         for one in resumed:
             self._suspended.add(one.turn_id)
-            self.leave(one.point.children)
+            self.suspend_all(one.point.children)
 
     @property
-    def has_left(self) -> bool:
+    def has_suspended(self) -> bool:
         """True if a turn goes on later, and not here or not yet."""
         return bool(self._suspended)
 
-    def take_up(self) -> None:
+    def resume_all(self) -> None:
         """Go on with the turns that were left."""
         self._suspended.clear()
 
     # --- the end of the program ---------------------------------------------------------------------------------------
 
     def waits(self, turn_id: str, *, by_itself: bool) -> bool:
-        """Return whether a turn with work waits for a person: `by_itself`, or in all turns below it."""
+        """Return whether a turn with work waits for a person: `by_itself`, or in all its child turns."""
         below = self._attached_to(turn_id)
         has_any = bool(below or self.waiting.below(turn_id))  # the latter are those that are not begun again yet
         return (by_itself or has_any) and all(self._waits(opened) for opened in below)
@@ -201,14 +201,14 @@ class SessionChildTurns:
 
     def _attached_to(self, turn_id: str) -> Sequence[_StoredChildTurn]:
         children = [opened for opened in self._open.values() if opened.child.parent_id == turn_id]
-        return [opened for opened in children if not opened.child.outlives_parent]
+        return [opened for opened in children if not opened.child.detached]
 
-    def suspend_outliving(self) -> None:
+    def suspend_detached(self) -> None:
         """Suspend the turns that outlive their parents and wait for a person."""
         if self.resumer is None:
             return
-        waiting = [one.child.id for one in self._open.values() if one.child.outlives_parent and self._waits(one)]
-        for turn_id in (*waiting, *self.waiting.outliving):
+        waiting = [one.child.id for one in self._open.values() if one.child.detached and self._waits(one)]
+        for turn_id in (*waiting, *self.waiting.detached):
             self.suspend(turn_id)
 
     def suspend(self, turn_id: str) -> None:
@@ -286,7 +286,7 @@ class SessionChildTurns:
         except OwnershipLost:
             pass
         except StoreError as exc:
-            _log.error("end of a turn below another one could not be stored", turn=turn.id, error=str(exc))
+            _log.error("end of a child turn could not be stored", turn=turn.id, error=str(exc))
             self.unended.add(turn.id)
         finally:
             self.session.return_notices(turn.id)
@@ -366,7 +366,7 @@ class _StoredChildTurn:
             turn_id=self.turn.id,
             conversation=conversation,
             agent_path=tuple(child.agent_path),
-            outlives_parent=child.outlives_parent,
+            detached=child.detached,
         )
         return [waiting]
 

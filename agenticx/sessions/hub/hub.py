@@ -411,11 +411,11 @@ class Hub:
         """Begin a turn in which `work` takes the place of the model calls, see `TurnContext`, and return it.
 
         A process that ends, or is killed, takes that code with it. A turn that waited for a person then, itself or in
-        all turns below it, waits on after the next start, without any code: its questions and confirmations are listed
+        all its child turns, waits on after the next start, without any code: its questions and confirmations are listed
         and can be answered, a stop ends it, and the session is busy with it, until the application runs the work again.
 
         With the `turn_id` of the session's `waiting_turn` it goes on in that one, which has its input already: the work
-        finds the questions that it has asked there, with the answers given since, and the turns below it, which go on
+        finds the questions that it has asked there, with the answers given since, and its child turns, which go on
         when it begins them again. Without, a turn that waits so is ended as interrupted first. Raises as `submit` does,
         `TurnFailed` if that turn does not wait any more, and `SessionOwnedElsewhere`: it runs in this process only.
         """
@@ -629,7 +629,7 @@ class Hub:
 
         Messages queued after a turn that resumes stay queued. All other queued messages are handed back: nothing begins
         by itself at a start. A process that serves only some sessions names them in `resume_only`: a resumable turn of
-        any other session is left unchanged, with the messages queued after it, for a later call or process. One with
+        any other session is still suspended, with the messages queued after it, for a later call or process. One with
         the work of the application waits for that in each case, see `run_work` and `waiting_turn`. Where the store has
         other workers, the sessions that one leaves later are taken over in the same way until `close`.
         """
@@ -654,7 +654,7 @@ class Hub:
                     return
             actor = await self._actors.open(session_id)
             try:
-                if actor.has_left:
+                if actor.has_suspended:
                     await actor.recover(may_resume=self._may_resume(session_id))
             finally:
                 if self._actors.is_closed:

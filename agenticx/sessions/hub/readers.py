@@ -23,7 +23,7 @@ _log = get_logger(__name__)
 class EventReader:
     """A reader of the events after the sequence number `after`, in order; with `turn_id` of those of one turn.
 
-    Such a reader also gets those of the turns below it, and ends with the turn. Once `finish` was called, any reader
+    Such a reader also gets those of its child turns, and ends with the turn. Once `finish` was called, any reader
     ends with what is stored then.
     """
 

@@ -35,13 +35,13 @@ class OpenTurns:
     """The turns without an end that can go on.
 
     `point` is where the running one does, None if there is none or it cannot; it `needs_work` if that of an application
-    took the place of its model calls, not that of its session. `outliving` are those below it, or below an earlier one,
+    took the place of its model calls, not that of its session. `detached` are those below it, or below an earlier one,
     that go on by themselves.
     """
 
     point: ResumePoint | None = None
     needs_work: bool = False
-    outliving: Sequence[ResumedTurn] = ()
+    detached: Sequence[ResumedTurn] = ()
 
 
 async def read_interrupted(log: Log, turn: TurnRecord, loaded: Loaded) -> InterruptedTurn:
@@ -59,15 +59,15 @@ async def resumable_turns(
     """Return the open turns that wait for a person and can go on exactly; none if their log or facts are damaged.
 
     `messages` is the conversation of the running turn, `is_repeatable` says which of its tools may run again, and
-    `has_work` is true if it runs the work of its session. Such a turn goes on only if all turns below it do.
+    `has_work` is true if it runs the work of its session. Such a turn goes on only if all its child turns do.
     """
     running, children = loaded.running, loaded.children
     try:
         tree = await _read_open_turns(log, [*children, *([] if running is None else [running])], loaded)
         with map_decode_errors("the log of a turn"):
-            outliving = [resumed for turn in tree.outliving if (resumed := tree.resumed(turn)) is not None]
+            detached = [resumed for turn in tree.detached if (resumed := tree.resumed(turn)) is not None]
             if running is None:
-                return OpenTurns(outliving=outliving)
+                return OpenTurns(detached=detached)
             interrupted = tree.interrupted(running)
             is_work = not interrupted.turn.round
             if has_work or is_work:
@@ -75,7 +75,7 @@ async def resumable_turns(
                 point = None if below is None else work_resume_point(interrupted, below)
             else:
                 point = resume_point(interrupted, messages, is_repeatable)
-            return OpenTurns(point=point, needs_work=is_work and not has_work, outliving=outliving)
+            return OpenTurns(point=point, needs_work=is_work and not has_work, detached=detached)
     except DamagedData as exc:
         _log.error("log of interrupted turns unreadable", error=str(exc))
         return OpenTurns()
@@ -101,8 +101,8 @@ class _OpenTurns:
         self._tree = TurnTree()
         self._events: dict[str | None, list[Event]] = {}
         self._waiting = {fact.key: fact for fact in loaded.open_facts if isinstance(fact, TurnWaiting)}
-        outliving = {fact.key for fact in self._waiting.values() if fact.outlives_parent}
-        self.outliving = [turn for turn in loaded.children if turn.id in outliving]
+        detached = {fact.key for fact in self._waiting.values() if fact.detached}
+        self.detached = [turn for turn in loaded.children if turn.id in detached]
 
     def add(self, entry: SessionEvent) -> None:
         """Fold an event of one of the turns; raises `DamagedData`."""
@@ -142,9 +142,9 @@ class _OpenTurns:
         )
 
     def resumed_below(self, turn_id: str) -> Sequence[ResumedTurn] | None:
-        """Return the turns below that one which do not outlive it; None if one of them cannot go on."""
+        """Return the child turns of that one that are not detached; None if one of them cannot go on."""
         below = [turn for turn in self._loaded.children if turn.parent_turn_id == turn_id]
-        resumed = [self.resumed(turn) for turn in below if turn not in self.outliving]
+        resumed = [self.resumed(turn) for turn in below if turn not in self.detached]
         return None if None in resumed else [turn for turn in resumed if turn is not None]
 
 

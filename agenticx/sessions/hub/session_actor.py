@@ -139,9 +139,9 @@ class SessionActor:
         return self.turns.is_idle and not (self._users or self._queue.messages or self._dispatching)
 
     @property
-    def has_left(self) -> bool:
-        """True if a turn of an earlier process is left unchanged."""
-        return self.unresumed is not None or self.turns.children.has_left
+    def has_suspended(self) -> bool:
+        """True if a turn of an earlier process is still suspended."""
+        return self.unresumed is not None or self.turns.children.has_suspended
 
     @property
     def _is_free(self) -> bool:
@@ -178,7 +178,7 @@ class SessionActor:
                 await run_to_completion(self.turns.end_waiting("interrupted", _REPLACED))
                 return None
             async with self._answer_lock:
-                return await run_to_completion(self.turns.go_on(turn_id, setup))
+                return await run_to_completion(self.turns.resume_work(turn_id, setup))
 
     async def _admit(
         self, request: TurnRequest, record: SessionRecord, setup: TurnSetup, work: TurnWork | None
@@ -407,7 +407,7 @@ class SessionActor:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._services.clock.real(_USERS_SECONDS)):
                 await self._unused.wait()
-        await self.lease.release(work_left=bool(self.has_left or self._queue.messages or self.turns.has_work))
+        await self.lease.release(work_left=bool(self.has_suspended or self._queue.messages or self.turns.has_work))
 
     async def abandon(self) -> None:
         """End all tasks without writing anything: another owner has the session."""
@@ -420,7 +420,7 @@ class SessionActor:
     async def recover(self, *, may_resume: bool) -> None:
         """Resume or end the turn that an earlier owner left, and go on with the messages queued after it.
 
-        A resumable turn is left unchanged, with those messages, unless `may_resume`; see `Hub.recover`.
+        A resumable turn stays suspended, with those messages, unless `may_resume`; see `Hub.recover`.
         """
         with self._used():
             async with self._lock:

@@ -57,7 +57,7 @@ def load_session(record: SessionRecord, stored: SessionState, contents: Contents
 
 
 def conversation_data(session: Session) -> dict[str, Any]:
-    """Return the messages and the tool state of a turn below another one as JSON; see `read_conversation`.
+    """Return the messages and the tool state of a child turn as JSON; see `read_conversation`.
 
     Its files are those of the session, whose state has them. Raises one of `ENCODING_ERRORS`.
     """
@@ -119,7 +119,7 @@ class StateTracker:
     def pending_files(self) -> StateChange | None:
         """Return the change of the files and options alone, None if there is none.
 
-        For events of a turn below another one, whose commits leave the conversation above as it is stored.
+        For events of a child turn, whose commits leave the conversation above as it is stored.
         """
         session, stored = self._session, json.loads(self._state or _state_text(self._session, 0))
         files = {"artifacts": session.artifacts.to_json(), "options": options_data(session)}

@@ -59,7 +59,7 @@ class TurnRunner:
 
     `on_free` is called once a turn has ended, and with True if its end could not be stored and must be tried again.
     `pending_end` is such a turn; `unannounced` the fact of a derived name whose event is not stored yet. `children` are
-    the turns below these, `subagents` the agents of some of them; `subagent_facts` are those that are stored.
+    the child turns of these, `subagents` the agents of some of them; `subagent_facts` are those that are stored.
     """
 
     def __init__(
@@ -342,12 +342,12 @@ class TurnRunner:
     def suspend(self) -> None:
         """Suspend the turn if it waits for an answer of the user and continues after a restart, and those below it.
 
-        A call that waits for a turn below it has begun, so that turn's questions do not suspend it. Turns that outlive
-        the one above them are suspended by themselves.
+        A call that waits for a child turn has begun, so that turn's questions do not suspend it. Detached turns are
+        suspended by themselves.
         """
         if not self._services.can_resume:
             return
-        self.children.suspend_outliving()
+        self.children.suspend_detached()
         running = self.running
         if running is not None and self._waits(running):
             self.children.suspend(running.turn.id)
@@ -388,7 +388,7 @@ class TurnRunner:
         await self.children.wait_until_released(self._services.clock.real(_CLOSING_SECONDS))
 
     def stop_below(self) -> None:
-        """Stop the turns below others, and the sub-agents that have not begun theirs."""
+        """Stop the child turns, and the sub-agents that have not begun theirs."""
         self.children.stop()
         self.subagents.stop()
 
@@ -414,7 +414,7 @@ class TurnRunner:
             await asyncio.wait(self._tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
 
     async def append_end(self, loaded: Loaded, turn: TurnRecord, code: str, text: str) -> None:
-        """Append the events that answer the turn's open calls and questions and end it, after the turns below it."""
+        """Append the events that answer the turn's open calls and questions and end it, after its child turns."""
         if loaded.children:
             await self.children.end(code, text)
         interrupted = await read_interrupted(self._services.log, turn, loaded)
@@ -437,24 +437,24 @@ class TurnRunner:
     async def recover(self, loaded: Loaded, *, may_resume: bool) -> bool:
         """Go on with the open turns that wait for a person, and end all others as interrupted.
 
-        One with the work of an application waits until `go_on` brings that. Unless `may_resume` the others that can go
-        on are left unchanged; returns True if the running one is among them.
+        One with the work of an application waits until `resume_work` brings that. Unless `may_resume` the others that
+        can go on are still suspended; returns True if the running one is among them.
         """
         loaded = replace(loaded, children=[turn for turn in loaded.children if not self.children.runs(turn.id)])
         turn, found = loaded.running, await self._resumable_turns(loaded)
-        self.children.take_up()
+        self.children.resume_all()
         if turn is not None and found.point is not None and found.needs_work:
             self._wait_for_work(turn, found.point)
             turn, found = None, replace(found, point=None)
         if not may_resume:
-            self.children.leave(found.outliving)
+            self.children.suspend_all(found.detached)
             if found.point is None:
                 await self.end_interrupted(loaded, turn)
                 return False
-            self.children.leave(found.point.children)
+            self.children.suspend_all(found.point.children)
             return True
-        self.children.waiting.add(found.outliving, outlive_parents=True)
-        for resumed in found.outliving:
+        self.children.waiting.add(found.detached, detached=True)
+        for resumed in found.detached:
             self.children.resume(resumed)
         setup = None if turn is None or found.point is None else await self._setup_again(loaded, turn, found.point)
         if turn is None or found.point is None or setup is None:
@@ -466,7 +466,7 @@ class TurnRunner:
         return False
 
     def _wait_for_work(self, turn: TurnRecord, point: ResumePoint) -> None:
-        """Keep a turn, and those below it, as they are until `go_on` or a stop; the session is busy with it."""
+        """Keep a turn, and those below it, as they are until `resume_work` or a stop; the session is busy with it."""
         self.children.waiting.add(point.children, ask=False)
         self.latest = running = RunningTurn(turn, None)
         running.started.set_result(turn.after_seq or 0)
@@ -484,7 +484,7 @@ class TurnRunner:
             with bound_ids(session=self._session.id, turn=running.turn.id):
                 await self._abort(running, code, text)
 
-    async def go_on(self, turn_id: str, setup: TurnSetup) -> RunningTurn:
+    async def resume_work(self, turn_id: str, setup: TurnSetup) -> RunningTurn:
         """Go on with a turn that waits for its work, which `setup` has, with the answers that are stored by now.
 
         The caller sees to it that none is stored meanwhile. Raises `TurnFailed` if the turn does not wait, and
@@ -529,14 +529,14 @@ class TurnRunner:
             return None
 
     async def end_interrupted(self, loaded: Loaded, turn: TurnRecord | None) -> None:
-        """Append an end to the turns below others that an earlier process left, and to `turn`."""
+        """Append an end to the child turns that an earlier process left, and to `turn`."""
         if turn is not None:
             return await self.append_end(loaded, turn, "interrupted", _INTERRUPTED)
         try:
             if loaded.children:
                 await self.children.end("interrupted", _INTERRUPTED)
         except StoreError as exc:
-            _log.error("turns below others could not be ended; retried before the next turn", error=str(exc))
+            _log.error("child turns could not be ended; retried before the next turn", error=str(exc))
             self.children.end_later(loaded)
 
     def end_later(self, turn: TurnRecord) -> None:

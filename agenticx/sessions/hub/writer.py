@@ -12,7 +12,7 @@ from agenticx.clocks import Clock
 from agenticx.errors import StoreError
 from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.runtime.events import ASKING_EVENTS, QUESTION_EVENTS, REPORTING_EVENTS, TEXT_DELTAS
-from agenticx.sessions.hub.announcements import Announcements
+from agenticx.sessions.hub.pending_events import PendingEvents
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import ENCODING_ERRORS, StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
@@ -62,7 +62,7 @@ class SessionWriter:
         self.seq = loaded.last_seq
         self.state_frozen = False
         self.unsettled: _Write | None = None
-        self.announcements = Announcements(loaded.open_facts)
+        self.pending_events = PendingEvents(loaded.open_facts)
         self._lease = lease
         self._queue = queue
         self._clock = clock
@@ -128,7 +128,7 @@ class SessionWriter:
                 if self._queue.messages:
                     facts = (*facts, *self._queue.taken_facts(turn_id, events, self.seq))
             if not types.isdisjoint(REPORTING_EVENTS):
-                facts = (*facts, *self.announcements.facts(events))
+                facts = (*facts, *self.pending_events.facts(events))
             commit = Commit(
                 id=f"{self._lease.epoch}-{self._commit_count}",
                 turn_id=turn_id,
@@ -206,7 +206,7 @@ class SessionWriter:
         if commit.state is not None:
             self._tracker.mark_stored(commit.state)
         if commit.facts:
-            self.announcements.mark_stored(commit.facts)
+            self.pending_events.mark_stored(commit.facts)
             if delivered := delivered_keys(commit.facts):
                 self._session.mark_delivered(delivered)
         if commit.facts and self._queue.messages:  # which include each `message_taken`

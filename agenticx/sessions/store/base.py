@@ -405,7 +405,7 @@ def related_turn_id(event: StoredEvent) -> str | None:
 
 @dataclass(slots=True)
 class TurnFilter:
-    """A filter of a session's events, read in order, for those of one turn and of the turns below it."""
+    """A filter of a session's events, read in order, for those of one turn and of its child turns."""
 
     turn_id: str
     _below: set[str | None] = field(default_factory=set[str | None], init=False)

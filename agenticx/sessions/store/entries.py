@@ -416,7 +416,7 @@ class TurnWaiting(Fact):
     is_replaced = True
     conversation: Mapping[str, Any] | None = None
     agent_path: tuple[str, ...] = ()
-    outlives_parent: bool = False
+    detached: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

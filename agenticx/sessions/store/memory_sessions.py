@@ -32,7 +32,7 @@ class MemorySession:
     """The data of one session; its first `inherited_count` events were copied from the session it was forked from.
 
     `last_commit` is the id of the last commit with its events. `owner` is the lease that may write, `epoch` the number
-    of leases so far. `open_children` holds the ids of the turns below others that have not ended, oldest first.
+    of leases so far. `open_children` holds the ids of the child turns that have not ended, oldest first.
     """
 
     record: SessionRecord

@@ -141,7 +141,7 @@ class Commit:
 class Loaded:
     """All that a session's actor starts from, at one position of the log.
 
-    `running` is the turn without a terminal event, `children` are those of the turns below it, or below an earlier one,
+    `running` is the turn without a terminal event, `children` are its child turns, and those of earlier ones,
     in the order in which they began. `open_facts` are the facts of all of these, and those that are work and that no
     fact has closed, in the order in which they were stored; `subagent_facts` are those about sub-agents. With
     `facts_damaged` a fact of those turns cannot be read, so it is unknown which of their calls began.

@@ -45,7 +45,7 @@ from agenticx.teams.agents.quoted_speech import quote_speakers
 from agenticx.teams.agents.spending import current_budget
 from agenticx.teams.agents.states import STATE_VERSION, checked_state
 from agenticx.teams.agents.turn_messages import TurnMessages
-from agenticx.teams.agents.unreported_turn import unreported_turn
+from agenticx.teams.agents.uncommitted_answer import uncommitted_answer
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -196,7 +196,7 @@ class AssistantAgent(BaseChatAgent):
         try:
             async for event in turn:
                 events.append(event)
-                if event.turn_id != events[0].turn_id:  # of a turn below this one
+                if event.turn_id != events[0].turn_id:  # of a child turn
                     continue
                 for message in reader.read(event):
                     if cancellation_token.is_cancelled():
@@ -290,7 +290,7 @@ class AssistantAgent(BaseChatAgent):
                 heard_count = place + 1
             messages.append(message)
         self._session = Session(messages=messages)
-        self._unreported = unreported_turn(events, self.name)
+        self._unreported = uncommitted_answer(events, self.name)
 
     async def close(self) -> None:
         await self._runtime.aclose()

@@ -33,7 +33,7 @@ from agenticx.teams.agents.no_model import NoModel
 from agenticx.teams.agents.protocols import first_of
 from agenticx.teams.agents.spending import waiting_for_person
 from agenticx.teams.agents.turn_messages import TurnMessages
-from agenticx.teams.agents.unreported_turn import unreported_turn
+from agenticx.teams.agents.uncommitted_answer import uncommitted_answer
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -175,7 +175,7 @@ class UserProxyAgent(BaseChatAgent):
 
     def restore(self, events: Sequence[SessionEvent], heard: Sequence[BaseChatMessage]) -> None:
         """Go on from a session's log; an answer that was given, but not reported to the team, is the next one."""
-        self._unreported = unreported_turn(events, self.name)
+        self._unreported = uncommitted_answer(events, self.name)
         self._heard = {message.id for message in heard}
 
     # --- a function ---------------------------------------------------------------------------------------------------

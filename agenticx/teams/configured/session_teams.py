@@ -15,7 +15,7 @@ from agenticx.runtime import HookRegistry
 from agenticx.runtime.events import TEAM_REPLAY_EVENTS
 from agenticx.runtime.turn import Turn, TurnWork
 from agenticx.runtime.turns.work import WorkResult
-from agenticx.sessions.history.told_endings import read_talk_events
+from agenticx.sessions.history.subagent_notices import read_talk_events
 from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.settings import Settings

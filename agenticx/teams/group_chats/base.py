@@ -37,7 +37,7 @@ from agenticx.teams.group_chats.participants import (
     load_states,
     produced_types,
 )
-from agenticx.teams.group_chats.stored_talk import EarlierRun, StoredTurns, events_since_reset, read_talk
+from agenticx.teams.group_chats.team_replay import EarlierRun, StoredTurns, events_since_reset, read_talk
 from agenticx.teams.group_chats.team_run import Speaking, TeamRun, is_being_cancelled, outcome
 from agenticx.teams.group_chats.team_turns import TeamTurn, TeamTurns
 from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript

@@ -1,4 +1,4 @@
-"""The turn of a team's run: its events, and the speeches of its agents as turns below it."""
+"""The turn of a team's run: its events, and the speeches of its agents as child turns of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from agenticx.teams.group_chats.logged_attachments import (
     stored_attachments,
     with_contents,
 )
-from agenticx.teams.group_chats.stored_talk import events_at
+from agenticx.teams.group_chats.team_replay import events_at
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, MultiModalMessage, TextMessage
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class TeamTurns:
     """The turns of a team's runs.
 
     They are turns of its `session`, which is one in memory, or the id of one of an open hub. Where the code runs in a
-    turn already, such as that of a team with a nested one, they are turns below it, but for a turn of another session
+    turn already, such as that of a team with a nested one, they are its child turns, but for a turn of another session
     than the one that is named. Else there are none. Where the run is the whole work of a turn, `own_turn`, it needs no
     other. TypeError for another `session`.
     """
@@ -134,7 +134,7 @@ class TeamTurns:
         """
         if not isinstance(self._session, str):
             return None
-        from agenticx.sessions.history.told_endings import read_talk_events  # on first use: it imports the stores
+        from agenticx.sessions.history.subagent_notices import read_talk_events  # on first use: it imports the stores
 
         await self._wait_for_last()
         store, above = (await self._hub(self._session)).store, self._turn_above()

@@ -1,4 +1,4 @@
-"""A turn below a session's work that waits for a person as the process is killed."""
+"""A child turn of a session's work that waits for a person as the process is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Executors that a tool calls: their runs are turns below that of the tool, or are refused."""
+"""Executors that a tool calls: their runs are child turns of that of the tool, or are refused."""
 
 from __future__ import annotations
 

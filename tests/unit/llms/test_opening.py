@@ -149,9 +149,9 @@ async def test_the_stream_of_a_cancelled_reader_is_closed_once(script: list[Step
 
 
 async def test_a_silent_model_is_closed_once_before_its_fallback_is_called() -> None:
-    silent, taking_over = PlainModel([None], name="silent"), PlainModel([*text("a"), END], name="other")
-    reply, error = await complete(retrying(silent, taking_over), REQUEST)
-    assert (reply.text, error, silent.closed, taking_over.closed) == ("a", None, [1], [1])
+    silent, prepare_handoff = PlainModel([None], name="silent"), PlainModel([*text("a"), END], name="other")
+    reply, error = await complete(retrying(silent, prepare_handoff), REQUEST)
+    assert (reply.text, error, silent.closed, prepare_handoff.closed) == ("a", None, [1], [1])
 
 
 @pytest.mark.parametrize("read", [0, 1, 2])

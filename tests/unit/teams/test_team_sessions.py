@@ -1,4 +1,4 @@
-"""Teams in sessions: a run is a turn, and a speech is a turn below it."""
+"""Teams in sessions: a run is a turn, and a speech is a child turn of it."""
 
 from __future__ import annotations
 

@@ -260,11 +260,11 @@ def test_a_turn_below_another_one_begins_after_it_and_may_end_later():
     )
     check_grammar(of_leaf(below, STOPPED, first=1))
     assert violations([*of_leaf(below, STOPPED, first=1), *envelopes(STARTED, STOPPED, first=3)]) == [
-        "event 3 (turn_started): a turn below it began earlier"
+        "event 3 (turn_started): a child turn began earlier"
     ]
     assert violations(
         [*envelopes(STARTED), *envelopes(below, STOPPED, turn_id="u", first=2), *envelopes(STOPPED, first=4)]
-    ) == ["event 2 (turn_started): a turn below another one has an agent of its own"]
+    ) == ["event 2 (turn_started): a child turn has an agent of its own"]
 
 
 def test_only_session_events_have_no_turn():

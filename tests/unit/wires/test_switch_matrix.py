@@ -205,7 +205,7 @@ class RecordedModel:
 @pytest.mark.cases(quick=4)
 async def test_a_fallback_of_any_wire_takes_over_within_a_turn(first: WireUnderTest, then: WireUnderTest) -> None:
     failing = RecordedModel(first, REPLY_BODIES[first.name](own_ids(first, 2)))
-    taking_over = RecordedModel(
+    prepare_handoff = RecordedModel(
         then, REPLY_BODIES[then.name](own_ids(then, 2, 5)), REPLY_BODIES[then.name](own_ids(then, 1, 7))
     )
     last = ScriptedModel(["A chair."], name="last")
@@ -214,13 +214,13 @@ async def test_a_fallback_of_any_wire_takes_over_within_a_turn(first: WireUnderT
         """Look."""
         return f"{at} is there"
 
-    model = RetryingModel(failing, fallbacks=[taking_over, last], policy=RetryPolicy(attempts=1))
+    model = RetryingModel(failing, fallbacks=[prepare_handoff, last], policy=RetryPolicy(attempts=1))
     session = Session(id="s")
     events = [
         event async for event in AgentRuntime(model, AutoApproveConfirmGate()).run_turn("Hi", session, tools=[look])
     ]
     assert (events[-1].type, events[-1].data.get("text")) == ("final", "A chair.")
-    assert (failing.refusals, taking_over.refusals) == ([], [])
+    assert (failing.refusals, prepare_handoff.refusals) == ([], [])
     history = [*session.messages, UserMessage(content="go on")]
     assert refusals(history, tools=[LOOK]) == {}
     states = [row.provider_state.wire for row in history if isinstance(row, AssistantMessage) and row.provider_state]

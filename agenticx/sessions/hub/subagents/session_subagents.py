@@ -183,7 +183,7 @@ class SessionSubagents:
         Runs whose turns are open end with these.
         """
         open_turns = {turn.id for turn in loaded.children}
-        missing = list(self._writer.announcements.missing.values())
+        missing = list(self._writer.pending_events.missing.values())
         for run in self._records.unended:
             if run.turn_id not in open_turns and run.turn_id not in self._begun_here:
                 ending = SubagentEnding(
@@ -257,10 +257,10 @@ class SessionSubagents:
             self._records.endings[ending.turn_id] = ending
 
     def _ended_facts(self, ending: SubagentEnding) -> Sequence[Fact]:
-        return ended_facts(ending, is_announced=ending.turn_id in self._writer.announcements.stored)
+        return ended_facts(ending, is_announced=ending.turn_id in self._writer.pending_events.stored)
 
     def expect_event(self, turn_id: str, event: RuntimeEvent, /) -> None:
-        self._writer.announcements.expect(turn_id, event)
+        self._writer.pending_events.expect(turn_id, event)
 
     async def write(self, event: RuntimeEvent, /) -> None:
         await self._append(event)

@@ -1,4 +1,4 @@
-"""The budgets of the turns of a session's main agent, which all turns below them share."""
+"""The budgets of the turns of a session's main agent, which all their child turns share."""
 
 from __future__ import annotations
 

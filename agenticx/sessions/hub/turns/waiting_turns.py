@@ -22,8 +22,8 @@ class WaitingTurns:
         self.by_id: dict[str, _WaitingTurn] = {}
         self.open_questions: dict[str, asyncio.Event] = {}
 
-    def add(self, resumed: Sequence[ResumedTurn], *, outlive_parents: bool = False, ask: bool = True) -> None:
-        """Add turns and those below them; with `outlive_parents` the former go on by themselves.
+    def add(self, resumed: Sequence[ResumedTurn], *, detached: bool = False, ask: bool = True) -> None:
+        """Add turns and those below them; with `detached` the former go on by themselves.
 
         Unless they `ask` their questions again, nobody can wait for that; they are added again when they do.
         """
@@ -32,21 +32,21 @@ class WaitingTurns:
             questions = open_questions if ask else []
             self.by_id[one.turn_id] = waiting = _WaitingTurn(
                 parent_id=one.parent_turn_id,
-                outlives_parent=outlive_parents,
+                detached=detached,
                 questions={question.request.id: question.asked for question in questions},
             )
             self.open_questions |= waiting.questions
             self.add(one.point.children, ask=ask)
 
     @property
-    def outliving(self) -> Sequence[str]:
+    def detached(self) -> Sequence[str]:
         """The ids of the turns that go on by themselves."""
-        return [id_ for id_, one in self.by_id.items() if one.outlives_parent]
+        return [id_ for id_, one in self.by_id.items() if one.detached]
 
     def below(self, *turn_ids: str) -> Sequence[str]:
         """Return the ids of the turns directly below those, which do not outlive them."""
         waiting = self.by_id.items()
-        return [id_ for id_, one in waiting if one.parent_id in turn_ids and not one.outlives_parent]
+        return [id_ for id_, one in waiting if one.parent_id in turn_ids and not one.detached]
 
     def forget(self, turn_ids: Sequence[str]) -> Collection[str]:
         """Remove turns that are not begun again, and those below them, and return all their ids."""
@@ -65,7 +65,7 @@ class _WaitingTurn:
     """A turn that is to go on; `questions` are those that it asks again, as `open_questions`."""
 
     parent_id: str
-    outlives_parent: bool
+    detached: bool
     questions: Mapping[str, asyncio.Event]
 
     def close(self) -> None:

@@ -82,7 +82,7 @@ def running_turn(connection: sqlite3.Connection, number: int) -> TurnRecord | No
 
 
 def open_children(connection: sqlite3.Connection, number: int) -> list[TurnRecord]:
-    """Return the session's turns below others that have not ended, oldest first."""
+    """Return the session's child turns that have not ended, oldest first."""
     return _select_turns(connection, "turns.session = ? AND turns.is_open_child", (number,))
 
 

@@ -1,4 +1,4 @@
-"""Turns below a turn: their events, stops, questions and modes."""
+"""Child turns: their events, stops, questions and modes."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ async def test_a_turn_that_outlives_its_parent_can_begin_below_one_that_is_over(
         agent_path=("meta", "mid"),
         context=TurnContext(turn_id="turn_1", child_turns=turns),
     )
-    late = TurnContext(parent=above, outlives_parent=True)
+    late = TurnContext(parent=above, detached=True)
     result = await runtime.run("go", play.session(permission_mode="auto"), agent_id="late", context=late)
     assert (result.text, result.events[0].data["parent_turn_id"]) == ("sent", "turn_1")
     assert (written[0], written[-1]) == ("turn_started", "final")

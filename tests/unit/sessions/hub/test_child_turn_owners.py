@@ -1,4 +1,4 @@
-"""Turns below those of a session whose owner changes, in a store that refuses commits."""
+"""Child turns of a session whose owner changes, in a store that refuses commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns below a session's turns: their events, records, questions and ends in the store."""
+"""Child turns in a session: their events, records, questions and ends in the store."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ async def test_a_turn_that_outlives_its_parent_runs_beside_the_next_one(new_stor
     async def spawn() -> str:
         """Begin another agent's work."""
         runtime = AgentRuntime(ScriptedModel([call("wait"), "Late."]), AutoApproveConfirmGate(), tools=[wait])
-        below = TurnContext(parent=current_turn(), outlives_parent=True)
+        below = TurnContext(parent=current_turn(), detached=True)
         tasks.append(asyncio.create_task(runtime.run("go", Session(), agent_id="late", context=below)))
         return "begun"
 
@@ -255,7 +255,7 @@ async def test_a_fork_in_the_middle_of_a_turn_ends_the_turns_below_it(new_store:
 
 
 async def write_open_turns(store: Store, session_id: str) -> None:
-    """Write a turn with two turns below it, the last of which waits for an answer."""
+    """Write a turn with two child turns, the last of which waits for an answer."""
     parent: str | None = None
     for agent, number in (("meta", 1), ("a", 2), ("leaf", 3)):
         id_ = f"turn_{'root' if parent is None else agent}"

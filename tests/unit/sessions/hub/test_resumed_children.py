@@ -1,4 +1,4 @@
-"""Turns below a session's work that wait for a person go on after the program's end, however it ends."""
+"""Child turns of a session's work that wait for a person go on after the program's end."""
 
 from __future__ import annotations
 

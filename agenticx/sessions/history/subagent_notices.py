@@ -15,7 +15,7 @@ from agenticx.sessions.history.turns_on_path import read_events_on_path
 from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.entries import Fact, SessionEvent, SubagentDelivered, decode
 
-__all__ = ["read_talk_events", "with_told_endings"]
+__all__ = ["read_talk_events", "with_subagent_notices"]
 
 _STEPS = frozenset({EventType.TURN_STARTED, EventType.ROUND_START})
 
@@ -24,10 +24,10 @@ async def read_talk_events(log: Log, session_id: str, types: Collection[str]) ->
     """Return what `read_events_on_path` does, and what participants of teams were told; raises `DamagedData`."""
     events = await read_events_on_path(log, session_id, types)
     facts = await log.subagent_facts(session_id)
-    return with_told_endings(map(decode, events), facts)
+    return with_subagent_notices(map(decode, events), facts)
 
 
-def with_told_endings(events: Iterable[SessionEvent], facts: Sequence[Fact]) -> list[SessionEvent]:
+def with_subagent_notices(events: Iterable[SessionEvent], facts: Sequence[Fact]) -> list[SessionEvent]:
     """Return the events of turns with what agents below the main one, which are not sub-agents, were told there."""
     told: dict[tuple[str, str], list[SubagentDelivered]] = {}
     for one in read_deliveries(facts).values():

@@ -10,10 +10,10 @@ from agenticx.runtime.events import Event, FinalEvent, TeamMessageEvent, TurnSta
 if TYPE_CHECKING:
     from agenticx.sessions.store.entries import SessionEvent
 
-__all__ = ["unreported_turn"]
+__all__ = ["uncommitted_answer"]
 
 
-def unreported_turn(events: Sequence[SessionEvent], agent_id: str) -> Sequence[Event] | None:
+def uncommitted_answer(events: Sequence[SessionEvent], agent_id: str) -> Sequence[Event] | None:
     """Return the last turn of the agent if it ended with an answer that is not in the log as `team_message`, else None.
 
     A speech is stored after the turn in which it was made, so a process can die between the two.

@@ -141,7 +141,7 @@ def _speeches(events: Sequence[SessionEvent]) -> Iterator[tuple[str | None, str 
 
 
 def _finished_usages(events: Sequence[SessionEvent], turn_id: str | None) -> Iterator[Usage]:
-    """Yield the model calls of a run: its own, such as choices of speakers, and those of the ended turns below it."""
+    """Yield the model calls of a run: its own, such as choices of speakers, and those of its ended child turns."""
     counted = {turn_id}
     ended = {entry.turn_id for entry in events if entry.event.terminal}
     for event in (entry.event for entry in events):

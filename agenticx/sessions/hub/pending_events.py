@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from agenticx.runtime import RuntimeEvent
 from agenticx.sessions.store.entries import Fact, SubagentAnnounced, SubagentUnannounced
 
-__all__ = ["Announcements"]
+__all__ = ["PendingEvents"]
 
 
-class Announcements:
+class PendingEvents:
     """The stored endings without an event, by the keys of their facts `subagent_unannounced`.
 
     They are stored in one commit, and their event in a later one, which has the fact `subagent_announced`. So the next
