@@ -52,12 +52,11 @@ class SubagentHost(Protocol):
         """
         ...
 
-    def expect_event(self, turn_id: str, event: RuntimeEvent, /) -> None:
-        """Take note that this event, which is about to be written, reports the ending of a run."""
-        ...
+    async def write(self, event: RuntimeEvent, /, *, ending_of: str | None = None) -> None:
+        """Append an event to its turn, which has not ended, or with the `turn_id` "" to none.
 
-    async def write(self, event: RuntimeEvent, /) -> None:
-        """Append an event to its turn, which has not ended, or with the `turn_id` "" to none."""
+        With `ending_of`, the id of a run, it is recorded that the log has the event of the ending of that run.
+        """
         ...
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
@@ -91,10 +90,7 @@ class MemoryHost:
     async def record_ending(self, ending: SubagentEnding, /) -> None:
         return None
 
-    def expect_event(self, turn_id: str, event: RuntimeEvent, /) -> None:
-        return None
-
-    async def write(self, event: RuntimeEvent, /) -> None:
+    async def write(self, event: RuntimeEvent, /, *, ending_of: str | None = None) -> None:
         return None
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:

@@ -57,7 +57,7 @@ class SubagentReporter:
         if self._host.is_durable:
             self._tree.drop_conversations()
         _log.info("subagent", agent=agent.id, state=ending.state, code=ending.code)
-        await self._write(above, event)
+        await self._write(above, event, ending_of=ending.turn_id)
 
     async def deliver(self, ending: SubagentEnding) -> None:
         """Deliver the ending of a run of an earlier process, which is recorded."""
@@ -67,15 +67,12 @@ class SubagentReporter:
 
     async def report_ending(self, ending: SubagentEnding) -> None:
         """Write the event of an ending of an earlier process."""
-        await self._write(None, self._ending_event(self._tree.find(ending.agent_id, None), ending))
+        event = self._ending_event(self._tree.find(ending.agent_id, None), ending)
+        await self._write(None, event, ending_of=ending.turn_id)
 
     def _ending_event(self, agent: Subagent, ending: SubagentEnding) -> Event | None:
-        """Return the event of an ending, which is expected from then on; None for a pause, which has none."""
-        if ending.state == "paused":
-            return None
-        event = self._event(agent, *ending.event)
-        self._host.expect_event(ending.turn_id, event)
-        return event
+        """Return the event of an ending; None for a pause, which has none."""
+        return None if ending.state == "paused" else self._event(agent, *ending.event)
 
     def _event(self, agent: Subagent, type_: EventType, data: Mapping[str, Any]) -> Event:
         """Return an event of the turn above, or of none if that is over."""
@@ -83,11 +80,11 @@ class SubagentReporter:
         turn_id = turn.id if turn is not None and turn.accepts_children else ""
         return EVENT_CLASSES[type_](type_, {**data, **tree}, agent.id, turn_id)
 
-    async def _write(self, above: Turn | None, event: Event | None) -> None:
-        """Write an event, in the turn above if it is one of that."""
+    async def _write(self, above: Turn | None, event: Event | None, *, ending_of: str | None = None) -> None:
+        """Write an event, in the turn above if it is one of that; `ending_of` is the run whose ending it reports."""
         if event is not None and not self.is_abandoned:
             self._put(above, event)
-            await self._store(self._host.write(event))
+            await self._store(self._host.write(event, ending_of=ending_of))
 
     def _put(self, above: Turn | None, event: Event) -> None:
         """Have the turn above emit an event of that which the host does not write."""

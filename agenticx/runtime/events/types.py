@@ -50,7 +50,6 @@ __all__ = [
     "LOGGED_EVENTS",
     "PAYLOADS",
     "QUESTION_EVENTS",
-    "REPORTING_EVENTS",
     "TEAM_REPLAY_EVENTS",
     "TEXT_DELTAS",
     "TOOL_EVENTS",
@@ -204,9 +203,6 @@ class _TypedEvent(RuntimeEvent, Generic[TypeT, DataT]):
     answers: ClassVar[bool] = False
     """Whether it has the answer to the question `id`."""
 
-    reports_ending: ClassVar[bool] = False
-    """Whether it reports the ending of a sub-agent, in a turn above that one or in none."""
-
     is_in_transcript: ClassVar[bool] = False
     """Whether the messages of a session are made of it."""
 
@@ -292,12 +288,12 @@ class SubagentProgressEvent(_TypedEvent[Literal["subagent_progress"], SubagentPr
 
 class SubagentCompletedEvent(_TypedEvent[Literal["subagent_completed"], SubagentCompletedData]):
     __slots__ = ()
-    is_from_tools = reports_ending = True
+    is_from_tools = True
 
 
 class SubagentErrorEvent(_TypedEvent[Literal["subagent_error"], SubagentErrorData]):
     __slots__ = ()
-    is_from_tools = reports_ending = True
+    is_from_tools = True
 
 
 class TurnStartedEvent(_TypedEvent[Literal["turn_started"], TurnStartedData]):
@@ -460,7 +456,6 @@ TEXT_DELTAS = _types_with("is_text_delta")
 TOOL_EVENTS = _types_with("is_from_tools")
 ASKING_EVENTS = _types_with("asks")
 ANSWERING_EVENTS = _types_with("answers")
-REPORTING_EVENTS = _types_with("reports_ending")
 TRANSCRIPT_EVENTS = _types_with("is_in_transcript")
 TEAM_REPLAY_EVENTS = _types_with("is_in_team_replay")
 QUESTION_EVENTS = ASKING_EVENTS | ANSWERING_EVENTS

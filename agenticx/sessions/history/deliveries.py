@@ -2,46 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agenticx.runtime.session import Notice
 from agenticx.sessions.history.transcript import Conversation
 from agenticx.sessions.history.turns_on_path import TurnsOnPath
-from agenticx.sessions.store.entries import Fact, SubagentDelivered, SubagentEnded, SubagentStarted
+from agenticx.sessions.store.entries import Fact, SubagentDelivered
+from agenticx.sessions.subagent_runs import SubagentRuns
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 
 __all__ = [
     "HistoryWithSubagents",
     "RewoundDeliveries",
     "copied_deliveries",
-    "ending_notices",
-    "read_deliveries",
-    "read_runs",
     "rewound_deliveries",
 ]
-
-
-def read_deliveries(facts: Iterable[Fact]) -> dict[str, SubagentDelivered]:
-    """Return the deliveries among facts by the turn ids of their runs; endings that were not delivered are due."""
-    found: dict[str, SubagentDelivered] = {}
-    for fact in facts:
-        if isinstance(fact, SubagentDelivered):
-            found[fact.key] = fact
-        elif isinstance(fact, SubagentEnded):  # else by a process that could not store its first end
-            found.setdefault(fact.key, SubagentDelivered(key=fact.key, ending=fact.ending, is_due=True))
-    return found
-
-
-def read_runs(facts: Iterable[Fact]) -> dict[str, SubagentRun]:
-    """Return the runs among facts by their turn ids, in order."""
-    return {fact.key: fact.run for fact in facts if isinstance(fact, SubagentStarted)}
-
-
-def ending_notices(endings: Iterable[SubagentEnding], runs: Mapping[str, SubagentRun]) -> list[Notice]:
-    """Return the notices of stored endings for the agents that started their `runs`; a fork lacks these."""
-    readers = {turn_id: run.reader for turn_id, run in runs.items()}
-    return [ending.notice(is_stored=True, reader=readers.get(ending.turn_id, "")) for ending in endings]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +65,11 @@ class RewoundDeliveries:
 
 def rewound_deliveries(facts: Sequence[Fact], history: HistoryWithSubagents) -> RewoundDeliveries:
     """Return the deliveries of these facts after a rewind to this conversation."""
-    before = read_deliveries(facts)
+    runs = SubagentRuns.of(facts)
+    before = runs.deliveries
     after = {key: history.delivery(one) for key, one in before.items()}
     changed = [one for key, one in after.items() if one != before[key]]
-    due = ending_notices((one.ending for one in after.values() if one.is_due), read_runs(facts))
-    return RewoundDeliveries(changed, due, before.keys())
+    return RewoundDeliveries(changed, runs.notices(after.values()), before.keys())
 
 
 def copied_deliveries(
@@ -104,10 +80,9 @@ def copied_deliveries(
     It is told of each of its sub-agents, which stay with the conversation that it was forked from: of the endings that
     it does not have, and of those at work or paused that they stay there.
     """
-    deliveries = read_deliveries(facts)
-    runs = read_runs(facts).values()
-    at_work = {run.agent_id for run in runs if run.turn_id not in deliveries}
-    for run in runs:
+    runs = SubagentRuns.of(facts)
+    deliveries, at_work = dict(runs.deliveries), {run.agent_id for run in runs.unended}
+    for run in runs.runs.values():
         one = deliveries.setdefault(run.turn_id, SubagentDelivered(key=run.turn_id, ending=_stays(run), is_due=True))
         if not at_work.isdisjoint(run.parent_path):  # it is for one that stays there too
             deliveries[run.turn_id] = replace(one, is_due=False, told_in=one.told_in or run.parent_turn_id)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from agenticx.runtime.events import EventType, SteeredEvent
-from agenticx.sessions.history.deliveries import read_deliveries
 from agenticx.sessions.history.turns_on_path import read_events_on_path
 from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.entries import Fact, SessionEvent, SubagentDelivered, decode
+from agenticx.sessions.subagent_runs import SubagentRuns
 
 __all__ = ["read_talk_events", "with_subagent_notices"]
 
@@ -30,7 +30,7 @@ async def read_talk_events(log: Log, session_id: str, types: Collection[str]) ->
 def with_subagent_notices(events: Iterable[SessionEvent], facts: Sequence[Fact]) -> list[SessionEvent]:
     """Return the events of turns with what agents below the main one, which are not sub-agents, were told there."""
     told: dict[tuple[str, str], list[SubagentDelivered]] = {}
-    for one in read_deliveries(facts).values():
+    for one in SubagentRuns.of(facts).deliveries.values():
         if one.message_id and one.told_to != one.told_in:
             told.setdefault((one.told_to, one.message_id), []).append(one)
     found = [*events]

@@ -67,7 +67,7 @@ class SessionActor:
         self._snapshots = session_snapshots(lease, services.store.blobs, self._writer)
         self.session.snapshots = self._snapshots
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
-        self.turns = TurnRunner(self.session, self._writer, services, self._on_free, loaded.subagent_facts)
+        self.turns = TurnRunner(self.session, self._writer, services, self._on_free)
         self.unresumed = loaded.running
         self._lock, self._answer_lock = asyncio.Lock(), asyncio.Lock()
         self._users, self.deleted = 0, False

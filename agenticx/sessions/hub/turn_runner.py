@@ -59,7 +59,7 @@ class TurnRunner:
 
     `on_free` is called once a turn has ended, and with True if its end could not be stored and must be tried again.
     `pending_end` is such a turn; `unannounced` the fact of a derived name whose event is not stored yet. `children` are
-    the child turns of these, `subagents` the agents of some of them; `subagent_facts` are those that are stored.
+    the child turns of these, `subagents` the agents of some of them.
     """
 
     def __init__(
@@ -68,7 +68,6 @@ class TurnRunner:
         writer: SessionWriter,
         services: TurnServices,
         on_free: Callable[[bool], None],
-        subagent_facts: Sequence[Fact],
     ) -> None:
         self.latest: RunningTurn | None = None
         self.pending_end: TurnRecord | None = None
@@ -76,7 +75,7 @@ class TurnRunner:
         self.record_lock = asyncio.Lock()
         self.children = SessionChildTurns(session, writer, services.log)
         self._budgets = TurnBudgets(session.id, services.log, services.settings)
-        self.subagents = SessionSubagents(session, writer, services, self.children, self.ended_turn, subagent_facts)
+        self.subagents = SessionSubagents(session, writer, services, self.children, self.ended_turn)
         self._session = session
         self._writer = writer
         self._services = services

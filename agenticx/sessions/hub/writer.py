@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from agenticx.clocks import Clock
 from agenticx.errors import StoreError
 from agenticx.runtime import EventType, RuntimeEvent, Session
-from agenticx.runtime.events import ASKING_EVENTS, QUESTION_EVENTS, REPORTING_EVENTS, TEXT_DELTAS
-from agenticx.sessions.hub.pending_events import PendingEvents
+from agenticx.runtime.events import ASKING_EVENTS, QUESTION_EVENTS, TEXT_DELTAS
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import ENCODING_ERRORS, StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
@@ -25,6 +24,7 @@ from agenticx.sessions.store.entries import (
     answer_from_data,
 )
 from agenticx.sessions.store.records import Commit, Loaded, SessionRecord, StateChange, TurnRecord
+from agenticx.sessions.subagent_runs import SubagentRuns
 from agenticx.subagents.records import SubagentEnding
 
 __all__ = ["SessionWriter", "delivered_facts", "delivered_keys", "merge_deltas", "run_to_completion"]
@@ -54,7 +54,7 @@ class SessionWriter:
     What is in memory about a session changes only once a commit has returned. A commit whose outcome is unknown is
     repeated at once, a few times, and if the store still does not answer, again before anything else is written;
     `unsettled` is that commit, or the one that is being made; `known_effects` is `effect_count` without it. With
-    `state_frozen` the conversation stays as it is stored.
+    `state_frozen` the conversation stays as it is stored. `subagents` are the runs of sub-agents as they are stored.
     """
 
     def __init__(self, lease: Lease, loaded: Loaded, session: Session, queue: MessageQueue, clock: Clock) -> None:
@@ -62,7 +62,7 @@ class SessionWriter:
         self.seq = loaded.last_seq
         self.state_frozen = False
         self.unsettled: _Write | None = None
-        self.pending_events = PendingEvents(loaded.open_facts)
+        self.subagents = SubagentRuns.of(loaded.subagent_facts, keeps_texts=False)
         self._lease = lease
         self._queue = queue
         self._clock = clock
@@ -127,8 +127,6 @@ class SessionWriter:
                     facts = (*facts, *self._question_facts(turn_id, events))
                 if self._queue.messages:
                     facts = (*facts, *self._queue.taken_facts(turn_id, events, self.seq))
-            if not types.isdisjoint(REPORTING_EVENTS):
-                facts = (*facts, *self.pending_events.facts(events))
             commit = Commit(
                 id=f"{self._lease.epoch}-{self._commit_count}",
                 turn_id=turn_id,
@@ -206,7 +204,7 @@ class SessionWriter:
         if commit.state is not None:
             self._tracker.mark_stored(commit.state)
         if commit.facts:
-            self.pending_events.mark_stored(commit.facts)
+            self.subagents.apply(commit.facts)
             if delivered := delivered_keys(commit.facts):
                 self._session.mark_delivered(delivered)
         if commit.facts and self._queue.messages:  # which include each `message_taken`

@@ -475,8 +475,8 @@ class SubagentDelivered(_Ended):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubagentUnannounced(_Ended):
-    """The event of the ending of the run `key` is not in the log yet."""
+class SubagentUnannounced(Fact):
+    """The event of the ending of the run `key` is not in the log yet: the next owner of the session appends it."""
 
     kind = "subagent_unannounced"
     is_work = True
@@ -488,6 +488,7 @@ class SubagentAnnounced(Fact):
 
     kind = "subagent_announced"
     closes = SubagentUnannounced
+    about_subagents = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

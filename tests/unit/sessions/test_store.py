@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -36,13 +37,17 @@ from agenticx.sessions.store.blobs import (
 )
 from agenticx.sessions.store.entries import (
     Position,
+    SubagentAnnounced,
     SubagentDelivered,
     SubagentEnded,
     SubagentMessaged,
     SubagentMessageTaken,
+    SubagentStarted,
+    SubagentUnannounced,
     TurnWaiting,
 )
-from agenticx.subagents.records import SubagentEnding
+from agenticx.sessions.subagent_runs import SubagentRuns
+from agenticx.subagents.records import SubagentEnding, SubagentRun
 from tests.support.commits import add_fact, append, delete, update
 from tests.support.stores import (
     began,
@@ -290,6 +295,39 @@ async def test_facts_about_subagents_are_kept_until_closed_and_the_last_delivery
     await store.delete(lease)
     with pytest.raises(SessionNotFound):
         await store.log.subagent_facts(made.id)
+
+
+async def test_runs_folded_while_facts_are_stored_are_those_of_the_stored_facts(
+    store: Store, rng: random.Random
+) -> None:
+    made, live, keys = record(), SubagentRuns(keeps_texts=False), [f"t{number}" for number in range(8)]
+    await store.create(made)
+    lease = await store.ownership.claim(made.id)
+    started = [SubagentRun(turn_id=key, agent_id="a", task="", message="") for key in keys]
+    facts: list[Fact] = [SubagentStarted(key=run.turn_id, run=run) for run in started]
+    for number in range(100):
+        key, state = rng.choice(keys), rng.choice(("paused", "completed"))
+        ending = SubagentEnding(turn_id=key, agent_id="a", state=state, text=str(number))
+        facts.append(
+            rng.choice(
+                [
+                    SubagentEnded(key=key, ending=ending),
+                    SubagentDelivered(key=key, ending=ending, is_due=rng.random() < 0.5),
+                    SubagentUnannounced(key=key),
+                    SubagentAnnounced(key=key),
+                    SubagentMessaged(key=f"m{number}", agent_id="a", text="hi"),
+                    SubagentMessageTaken(key=f"m{rng.randrange(number + 1)}"),
+                ]
+            )
+        )
+    for fact in facts:
+        await lease.commit(Commit(facts=[fact]))
+        live.apply([fact])
+        stored = (await lease.load()).subagent_facts
+        assert live == SubagentRuns.of(stored, keeps_texts=False)
+        whole = SubagentRuns.of(stored)
+        for told, all_told in ((live.notices(), whole.notices()), (live.pending_events, whole.pending_events)):
+            assert sorted(told, key=str) == sorted(all_told, key=str)
 
 
 async def test_two_logs_have_different_ids() -> None:

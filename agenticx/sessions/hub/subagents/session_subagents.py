@@ -13,15 +13,9 @@ from agenticx.runtime import AgentRuntime, EventType, RuntimeEvent, Session
 from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
-from agenticx.sessions.history.deliveries import read_deliveries
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.hub.child_turns import SessionChildTurns
 from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
-from agenticx.sessions.hub.subagents.run_records import (
-    RunRecords,
-    ended_facts,
-    message_fact,
-)
 from agenticx.sessions.hub.subagents.spent import SpentCounter
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, delivered_keys, run_to_completion
@@ -29,12 +23,16 @@ from agenticx.sessions.store.base import OwnershipLost, TurnEnded, read_log_page
 from agenticx.sessions.store.entries import (
     Fact,
     StoredEvent,
+    SubagentAnnounced,
     SubagentEnded,
+    SubagentMessaged,
     SubagentMessageTaken,
     SubagentStarted,
+    SubagentUnannounced,
     decode,
 )
 from agenticx.sessions.store.records import Loaded
+from agenticx.sessions.subagent_runs import SubagentRuns
 from agenticx.subagents.manager import AgentTeamManager
 from agenticx.subagents.meta_tools import CURRENT_OWNER
 from agenticx.subagents.records import ModelUnavailable, SubagentEnding, SubagentLimits, SubagentRun, SubagentsClosed
@@ -48,7 +46,8 @@ class SessionSubagents:
     """The manager of a session's sub-agents, and its `SubagentHost`, which records them as facts.
 
     The ending of a run is stored with the terminal event of its turn, and that it is delivered with the conversation
-    that has it. What is stored and not delivered is delivered after a restart.
+    that has it; its own event follows in a later commit. What is stored and not delivered, and the events that are
+    missing, come after a restart.
     """
 
     is_durable = True
@@ -60,19 +59,18 @@ class SessionSubagents:
         services: TurnServices,
         turns: SessionChildTurns,
         ended_turn: Callable[[str, Sequence[str]], Awaitable[Turn]],
-        facts: Sequence[Fact],
     ) -> None:
         self._session = session
         self._writer = writer
         self._services = services
         self._ended_turn = ended_turn
-        self._records = RunRecords.from_facts(facts)
-        self._known_endings = frozenset(self._records.endings)
+        self._runs = writer.subagents
+        self._known_endings = frozenset(self._runs.deliveries)
         self._begun_here = set[str]()
         self._manager: AgentTeamManager | None = None
         self._turns = turns
         turns.records = turns.resumer = self
-        session.notices += self._records.notices()
+        session.notices += self._runs.notices()
 
     @property
     def manager(self) -> AgentTeamManager:
@@ -98,7 +96,8 @@ class SessionSubagents:
             clock=self._services.clock,
             host=self,
         )
-        manager.restore(self._records.runs.values(), self._records.endings, self._records.unread)
+        endings = {turn_id: one.ending for turn_id, one in self._runs.deliveries.items()}
+        manager.restore(self._runs.runs.values(), endings, self._runs.unread_messages())
         return manager
 
     async def _runtime(self, model: str | None) -> AgentRuntime:
@@ -183,25 +182,25 @@ class SessionSubagents:
         Runs whose turns are open end with these.
         """
         open_turns = {turn.id for turn in loaded.children}
-        missing = list(self._writer.pending_events.missing.values())
-        for run in self._records.unended:
+        pending = [ending for ending in self._runs.pending_events if ending.turn_id in self._known_endings]
+        for run in self._runs.unended:
             if run.turn_id not in open_turns and run.turn_id not in self._begun_here:
                 ending = SubagentEnding(
                     turn_id=run.turn_id, agent_id=run.agent_id, state="error", text=_INTERRUPTED, code="interrupted"
                 )
                 await self.record_ending(ending)
                 await self.manager.reporter.deliver(ending)
-        for fact in missing:
-            await self.manager.reporter.report_ending(fact.ending)
+        for ending in pending:
+            await self.manager.reporter.report_ending(ending)
 
     @property
     def has_unended(self) -> bool:
         """True if a run of an earlier process has no ending."""
-        return any(run.turn_id not in self._begun_here for run in self._records.unended)
+        return any(run.turn_id not in self._begun_here for run in self._runs.unended)
 
     def resume(self, resumed: ResumedTurn, /) -> bool:
         """Go on with the turn of a sub-agent that waits for a person; return False if it is not one."""
-        if resumed.turn_id not in self._records.runs:
+        if resumed.turn_id not in self._runs.runs:
             return False
         token = CURRENT_OWNER.set(self)
         self._begun_here.add(resumed.turn_id)
@@ -214,56 +213,53 @@ class SessionSubagents:
 
     def facts(self, turn_id: str, events: Sequence[RuntimeEvent], round_: int, /) -> Sequence[Fact]:
         """Return the facts that the run has ended, and that its conversation has endings and messages for it."""
-        run = self._records.runs.get(turn_id)
+        run = self._runs.runs.get(turn_id)
         if run is None:
             return ()
         session = self.manager.session_of(turn_id)
         delivered = () if session is None else delivered_facts(session, turn_id)
         steered = (event.data["message_id"] for event in events if event.type is EventType.STEERED)
         facts = [*delivered, *(SubagentMessageTaken(key=id_) for id_ in steered)]
-        if events[-1].terminal and turn_id not in self._records.endings:
+        if events[-1].terminal and turn_id not in self._runs.deliveries:
             facts += self._ended_facts(SubagentEnding.from_event(turn_id, run.agent_id, events[-1], round_, session))
         return facts
 
     def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
-        for fact in facts:
-            if isinstance(fact, SubagentEnded):
-                self._records.endings[fact.key] = fact.ending
         if delivered := delivered_keys(facts):
             self.manager.mark_delivered(delivered)
 
     async def on_ended(self, turn_id: str, /) -> None:
         """Deliver the ending of a run of an earlier process, unless that recorded it without the end of its turn."""
-        if turn_id in self._records.runs and turn_id not in self._begun_here and turn_id not in self._known_endings:
-            await self.manager.reporter.deliver(self._records.endings[turn_id])
+        if turn_id in self._runs.runs and turn_id not in self._begun_here and turn_id not in self._known_endings:
+            await self.manager.reporter.deliver(self._runs.deliveries[turn_id].ending)
 
     # --- the host of the manager --------------------------------------------------------------------------------------
 
     async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
         self._begun_here.add(run.turn_id)
-        self._records.runs[run.turn_id] = run
         await self._append(
             started, [SubagentStarted(key=run.turn_id, run=run), *(SubagentMessageTaken(key=id_) for id_ in taken)]
         )
 
     async def record_message(self, agent_id: str, message: UserMessage, /) -> None:
-        await run_to_completion(self._writer.commit(None, facts=[message_fact(agent_id, message)]))
+        sources = tuple(message.sources)
+        fact = SubagentMessaged(key=message.message_id, agent_id=agent_id, text=message.content, sources=sources)
+        await run_to_completion(self._writer.commit(None, facts=[fact]))
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
         if ending.turn_id in self._turns.waiting.by_id:  # it could not go on after a restart
             return await self._turns.end_waiting(ending.turn_id, ending.code or "internal", ending.text)
-        if ending.turn_id not in self._records.endings:
+        if ending.turn_id not in self._runs.deliveries:
             await run_to_completion(self._writer.commit(None, facts=self._ended_facts(ending)))
-            self._records.endings[ending.turn_id] = ending
 
     def _ended_facts(self, ending: SubagentEnding) -> Sequence[Fact]:
-        return ended_facts(ending, is_announced=ending.turn_id in self._writer.pending_events.stored)
+        """Return the facts that a run has ended, and that the log lacks the event of that; a pause has none."""
+        ended = SubagentEnded(key=ending.turn_id, ending=ending.shortened)
+        has_event = ending.turn_id in self._runs.announced or ending.state == "paused"
+        return (ended,) if has_event else (ended, SubagentUnannounced(key=ended.key))
 
-    def expect_event(self, turn_id: str, event: RuntimeEvent, /) -> None:
-        self._writer.pending_events.expect(turn_id, event)
-
-    async def write(self, event: RuntimeEvent, /) -> None:
-        await self._append(event)
+    async def write(self, event: RuntimeEvent, /, *, ending_of: str | None = None) -> None:
+        await self._append(event, [] if ending_of is None else [SubagentAnnounced(key=ending_of)])
 
     async def _append(self, event: RuntimeEvent, facts: Sequence[Fact] = ()) -> None:
         """Append an event to its turn, or to none if that has ended since the event was made."""
@@ -276,7 +272,8 @@ class SessionSubagents:
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
         events = [decode(event) async for event in self._events_since(turn_ids) if event.turn_id in turn_ids]
         messages = messages_of_agent(events, agent_id)
-        deliveries = read_deliveries(await self._services.log.subagent_facts(self._session.id)).values()
+        facts = await self._services.log.subagent_facts(self._session.id)
+        deliveries = SubagentRuns.of(facts).deliveries.values()
         told = [one.ending for one in deliveries if one.message_id and one.told_in in turn_ids]
         if told:  # the log does not have them
             text = "\n\n".join(ending.to_model_text() for ending in told)
@@ -285,7 +282,7 @@ class SessionSubagents:
         return messages
 
     async def read_spent(self, agent_id: str, /) -> Spent:
-        turn_ids = {run.turn_id for run in self._records.runs.values() if run.agent_id == agent_id}
+        turn_ids = {run.turn_id for run in self._runs.runs.values() if run.agent_id == agent_id}
         counter = SpentCounter(turn_ids)
         async for event in self._events_since(turn_ids):
             counter.count(event)

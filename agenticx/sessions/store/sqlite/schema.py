@@ -17,7 +17,7 @@ __all__ = [
     "create_schema",
 ]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """The version of the schema and of what its rows contain, in the file's header as `user_version`."""
 
 APPLICATION_ID = 0x41475831
@@ -132,7 +132,9 @@ CREATE INDEX open_facts ON facts (session)
     WHERE kind IN ('message_posted', 'name_derived', 'rewind_began', 'subagent_unannounced');
 CREATE INDEX file_facts ON facts (session) WHERE kind IN ('file_edited', 'file_rewound');
 CREATE INDEX subagent_facts ON facts (session)
-    WHERE kind IN ('subagent_started', 'subagent_ended', 'subagent_delivered', 'subagent_messaged');
+    WHERE kind IN (
+        'subagent_started', 'subagent_ended', 'subagent_delivered', 'subagent_messaged', 'subagent_announced'
+    );
 
 -- The usage of model calls, summed by session, day, model and agent.
 CREATE TABLE usage (
