@@ -157,8 +157,7 @@ def _with_result(reasoning: Reasoning, data: Mapping[str, Any]) -> Reasoning:
     """Return the reasoning with the result of a call, in place of the call's sentence."""
     name, call_id = data["name"], data["tool_call_id"]
     index, arguments = reasoning.open_calls.get(call_id, (len(reasoning.steps), {}))
-    outcome = data.get("outcome", "error" if data["is_error"] else "ok")
-    end = _OUTCOMES.get(outcome, ": failed")
+    end = _OUTCOMES.get(data["outcome"], ": failed")
     if name == "note_search" and not end:
         end = f": {len(_PASSAGE.findall(data['result']))} found"
     sentence = _call_sentence(name, arguments, is_done=True) + end

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
 from agenticx.llms.base import Usage
-from agenticx.messages import ToolMessage
+from agenticx.messages import ToolMessage, new_id
 from agenticx.runtime.budgets.usage_payload import usage_from_data
 from agenticx.runtime.events import (
     ConfirmRequiredEvent,
@@ -21,7 +21,7 @@ from agenticx.runtime.events import (
 from agenticx.runtime.events.payloads import ArtifactData, ToolResultData
 from agenticx.tools.session_files import ArtifactPreview
 
-__all__ = ["LoggedTurn", "TurnStatus", "TurnTree"]
+__all__ = ["LoggedTurn", "TurnStatus", "TurnTree", "result_message"]
 
 TurnStatus = Literal["running", "waiting", "ended"]
 """How a turn stands in the log: one that is `waiting` has a question to the user without an answer."""
@@ -64,9 +64,9 @@ class LoggedTurn:
     )
 
     @property
-    def open_questions(self) -> Collection[str]:
-        """The ids of the questions without a response."""
-        return self.questions.keys() - self.responses.keys()
+    def open_questions(self) -> Sequence[str]:
+        """The ids of the questions without a response, in the order in which they were asked."""
+        return [id_ for id_ in self.questions if id_ not in self.responses]
 
     @property
     def status(self) -> TurnStatus:
@@ -112,7 +112,7 @@ class LoggedTurn:
                 self.open_calls[event.data["tool_call_id"]] = event.data["name"]
             case "tool_result":
                 self.open_calls.pop(event.data["tool_call_id"], None)
-                self.results[event.data["tool_call_id"]] = _result_message(event.data)
+                self.results[event.data["tool_call_id"]] = result_message(event.data)
             case "confirm_required" | "question_asked":
                 self.questions[event.data["id"]] = event
                 self.askers.add(event.agent_id)
@@ -131,13 +131,15 @@ class LoggedTurn:
             self.previews[call_id] = ArtifactPreview(data["path"], data["revision"], "")
 
 
-def _result_message(data: ToolResultData) -> ToolMessage:
+def result_message(data: ToolResultData, *, message_id: str | None = None) -> ToolMessage:
+    """Return the result of a call as the model saw it, with that id or a new one."""
     return ToolMessage(
         tool_call_id=data["tool_call_id"],
         name=data["name"],
         content=data["result"],
-        outcome=data.get("outcome", "error" if data["is_error"] else "ok"),
+        outcome=data["outcome"],
         sources=tuple(data.get("sources", ())),
+        message_id=message_id or new_id("msg"),
     )
 
 

@@ -60,7 +60,7 @@ def _word(type_: str, data: Mapping[str, Any]) -> object | None:
         case "tool_call":
             return data.get("name")
         case "tool_result":
-            return data.get("outcome") or ("error" if data.get("is_error") else "ok")
+            return data.get("outcome")
         case "confirm_response":
             return "approved" if data.get("approved") else "denied"
         case "error":

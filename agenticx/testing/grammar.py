@@ -265,7 +265,7 @@ class _Turn:
         problems += self._check_name(id_, event.data)
         del self.open_calls[id_]
         outcome = event.data.get("outcome")
-        if outcome is not None and event.data.get("is_error") is not (outcome != "ok"):
+        if event.data.get("is_error") is not (outcome != "ok"):
             problems.append(f"is_error is {event.data.get('is_error')} for outcome {outcome}")
         return problems
 

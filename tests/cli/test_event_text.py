@@ -87,7 +87,10 @@ def test_stdout_and_stderr_on_one_terminal_each_start_on_a_new_line() -> None:
     for type_, data in (
         text("I'll look."),
         ("tool_call", {"tool_call_id": "c", "name": "file_read", "arguments": {"path": "a", "lines": 3}}),
-        ("tool_result", {"tool_call_id": "c", "name": "file_read", "result": "x\ny", "is_error": False}),
+        (
+            "tool_result",
+            {"tool_call_id": "c", "name": "file_read", "result": "x\ny", "is_error": False, "outcome": "ok"},
+        ),
         ("thinking", {"text": "so ", "message_id": "m2", "offset": 0}),
         ("thinking", {"text": "it is", "message_id": "m2", "offset": 3}),
         text("Done.", "m2"),
@@ -192,7 +195,7 @@ def test_no_text_of_a_call_can_forge_a_line() -> None:
         ("tool_call", {"tool_call_id": "c", "name": forged, "arguments": {forged: forged}}),
         ("tool_progress", {"tool_call_id": "c", "name": forged, "elapsed_seconds": 1.0}),
         ("confirm_response", {"id": "q", "approved": False, "by": "policy", "reason": forged}),
-        ("tool_result", {"tool_call_id": "c", "name": forged, "result": forged, "is_error": True}),
+        ("tool_result", {"tool_call_id": "c", "name": forged, "result": forged, "is_error": True, "outcome": "error"}),
         ("question_answered", {"id": "q", "answer": forged, "by": "user"}),
         ("error", {"text": forged, "code": "internal", "fatal": False}),
     )
@@ -219,7 +222,7 @@ def test_a_name_of_any_length_stays_on_a_line_of_readable_length() -> None:
     long = "n" * 100_000
     _, err = show(
         ("tool_call", {"tool_call_id": "c", "name": long, "arguments": {f"{long}{number}": 1 for number in range(50)}}),
-        ("tool_result", {"tool_call_id": "c", "name": long, "result": "x", "is_error": False}),
+        ("tool_result", {"tool_call_id": "c", "name": long, "result": "x", "is_error": False, "outcome": "ok"}),
     )
     assert max(map(len, err.splitlines())) < 450
 
@@ -257,7 +260,7 @@ def test_nothing_that_only_takes_long_is_shown_over_the_prompt_of_a_question() -
 def test_a_line_over_the_prompt_of_a_question_is_followed_by_the_prompt() -> None:
     out, err = Screen(), Screen()
     output = PlainOutput(out, err)
-    result = {"tool_call_id": "c1", "name": "ask_user", "result": "red", "is_error": False}
+    result = {"tool_call_id": "c1", "name": "ask_user", "result": "red", "is_error": False, "outcome": "ok"}
     output.show_question({"id": "q1", "text": "Which?"}, "Your answer: ")
     output.show(RuntimeEvent(EventType.TOOL_RESULT, result))
     assert err.getvalue() == "? Which?\nYour answer: \n← ask_user ok, 3 characters: red\nYour answer: "
@@ -338,9 +341,8 @@ def test_a_turn_with_calls_ends_with_a_line_of_its_steps() -> None:
     output = ReasoningOutput(PlainOutput(screen, screen))
     output.show(envelope("turn_started", 1, input="?", model="m", message_id="msg_1"))
     output.show(envelope("tool_call", 2, tool_call_id="c", name="note_search", arguments=arguments))
-    output.show(
-        envelope("tool_result", 3, tool_call_id="c", name="note_search", result="[passage 1: a", is_error=False)
-    )
+    result = {"tool_call_id": "c", "name": "note_search", "result": "[passage 1: a", "is_error": False, "outcome": "ok"}
+    output.show(envelope("tool_result", 3, **result))
     output.show(envelope("tool_call", 3, tool_call_id=7))  # of another release
     output.show(envelope("final", 5, text="", message_id="msg_2", reason="answer"))
     output.show(envelope("turn_started", 6, input="?", model="m", message_id="msg_3"))

@@ -87,7 +87,10 @@ def _reasoned(text: str) -> object:
         (EventType.TURN_STARTED, {}),
         *((EventType.THINKING, {"text": text[at : at + 50]}) for at in range(0, len(text), 50)),
         (EventType.TOOL_CALL, {"tool_call_id": "c", "name": "note_search", "arguments": {"query": text}}),
-        (EventType.TOOL_RESULT, {"tool_call_id": "c", "name": "note_search", "result": text, "is_error": False}),
+        (
+            EventType.TOOL_RESULT,
+            {"tool_call_id": "c", "name": "note_search", "result": text, "is_error": False, "outcome": "ok"},
+        ),
     ]
     return reasoning_of((EVENT_CLASSES[type_](type_, data, "meta", "turn_a"), 0.0) for type_, data in rows)
 

@@ -71,7 +71,7 @@ def _calls(size: int) -> list[RuntimeEvent]:
         call = {"tool_call_id": f"c{number}", "name": "look"}
         rows.append(_event(EventType.ROUND_START, {"round": number, "max_rounds": 9}))
         rows.append(_event(EventType.TOOL_CALL, {**call, "arguments": {"a": number}}))
-        rows.append(_event(EventType.TOOL_RESULT, {**call, "result": "ok", "is_error": False}))
+        rows.append(_event(EventType.TOOL_RESULT, {**call, "result": "ok", "is_error": False, "outcome": "ok"}))
     return rows
 
 
@@ -117,7 +117,7 @@ def _refused_agent(text: str) -> None:
 
 
 def _same_calls(size: int) -> list[RuntimeEvent]:
-    call = {"tool_call_id": "c", "name": "look", "result": "ok", "is_error": False}
+    call = {"tool_call_id": "c", "name": "look", "result": "ok", "is_error": False, "outcome": "ok"}
     return [_event(EventType.TOOL_RESULT, call)] * (size // 150)
 
 
@@ -184,14 +184,15 @@ class _Event:
 
 def _shown(text: str) -> None:
     plain = PlainOutput(io.StringIO(), io.StringIO())
-    call = {"tool_call_id": "c", "name": text[:200], "is_error": True, "result": text, "arguments": {"a": text}}
+    result = {"is_error": True, "outcome": "error", "result": text}
+    call = {"tool_call_id": "c", "name": text[:200], "arguments": {"a": text}, **result}
     plain.show(_Event(EventType.TOKEN, {"text": text, "message_id": "m", "offset": 0}))  # pyright: ignore[reportArgumentType]
     plain.show(_Event(EventType.TOOL_CALL, call))  # pyright: ignore[reportArgumentType]
     plain.show(_Event(EventType.TOOL_RESULT, call))  # pyright: ignore[reportArgumentType]
 
 
 def _noted(text: str) -> object:
-    call = {"tool_call_id": "c", "name": text, "is_error": True, "result": text, "arguments": text}
+    call = {"tool_call_id": "c", "name": text, "is_error": True, "outcome": "error", "result": text, "arguments": text}
     notes = [event_note(_Event(type_, call)) for type_ in (EventType.TOOL_CALL, EventType.TOOL_RESULT)]
     return notes, event_note(_Event(EventType.ERROR, {"fatal": True, "code": text, "text": text}))
 

@@ -122,7 +122,7 @@ def _short(value: Any) -> str:
 
 
 def _tool_result(data: Mapping[str, Any]) -> Note:
-    outcome = visible_line(data.get("outcome", "error" if data["is_error"] else "ok"), _NAME_CHARS)
+    outcome = visible_line(data["outcome"], _NAME_CHARS)
     duration = f", {data['duration_ms']:.0f} ms" if "duration_ms" in data else ""
     name, text = visible_line(data["name"], _NAME_CHARS), data["result"]
     lines = text.count("\n") + 1

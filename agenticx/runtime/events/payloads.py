@@ -117,10 +117,10 @@ class ToolResultData(TypedDict):
     name: str
     result: str
     is_error: bool
+    outcome: ToolOutcome
     duration_ms: NotRequired[float]
     truncated: NotRequired[bool]
     repaired: NotRequired[bool]
-    outcome: NotRequired[ToolOutcome]
     untrusted: NotRequired[bool]
     sources: NotRequired[list[str]]
 

@@ -11,6 +11,7 @@ from typing import Any
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
 from agenticx.sessions.store.entries import SessionEvent
+from agenticx.sessions.turn_tree import result_message
 
 __all__ = ["CurrentHistory", "messages_of_agent", "not_run_result", "read_replacement_counts", "rebuild_history"]
 
@@ -100,15 +101,8 @@ def _to_message(entry: TranscriptEntry) -> Message:
             calls = tuple(_to_tool_call(call) for call in logged.get("tool_calls", ()))
             return AssistantMessage(content=logged["content"], tool_calls=calls, message_id=entry.id)
         case _:
-            result = entry.result or {}
-            return ToolMessage(
-                tool_call_id=logged["tool_call_id"],
-                name=result.get("name", ""),
-                content=logged["content"],
-                outcome=result.get("outcome", "error" if result.get("is_error") else "ok"),
-                sources=tuple(result.get("sources", ())),
-                message_id=entry.id,
-            )
+            assert entry.result is not None
+            return result_message(entry.result, message_id=entry.id)
 
 
 def _to_tool_call(call: dict[str, Any]) -> ToolCall:
