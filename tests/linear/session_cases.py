@@ -38,7 +38,15 @@ from agenticx.sessions.store.entries import StoredEvent, encode_events
 from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.search import SearchableText, SearchQuery, normalize_words, searchable_texts
-from agenticx.sessions.store.sqlite._segments import PAGE_BYTES, decode_segment, encode_segments, merge_bodies
+from agenticx.sessions.store.sqlite._segments import (
+    PAGE_BYTES,
+    CommitRow,
+    Segment,
+    decode_segment,
+    encode_body,
+    encode_segments,
+    merge_commits,
+)
 from agenticx.teams.configured.config import AssistantConfig, SelectorConfig, UserConfig, parse_team
 from agenticx.teams.configured.errors import TeamConfigError
 from studio.relay import Relay
@@ -229,6 +237,10 @@ async def _relayed(events: list[RuntimeEvent]) -> None:
     await Relay(store).respond(session.id, None)
 
 
+def _segments(events: list[StoredEvent]) -> list[Segment]:
+    return list(encode_segments(events, rev=1, commit_id="c", position=events[-1].position))
+
+
 SESSION_CASES = [
     LinearCase(of=derive_name, run=derive_name, inputs=TEXTS),
     LinearCase(of=normalize_words, run=normalize_words, inputs=TEXTS, where="thread"),
@@ -253,16 +265,20 @@ SESSION_CASES = [
     ),
     LinearCase(
         of=encode_segments,
-        run=lambda events: list(encode_segments(events, compressed=True)),
+        run=_segments,
         inputs=_LOGS,
         where="thread",
     ),
     LinearCase(
-        of=merge_bodies,
-        run=lambda bodies: list(merge_bodies(bodies, 1)),
+        of=merge_commits,
+        run=lambda commits: list(merge_commits(commits)),
         where="thread",
         inputs={
-            name: (lambda size, make=make: [segment.body for segment in encode_segments(make(size), compressed=False)])
+            name: (
+                lambda size, make=make: [
+                    CommitRow(event.position, event.seq, "c", event.seq, encode_body([event])) for event in make(size)
+                ]
+            )
             for name, make in _LOGS.items()
         },
     ),
@@ -272,10 +288,7 @@ SESSION_CASES = [
             decode_segment("s", segment.last_seq, segment.body, compressed=True) for segment in segments
         ],
         where="thread",
-        inputs={
-            name: (lambda size, make=make: list(encode_segments(make(size), compressed=True)))
-            for name, make in _LOGS.items()
-        },
+        inputs={name: (lambda size, make=make: _segments(make(size))) for name, make in _LOGS.items()},
     ),
     LinearCase(
         of=Relay,

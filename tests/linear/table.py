@@ -165,10 +165,9 @@ EXEMPT: dict[str, str] = {
             llms.wrappers.xml_tools.XmlToolModel
             runtime.structured_output.OutputType runtime.questions.question_text.describe_size
             tools.command_output.ProgressEmitter tools.lines.common_start tools.lines.common_end
-            sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.encode_event
+            sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.encode_body
             sessions.store.sqlite._segments.segment_lines
             sessions.store.sqlite._segments.line_position
-            sessions.store.sqlite._segments.envelope_bytes
             sessions.history.transcript.searchable_path_texts
             cli.terminal.output.JsonLinesOutput cli.terminal.output.TerminalOutput
             cli.terminal.output.FallbackOutput cli.terminal.output.OutputWrapper logs.hidden_members

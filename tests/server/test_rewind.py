@@ -289,7 +289,8 @@ async def test_a_damaged_list_of_changes_is_503_and_changes_no_file(
         home = studio.services.settings.home
         with closing(sqlite3.connect(home / "sessions.db", isolation_level=None)) as database:
             damage = (
-                "UPDATE facts SET data = substr(data, 9) WHERE number = (SELECT max(number) FROM facts WHERE kind = ?)"
+                "UPDATE records SET data = substr(data, 9) WHERE rev = (SELECT max(rev) FROM records WHERE kind = ?1)"
+                " AND kind = ?1"
             )
             assert database.execute(damage, ("file_edited",)).rowcount == 1
         refused = await try_to_rewind(studio, session_id, history[0]["message_id"])

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any, TypeVar
 
 from agenticx.clocks import Clock
@@ -69,6 +70,7 @@ class SessionWriter:
         self._session = session
         self._tracker = StateTracker(session)
         self._lock = asyncio.Lock()
+        self._id_prefix = token_hex(6)  # of commit ids, which are unique in a session, also across restarts
         self._commit_count = self.known_effects = 0
 
     @property
@@ -128,7 +130,7 @@ class SessionWriter:
                 if self._queue.messages:
                     facts = (*facts, *self._queue.taken_facts(turn_id, events, self.seq))
             commit = Commit(
-                id=f"{self._lease.epoch}-{self._commit_count}",
+                id=f"{self._id_prefix}-{self._commit_count}",
                 turn_id=turn_id,
                 events=events,
                 begins=begins,

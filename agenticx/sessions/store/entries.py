@@ -63,6 +63,7 @@ __all__ = [
     "RewindEnded",
     "SessionEvent",
     "StoredEvent",
+    "StoredRecord",
     "SubagentAnnounced",
     "SubagentDelivered",
     "SubagentEnded",
@@ -74,10 +75,10 @@ __all__ = [
     "answer_from_data",
     "asked_request",
     "decode",
-    "decode_fact",
+    "decode_record",
     "encode",
     "encode_events",
-    "encode_fact",
+    "encode_record",
     "parent_turn_id",
     "question_id",
 ]
@@ -510,6 +511,15 @@ class SubagentMessageTaken(Fact):
     closes = SubagentMessaged
 
 
+class StoredRecord(NamedTuple):
+    """A record with its place in the log: number `record_index` of the commit `rev`, behind the event `seq`."""
+
+    rev: int
+    record_index: int
+    seq: int
+    record: Fact
+
+
 FactT = TypeVar("FactT", bound=Fact)
 
 FACT_CLASSES: tuple[type[Fact], ...] = (
@@ -523,13 +533,13 @@ FACT_CLASSES: tuple[type[Fact], ...] = (
 _CLASSES_BY_KIND = {each.kind: each for each in FACT_CLASSES}
 
 
-def encode_fact(fact: Fact) -> str:
-    """Return the fields of a fact other than its key and turn as a JSON object; raises as `json.dumps` does."""
-    return json.dumps(fact.data())
+def encode_record(record: Fact) -> str:
+    """Return the fields of a record other than its key and turn as a JSON object; raises as `json.dumps` does."""
+    return json.dumps(record.data())
 
 
-def decode_fact(kind: str, key: str, turn_id: str, data: str) -> Fact:
-    """Return the fact of `encode_fact`; raises `DamagedData`."""
+def decode_record(kind: str, key: str, turn_id: str, data: str) -> Fact:
+    """Return the record of `encode_record`; raises `DamagedData`."""
     try:
         return _CLASSES_BY_KIND[kind].load(key, turn_id, json.loads(data))
     except DECODE_ERRORS as exc:

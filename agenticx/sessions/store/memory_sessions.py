@@ -13,6 +13,7 @@ from agenticx.sessions.store.base import CommandHandler, Lease
 from agenticx.sessions.store.entries import (
     Fact,
     StoredEvent,
+    StoredRecord,
 )
 from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.records import Commit, SessionRecord, StateChange, TurnRecord
@@ -31,7 +32,8 @@ class WorkerLease(Lease, Protocol):
 class MemorySession:
     """The data of one session; its first `inherited_count` events were copied from the session it was forked from.
 
-    `last_commit` is the id of the last commit with its events. `owner` is the lease that may write, `epoch` the number
+    `rev` is the number of its commits, `last_commit` the id of the last one with its events. `records` are those of the
+    log, `facts` those of them that are in force. `owner` is the lease that may write, `epoch` the number
     of leases so far. `open_children` holds the ids of the child turns that have not ended, oldest first.
     """
 
@@ -47,6 +49,8 @@ class MemorySession:
     texts: dict[str, SearchableText] = field(default_factory=dict[str, SearchableText])
     state_json: str | None = None
     facts: dict[tuple[type[Fact], str], Fact] = field(default_factory=dict[tuple[type[Fact], str], Fact])
+    records: list[StoredRecord] = field(default_factory=list[StoredRecord])
+    rev: int = 0
     last_commit: tuple[str, Sequence[StoredEvent]] = ("", ())
     owner: WorkerLease | None = None
     epoch: int = 0
@@ -98,8 +102,17 @@ class MemorySession:
         if turn.client_turn_id is not None:
             self.by_client_id[turn.client_turn_id] = turn.id
 
-    def add_fact(self, fact: Fact) -> None:
-        """Add a fact unless one of its kind and key is to be kept, and remove the one that it closes."""
+    def add_commit(self, commit_id: str, events: Sequence[StoredEvent], facts: Sequence[Fact]) -> None:
+        """Add a commit to the log."""
+        self.rev += 1
+        self.events += events
+        self.last_commit = commit_id, events
+        for index, fact in enumerate(facts):
+            self.records.append(StoredRecord(self.rev, index, len(self.events), fact))
+            self._apply_fact(fact)
+
+    def _apply_fact(self, fact: Fact) -> None:
+        """Put a fact into force unless one of its kind and key is to be kept; end the one that it closes."""
         if fact.closes is not None:
             self.facts.pop((fact.closes, fact.key), None)
         if fact.is_replaced:
@@ -126,7 +139,7 @@ class MemorySession:
         """Store a commit with its events."""
         if commit.begins is not None:
             self.begin(commit.begins)
-        self.events += events
+        self.add_commit(commit.id, events, commit.facts)
         if events and events[-1].terminal:
             if self.running_turn_id == commit.turn_id:
                 self.running_turn_id = None
@@ -136,9 +149,6 @@ class MemorySession:
             self.apply(commit.state)
         if commit.record is not None:
             self.record = commit.record
-        for fact in commit.facts:
-            self.add_fact(fact)
-        self.last_commit = commit.id, events
 
     def searchable(self) -> Iterator[SearchableText]:
         """Yield the texts that a search looks at: the name, then the messages."""
@@ -179,13 +189,12 @@ class MemoryData:
         facts: Sequence[Fact],
     ) -> None:
         """Add a session with the events and facts that it has from the start."""
-        session = self.sessions[record.id] = MemorySession(record, inherited_count=len(events), events=list(events))
+        session = self.sessions[record.id] = MemorySession(record, inherited_count=len(events))
+        session.add_commit(new_id("cmt"), events, facts)
         self._add_to_log(events)
         session.add_texts(texts)
         if state is not None:
             session.apply(state)
-        for fact in facts:
-            session.add_fact(fact)
         self.notifier.notify(record.id)
 
     def commit(self, session_id: str, commit: Commit, events: Sequence[StoredEvent]) -> None:

@@ -91,14 +91,16 @@ def _read_tables(log: LogFile, connection: sqlite3.Connection) -> LogFile:
         if running is not None:
             log.running[id_] = running
     rows = connection.execute(
-        """SELECT session, last_seq, 1, body FROM events
-           UNION ALL SELECT session, last_seq, 0, body FROM appends ORDER BY 1, 2"""
+        """SELECT session, last_seq, 1, body FROM segments
+           UNION ALL SELECT session, last_seq, 0, body FROM commits ORDER BY 1, 2"""
     )
     for number, last_seq, packed, body in rows:
-        lines = (zlib.decompress(body) if packed else body).split(b"\n")
+        text = zlib.decompress(body) if packed else body
+        lines = text.split(b"\n") if text else []
         log.events[names[number]] += _events(names[number], last_seq - len(lines) + 1, lines)
     for number, turn, kind, key, data in connection.execute(
-        "SELECT session, turn, kind, key, data FROM facts ORDER BY number"
+        """SELECT session, facts.turn, facts.kind, facts.key, data
+           FROM facts JOIN records USING (session, rev, record_index) ORDER BY number"""
     ):
         log.facts.append(LoggedFact(names[number], turn, kind, key, json.loads(data)))
     query = "SELECT client_turn_id, id FROM turns WHERE client_turn_id IS NOT NULL"

@@ -71,11 +71,12 @@ async def left_running(home: Path, count: int) -> list[str]:
 
 
 SESSION = "(SELECT number FROM sessions WHERE id = ?)"
+EVENTS = f"session = {SESSION} AND body <> x''"
 DAMAGES = {
-    "an event": f"UPDATE appends SET body = CAST(replace(body, '{{', '!') AS BLOB) WHERE session = {SESSION}",
-    "a row of the log": f"UPDATE appends SET body = x'78' WHERE session = {SESSION}",
-    "the facts": f"UPDATE facts SET data = '{{}}' WHERE session = {SESSION}",
-    "the facts' form": f"UPDATE facts SET data = '{{' WHERE session = {SESSION}",
+    "an event": f"UPDATE commits SET body = CAST(replace(body, '{{', '!') AS BLOB) WHERE {EVENTS}",
+    "a row of the log": f"UPDATE commits SET body = x'78' WHERE {EVENTS}",
+    "the facts": f"UPDATE records SET data = '{{}}' WHERE session = {SESSION}",
+    "the facts' form": f"UPDATE records SET data = '{{' WHERE session = {SESSION}",
 }
 
 
@@ -127,7 +128,10 @@ async def test_reading_a_damaged_packed_row_raises_a_store_error(tmp_path: Path)
     store = SqliteStore(tmp_path / "sessions.db")
     await append(store, session_id, "turn_0", [FINAL])
     await store.aclose()
-    damage(tmp_path, "UPDATE events SET body = CAST(substr(body, 1, 20) || x'00' || substr(body, 22) AS BLOB)")
+    damage(
+        tmp_path,
+        "UPDATE segments SET body = CAST(substr(body, 1, 20) || x'00' || substr(body, 22) AS BLOB) WHERE last_seq > 0",
+    )
     store = SqliteStore(tmp_path / "sessions.db")
     for reading in (
         store.log.read(session_id, 0, 10),
@@ -141,7 +145,7 @@ async def test_reading_a_damaged_packed_row_raises_a_store_error(tmp_path: Path)
 
 async def test_a_turn_ends_though_the_rows_before_it_cannot_be_packed(tmp_path: Path) -> None:
     (session_id,) = await left_running(tmp_path, 1)
-    damage(tmp_path, "UPDATE appends SET body = x'78'")
+    damage(tmp_path, "UPDATE commits SET body = x'78' WHERE body <> x''")
     store = SqliteStore(tmp_path / "sessions.db")
     await append(store, session_id, "turn_0", [FINAL])
     (event,) = await store.log.read(session_id, 2, 10)
@@ -257,8 +261,8 @@ async def test_a_completely_unreadable_session_can_be_deleted(tmp_path: Path) ->
     one, two = await left_running(tmp_path, 2)
     for statement in (
         "UPDATE sessions SET record = '{', state = '[1]' WHERE id = ?",
-        f"UPDATE appends SET body = x'78' WHERE session = {SESSION}",
-        f"UPDATE facts SET data = '{{' WHERE session = {SESSION}",
+        f"UPDATE commits SET body = x'78' WHERE {EVENTS}",
+        f"UPDATE records SET data = '{{' WHERE session = {SESSION}",
         f"UPDATE texts SET text = x'ff' WHERE session = {SESSION}",
     ):
         damage(tmp_path, statement, one)
@@ -388,13 +392,13 @@ async def test_unreadable_facts_are_reported_and_those_of_other_sessions_are_rea
     message = posted("p", "turn_9")
     await add_fact(store, one, message)
     assert not (await load(store, one)).facts_damaged
-    damage(tmp_path, f"UPDATE facts SET data = '{{' WHERE kind = 'call_began' AND session = {SESSION}", one)
+    damage(tmp_path, f"UPDATE records SET data = '{{' WHERE kind = 'call_began' AND session = {SESSION}", one)
     loaded = await load(store, one)
     assert (loaded.facts_damaged, loaded.open_facts) == (True, [message])
     again = began("b0", "turn_0")
     await append(store, one, "turn_0", [token(1)], facts=[again])  # the first one is kept
     assert (await load(store, one)).facts_damaged
-    damage(tmp_path, f"UPDATE facts SET data = '[]' WHERE kind = 'message_posted' AND session = {SESSION}", one)
+    damage(tmp_path, f"UPDATE records SET data = '[]' WHERE kind = 'message_posted' AND session = {SESSION}", one)
     assert (await load(store, one)).open_facts == []
     other = await load(store, two)
     assert (other.facts_damaged, [fact.key for fact in other.open_facts]) == (False, ["b1"])

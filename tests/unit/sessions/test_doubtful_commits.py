@@ -161,7 +161,8 @@ async def test_a_commit_may_be_settled_many_times_until_the_disk_answers(
 
 
 @pytest.mark.parametrize(
-    "statement", ["BEGIN IMMEDIATE", "INSERT INTO appends", "INSERT INTO facts", "UPDATE sessions"]
+    "statement",
+    ["BEGIN IMMEDIATE", "INSERT INTO commits", "INSERT INTO records", "INSERT INTO facts", "UPDATE sessions"],
 )
 async def test_of_a_commit_that_fails_before_its_end_nothing_is_stored_and_the_lease_goes_on(
     store: SqliteStore, disk: Disk, statement: str

@@ -23,9 +23,9 @@ from agenticx.sessions.store.entries import (
     SubagentStarted,
     TurnWaiting,
     decode,
-    decode_fact,
+    decode_record,
     encode,
-    encode_fact,
+    encode_record,
 )
 from agenticx.sessions.turn_tree import TurnTree
 from agenticx.subagents.records import SubagentEnding, SubagentRun
@@ -53,14 +53,14 @@ FACTS = [
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.kind)
 def test_a_fact_is_decoded_as_it_was(fact: Fact) -> None:
-    assert decode_fact(fact.kind, fact.key, fact.turn_id, encode_fact(fact)) == fact
+    assert decode_record(fact.kind, fact.key, fact.turn_id, encode_record(fact)) == fact
 
 
 @pytest.mark.parametrize("each", FACT_CLASSES, ids=lambda each: each.kind)
 def test_a_fact_with_other_data_is_damaged(each: type[Fact]) -> None:
     for data in ("", "[]", "null", "{", '{"more": 1}'):
         with pytest.raises(DamagedData):
-            decode_fact(each.kind, "k", "", data)
+            decode_record(each.kind, "k", "", data)
 
 
 @pytest.mark.parametrize("text", ["word", "\ud800 alone", "\0", "é 😀", "[" * 500])

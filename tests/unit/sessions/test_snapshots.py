@@ -18,7 +18,7 @@ from agenticx.sessions.files.restore import RestoredFile, restore_files
 from agenticx.sessions.files.snapshots import SessionSnapshots, copied_edits, share_contents
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, content_digest
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import decode_fact, encode_fact
+from agenticx.sessions.store.entries import decode_record, encode_record
 from agenticx.tools import ToolContext
 from agenticx.tools.builtin import builtin_tools
 from tests.support.snapshots import SnapshotSessions
@@ -266,14 +266,14 @@ async def test_the_undo_of_a_rewind_skips_files_that_the_user_had_reverted(
 )
 def test_damage_of_any_byte_of_a_fact_is_never_ignored(change: FileEdit | RewindEdit) -> None:
     fact = change_fact(change)
-    whole = encode_fact(fact).encode()
+    whole = encode_record(fact).encode()
     assert parse_changes([fact]) == [change]
     for place in range(len(whole)):
         for bits in (0x01, 0x04, 0x20, 0x80):
             damaged = bytearray(whole)
             damaged[place] ^= bits
             with suppress(ValueError, DamagedData):
-                assert parse_change(decode_fact(fact.kind, fact.key, "", damaged.decode())) in (None, change)
+                assert parse_change(decode_record(fact.kind, fact.key, "", damaged.decode())) in (None, change)
 
 
 async def fork(folder: SnapshotSessions, session_id: str, other_id: str, calls: set[str]) -> SessionSnapshots:

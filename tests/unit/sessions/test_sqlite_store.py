@@ -148,7 +148,7 @@ async def test_a_long_answer_takes_few_rows_and_few_bytes(tmp_path: Path) -> Non
     frames = sum(len(event.frame_json) for event in await everything(store, one, 1000))
     await store.aclose()
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
-        query = "SELECT count(*), sum(length(body)) FROM events JOIN sessions ON number = session WHERE id = ?"
+        query = "SELECT count(*), sum(length(body)) FROM segments JOIN sessions ON number = session WHERE id = ?"
         rows, size = connection.execute(query, (one,)).fetchone()
     assert rows < 20
     assert size < frames / 8
@@ -229,16 +229,19 @@ async def test_a_store_reads_the_end_of_the_log_again_after_another_process_wrot
     lease = await store.ownership.claim(made.id)
     await lease.commit(Commit(events=[token(0)]))
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
-        line = connection.execute("SELECT body FROM appends").fetchone()[0]
+        line = connection.execute("SELECT body FROM commits").fetchone()[0]
         for place in (2, 3):
-            connection.execute("INSERT INTO appends VALUES (?, 1, ?, ?)", (place, place, b"%d" % place + line[1:]))
+            connection.execute(
+                "INSERT INTO commits VALUES (?, 1, ?, 'other', ?, ?)",
+                (place + 1, place + 1, place, b"%d" % (place + 1) + line[1:]),
+            )
         connection.commit()
     with pytest.raises(OwnershipLost):
         await lease.commit(Commit(events=[token(3)]))
     assert lease.lost.is_set()
-    assert (await store.log.head(made.id), await store.log.position()) == (3, 3)
+    assert (await store.log.head(made.id), await store.log.position()) == (3, 4)
     await append(store, made.id, None, [token(3)])
-    assert [event.position for event in await store.log.read_all(Position(0), 10)] == [1, 2, 3, 4]
+    assert [event.position for event in await store.log.read_all(Position(0), 10)] == [2, 3, 4, 5]
     await store.aclose()
 
 
@@ -249,8 +252,8 @@ async def test_a_commit_follows_what_was_loaded(tmp_path: Path) -> None:
     lease = await store.ownership.claim(made.id)
     await lease.commit(Commit(events=[token(0)]))
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
-        line = connection.execute("SELECT body FROM appends").fetchone()[0]
-        connection.execute("INSERT INTO appends VALUES (100, 1, 2, ?)", (b"100" + line[1:],))
+        line = connection.execute("SELECT body FROM commits").fetchone()[0]
+        connection.execute("INSERT INTO commits VALUES (100, 1, 3, 'other', 2, ?)", (b"100" + line[1:],))
         connection.commit()
     assert (await lease.load()).last_seq == 2
     (event,) = await lease.commit(Commit(events=[token(3)]))

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from agenticx.errors import SessionNotFound
 
-__all__ = ["SessionCursor", "SessionCursors", "last_seq", "session_number"]
+__all__ = ["LogEnd", "SessionCursor", "SessionCursors", "log_end", "session_number"]
 
 _MAX_CURSORS = 4096
 
 
+class LogEnd(NamedTuple):
+    """The last commit of a session's log, `rev` with its id, and the number of the last event up to it."""
+
+    rev: int
+    last_seq: int
+    commit_id: str
+
+
 @dataclass(slots=True)
 class SessionCursor:
-    """A session's key in all other tables, the number of its last event, and the positions of its rows in `appends`.
+    """A session's key in all other tables, the end of its log, and the positions of its rows in `commits`.
 
     `open_turns` are the ids of its turns that have not ended.
     """
 
     number: int
+    rev: int
     last_seq: int
-    append_positions: list[int]
+    commit_id: str
+    commit_positions: list[int]
     open_turns: set[str]
 
 
@@ -66,18 +77,23 @@ def session_number(connection: sqlite3.Connection, session_id: str) -> int:
     return row[0]
 
 
-def last_seq(connection: sqlite3.Connection, number: int) -> int:
-    """Return the number of the session's last event, 0 if it has none."""
-    return connection.execute(
-        """SELECT max(coalesce((SELECT max(last_seq) FROM events WHERE session = ?1), 0),
-                      coalesce((SELECT max(last_seq) FROM appends WHERE session = ?1), 0))""",
+def log_end(connection: sqlite3.Connection, number: int) -> LogEnd:
+    """Return the end of the session's log."""
+    found = connection.execute(
+        """SELECT * FROM (SELECT rev, last_seq, commit_id FROM commits WHERE session = ?1
+                          ORDER BY position DESC LIMIT 1)
+           UNION ALL
+           SELECT * FROM (SELECT last_rev, last_seq, commit_id FROM segments WHERE session = ?1
+                          ORDER BY last_seq DESC, last_rev DESC LIMIT 1)
+           ORDER BY 1 DESC LIMIT 1""",
         (number,),
-    ).fetchone()[0]
+    ).fetchone()
+    return LogEnd(0, 0, "") if found is None else LogEnd(*found)
 
 
 def _read_cursor(connection: sqlite3.Connection, session_id: str) -> SessionCursor:
     number = session_number(connection, session_id)
-    positions = connection.execute("SELECT position FROM appends WHERE session = ? ORDER BY position", (number,))
+    positions = connection.execute("SELECT position FROM commits WHERE session = ? ORDER BY position", (number,))
     open_turns = connection.execute(
         """SELECT running FROM sessions WHERE number = ?1 AND running IS NOT NULL
            UNION ALL SELECT id FROM turns WHERE session = ?1 AND is_open_child""",
@@ -85,7 +101,7 @@ def _read_cursor(connection: sqlite3.Connection, session_id: str) -> SessionCurs
     )
     return SessionCursor(
         number=number,
-        last_seq=last_seq(connection, number),
-        append_positions=[position for (position,) in positions],
+        **log_end(connection, number)._asdict(),
+        commit_positions=[position for (position,) in positions],
         open_turns={turn_id for (turn_id,) in open_turns},
     )

@@ -21,14 +21,13 @@ from agenticx.sessions.store.search import searchable_texts
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
 from agenticx.sessions.store.sqlite import _turns as turns
-from agenticx.sessions.store.sqlite._cursors import SessionCursor, SessionCursors, last_seq, session_number
+from agenticx.sessions.store.sqlite._cursors import LogEnd, SessionCursor, SessionCursors, log_end, session_number
 from agenticx.sessions.store.sqlite._database import Database
 from agenticx.sessions.store.sqlite._threads import Job
 from agenticx.sessions.store.sqlite._usage import add_usage
 
 __all__ = ["SqliteOwnership", "apply_state"]
 
-_MAX_APPENDS = 256
 _PAGE_EVENTS = 1000
 
 
@@ -43,15 +42,15 @@ class SqliteOwnership:
     async def claim(self, session_id: str) -> Lease:
         database = self._database
 
-        def work(connection: sqlite3.Connection) -> int:
+        def work(connection: sqlite3.Connection) -> LogEnd:
             database.check_ownership()
-            return last_seq(connection, session_number(connection, session_id))
+            return log_end(connection, session_number(connection, session_id))
 
         self.remove(session_id)
-        seq = await database.writer.submit(work, outside_transaction=True)  # after all commits that were begun
+        end = await database.writer.submit(work, outside_transaction=True)  # after all commits that were begun
         self._epochs += 1
         self.remove(session_id)
-        lease = self._leases[session_id] = _SqliteLease(database, self, session_id, self._epochs, seq)
+        lease = self._leases[session_id] = _SqliteLease(database, self, session_id, self._epochs, end)
         return lease
 
     def remove(self, session_id: str) -> None:
@@ -80,22 +79,23 @@ class SqliteOwnership:
 class _SqliteLease:
     """The `Lease` of one session, which is lost once it is released or a newer one is claimed.
 
-    The same commit id twice is one commit: the lease remembers the last id, and no commit but the unsettled one can
-    follow event `_seq`, so a repetition that finds exactly its frames there is stored already. Ids need not be stored:
-    a new lease, also after a restart in the middle of doubt, has read what the file holds, and a lost one repeats
-    nothing.
+    `_rev` and `_seq` are the end of the log as this lease has read or written it. The same commit id twice is one
+    commit: the lease remembers the last id, and an unsettled commit is stored if the log has one with its id behind
+    `_rev`.
 
     `_unsettled` is the commit whose outcome is unknown, with its events; `_last` the id of the last other one, with the
     number before its first event.
     """
 
-    def __init__(self, database: Database, ownership: SqliteOwnership, session_id: str, epoch: int, seq: int) -> None:
+    def __init__(
+        self, database: Database, ownership: SqliteOwnership, session_id: str, epoch: int, end: LogEnd
+    ) -> None:
         self.session_id = session_id
         self.epoch = epoch
         self.lost = asyncio.Event()
         self._database = database
         self._ownership = ownership
-        self._seq = seq
+        self._rev, self._seq = end.rev, end.last_seq
         self._unsettled: tuple[Commit, Sequence[StoredEvent]] | None = None
         self._last = ("", 0)
 
@@ -105,16 +105,17 @@ class _SqliteLease:
     async def load(self) -> Loaded:
         self._check()
 
-        def work(connection: sqlite3.Connection) -> Loaded:
+        def work(connection: sqlite3.Connection) -> tuple[int, Loaded]:
             number = session_number(connection, self.session_id)
+            end = log_end(connection, number)
             running = turns.running_turn(connection, number)
             children = turns.open_children(connection, number)
             open_ids = [turn.id for turn in (running, *children) if turn is not None]
             facts, damaged = rows.open_facts(connection, number, open_ids)
-            return Loaded(
+            return end.rev, Loaded(
                 record=rows.read_record(connection, number),
                 state=rows.read_state(connection, self.session_id),
-                last_seq=last_seq(connection, number),
+                last_seq=end.last_seq,
                 running=running,
                 children=children,
                 open_facts=facts,
@@ -122,9 +123,9 @@ class _SqliteLease:
                 facts_damaged=damaged,
             )
 
-        loaded = await self._database.reader.submit(work)
+        rev, loaded = await self._database.reader.submit(work)
         if self._unsettled is None:
-            self._seq = loaded.last_seq
+            self._rev, self._seq = rev, loaded.last_seq
         return loaded
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
@@ -160,14 +161,16 @@ class _SqliteLease:
         else:  # others were committed since
             commit, events = self._unsettled
             events = [event._replace(position=Position(p)) for p, event in enumerate(events, database.position + 1)]
-        database.position += len(events)  # a failed commit leaves a gap
+        database.position += max(len(events), 1)  # a failed commit leaves a gap
         self._unsettled = commit, events
         job = _CommitJob(
             lease=self,
             cursors=database.cursors,
             commit=commit,
             stored=events,
+            rev=self._rev,
             seq=self._seq,
+            position=database.position,
             synced=commit.sync,
             on_commit=database.recent.publish,
         )
@@ -183,7 +186,9 @@ class _SqliteLease:
         except Exception:
             self._unsettled = None
             raise
+        database.recent.last_position = max(database.recent.last_position, job.position)  # of one without events
         self._unsettled, self._last = None, (commit.id, self._seq)
+        self._rev += 1
         self._seq += len(job.stored)
         return job.stored
 
@@ -217,43 +222,48 @@ class _SqliteLease:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _CommitJob(Job[Sequence[StoredEvent]]):
-    """A commit of a lease, all of whose earlier ones are stored, up to event `seq`.
+    """A commit of a lease, all of whose earlier ones are stored, up to the commit `rev` and the event `seq`.
 
-    `stored` are its events as they are stored; the result has those of them that are not published yet.
+    `stored` are its events as they are stored, the last of them at `position`; the result has those of them that are
+    not published yet.
     """
 
     lease: Lease
     cursors: SessionCursors
     commit: Commit
     stored: Sequence[StoredEvent]
+    rev: int
     seq: int
+    position: int
 
     def run(self, connection: sqlite3.Connection) -> Sequence[StoredEvent]:
-        """Store the commit unless it is stored: all that follows `seq` can only be this commit."""
+        """Store the commit unless it is stored: all that follows `rev` can only be this commit."""
         lease = self.lease
         if lease.lost.is_set():  # in the meantime
             raise OwnershipLost(f"session {lease.session_id!r} has another owner")
         cursor = self.cursors.get(connection, lease.session_id)
-        if cursor.last_seq == self.seq:
-            _store(connection, cursor, self.commit, self.stored)
+        if cursor.rev == self.rev:
+            _store(connection, cursor, self.commit, self.stored, self.position)
             return self.stored
         if self.find(connection) is None:
-            raise OwnershipLost(f"session {lease.session_id!r} is at {cursor.last_seq}, not at {self.seq}")
+            raise OwnershipLost(f"session {lease.session_id!r} is at commit {cursor.rev}, not at {self.rev}")
         return ()  # published when it was found
 
     def find(self, connection: sqlite3.Connection) -> Sequence[StoredEvent] | None:
-        """Return the events as they are stored if exactly these are the last of their session; None if not."""
-        if not self.stored:
+        """Return the events as they are stored if the commit is the last of its session; None if not."""
+        cursor = self.cursors.get(connection, self.lease.session_id)
+        if (cursor.rev, cursor.commit_id) != (self.rev + 1, self.commit.id):
             return None
-        found = _read_events(connection, self.lease.session_id, self.seq)
-        if [event.frame_json for event in found] != [event.frame_json for event in self.stored]:
-            return None
-        self.stored = found
-        return found
+        self.stored = _read_events(connection, self.lease.session_id, self.seq)
+        return self.stored
 
 
 def _store(
-    connection: sqlite3.Connection, cursor: SessionCursor, commit: Commit, stored: Sequence[StoredEvent]
+    connection: sqlite3.Connection,
+    cursor: SessionCursor,
+    commit: Commit,
+    stored: Sequence[StoredEvent],
+    position: int,
 ) -> None:
     """Write all of a commit; raise `TurnEnded` before anything is written."""
     check_turn(commit, cursor.open_turns, lambda turn_id: turns.is_known(connection, turn_id))
@@ -261,8 +271,8 @@ def _store(
     if begins is not None:
         turns.begin_turn(connection, cursor.number, begins, cursor.last_seq)
         cursor.open_turns.add(begins.id)
+    rows.add_commit(connection, cursor, commit.id, stored, position, commit.facts)
     if stored:
-        rows.add_events(connection, cursor, stored)
         if stored[-1].terminal and turn_id is not None:
             turns.end_turn(connection, cursor.number, turn_id)
             cursor.open_turns.discard(turn_id)
@@ -271,10 +281,6 @@ def _store(
         apply_state(connection, cursor.number, commit.state)
     if commit.record is not None:
         index.set_name(connection, rows.update_record(connection, commit.record), commit.record.name)
-    for fact in commit.facts:
-        rows.add_fact(connection, cursor.number, fact)
-    if stored and (stored[-1].terminal or len(cursor.append_positions) >= _MAX_APPENDS):
-        rows.pack_appends(connection, cursor)
 
 
 def _read_events(connection: sqlite3.Connection, session_id: str, after: int) -> Sequence[StoredEvent]:

@@ -13,7 +13,7 @@ from agenticx.sessions.store.entries import Fact, Position, StoredEvent
 from agenticx.sessions.store.records import SessionState, TurnRecord
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _turns as turns
-from agenticx.sessions.store.sqlite._cursors import last_seq, session_number
+from agenticx.sessions.store.sqlite._cursors import log_end, session_number
 from agenticx.sessions.store.sqlite._database import Database
 from agenticx.sessions.store.sqlite._log_reader import LogReader
 
@@ -41,7 +41,7 @@ class SqliteLog:
         if recent is not None:
             return recent
         return await self._database.reader.submit(
-            lambda connection: last_seq(connection, session_number(connection, session_id))
+            lambda connection: log_end(connection, session_number(connection, session_id)).last_seq
         )
 
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:

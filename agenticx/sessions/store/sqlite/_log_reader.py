@@ -33,6 +33,7 @@ _MAX_CACHED_BYTES = 16 * 1024 * 1024
 _log = get_logger(__name__)
 
 _HeapItem = tuple[int, StoredEvent, Iterator[StoredEvent]]
+_SegmentKey = tuple[int, int, int]  # session, last event and last commit
 
 
 class LogReader:
@@ -40,7 +41,7 @@ class LogReader:
 
     def __init__(self, span: int) -> None:
         self._span = max(span, MAX_POSITION_SPAN)
-        self._cache: OrderedDict[tuple[int, int], list[bytes]] = OrderedDict()  # most recently used last
+        self._cache: OrderedDict[_SegmentKey, list[bytes]] = OrderedDict()  # most recently used last
         self._cached_bytes = 0
 
     def read_page(self, connection: sqlite3.Connection, after: int, limit: int) -> Sequence[StoredEvent]:
@@ -67,43 +68,43 @@ class LogReader:
         """Yield the first position of each row with events after `after`, and those events, decoded on demand."""
         with closing(
             connection.execute(
-                """SELECT id, session, last_seq, first_position, 0
-                   FROM events JOIN sessions ON sessions.number = events.session
+                """SELECT id, session, last_seq, last_rev, first_position, 0
+                   FROM segments JOIN sessions ON sessions.number = segments.session
                    WHERE first_position > ?1 AND last_position > ?2
-                   UNION ALL SELECT id, session, last_seq, position, position
-                   FROM appends JOIN sessions ON sessions.number = appends.session WHERE position > ?2 ORDER BY 4""",
+                   UNION ALL SELECT id, session, last_seq, rev, position, position
+                   FROM commits JOIN sessions ON sessions.number = commits.session WHERE position > ?2 ORDER BY 5""",
                 (after - self._span, after),
             )
         ) as rows:
-            # An append is sorted by its last position: no other row has events in between.
-            for session_id, number, last_seq, first_position, append in rows:
-                yield first_position, self._events(connection, session_id, (number, last_seq), append, after)
+            # A commit is sorted by its last position: no other row has events in between.
+            for session_id, number, last_seq, last_rev, first_position, commit in rows:
+                yield first_position, self._events(connection, session_id, (number, last_seq, last_rev), commit, after)
 
     def _events(
-        self, connection: sqlite3.Connection, session_id: str, key: tuple[int, int], append: int, after: int
+        self, connection: sqlite3.Connection, session_id: str, key: _SegmentKey, commit: int, after: int
     ) -> Generator[StoredEvent]:
         """Yield the events of one row; a damaged row is logged and skipped, so that other sessions' can be read."""
         try:
             with map_decode_errors(f"the log of session {session_id!r} up to event {key[1]}"):
-                lines = _append_lines(connection, append) if append else self._lines(connection, key)
+                lines = _commit_lines(connection, commit) if commit else self._lines(connection, key)
                 first_seq = key[1] - len(lines) + 1
                 for place in range(bisect_right(lines, after, key=line_position), len(lines)):
                     yield decode_event(session_id, first_seq + place, lines[place])
         except DamagedData as exc:
             _log.error("corrupt row skipped", error=str(exc))
-            if not append:
+            if not commit:
                 self._cache_lines(key, [])
 
-    def _lines(self, connection: sqlite3.Connection, key: tuple[int, int]) -> list[bytes]:
+    def _lines(self, connection: sqlite3.Connection, key: _SegmentKey) -> list[bytes]:
         if (known := self._cache.get(key)) is not None:
             self._cache.move_to_end(key)
             return known
-        (body,) = connection.execute("SELECT body FROM events WHERE session = ? AND last_seq = ?", key).fetchone()
+        (body,) = connection.execute(f"SELECT body FROM segments WHERE {_IS_SEGMENT}", key).fetchone()
         lines = segment_lines(body, compressed=True)
         self._cache_lines(key, lines)
         return lines
 
-    def _cache_lines(self, key: tuple[int, int], lines: list[bytes]) -> None:
+    def _cache_lines(self, key: _SegmentKey, lines: list[bytes]) -> None:
         self._cached_bytes += _size(lines) - _size(self._cache.get(key, ()))
         self._cache[key] = lines
         while self._cached_bytes > _MAX_CACHED_BYTES:
@@ -111,8 +112,11 @@ class LogReader:
             self._cached_bytes -= _size(evicted)
 
 
-def _append_lines(connection: sqlite3.Connection, position: int) -> list[bytes]:
-    (body,) = connection.execute("SELECT body FROM appends WHERE position = ?", (position,)).fetchone()
+_IS_SEGMENT = "session = ? AND last_seq = ? AND last_rev = ?"
+
+
+def _commit_lines(connection: sqlite3.Connection, position: int) -> list[bytes]:
+    (body,) = connection.execute("SELECT body FROM commits WHERE position = ?", (position,)).fetchone()
     return segment_lines(body, compressed=False)
 
 

@@ -88,7 +88,7 @@ def read_log_position(connection: sqlite3.Connection) -> tuple[str, int, int]:
     except ValueError as exc:
         raise StoreError("it is damaged: in its table meta, position is no number; restore a copy of it") from exc
     last, span = connection.execute(
-        "SELECT coalesce(max(last_position), 0), coalesce(max(last_position - first_position), 0) FROM events"
+        "SELECT coalesce(max(last_position), 0), coalesce(max(last_position - first_position), 0) FROM segments"
     ).fetchone()
-    (last_append,) = connection.execute("SELECT coalesce(max(position), 0) FROM appends").fetchone()
-    return meta["log_id"], max(last, last_append, position), span
+    (last_commit,) = connection.execute("SELECT coalesce(max(position), 0) FROM commits").fetchone()
+    return meta["log_id"], max(last, last_commit, position), span

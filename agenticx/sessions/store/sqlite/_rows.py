@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Literal, TypeVar, get_args
 
 from agenticx.logs import get_logger
-from agenticx.messages import Message, message_adapter
+from agenticx.messages import Message, message_adapter, new_id
 from agenticx.runtime.events import ASKING_EVENTS
 from agenticx.sessions.store.base import ArchivedFilter
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
@@ -20,34 +20,35 @@ from agenticx.sessions.store.entries import (
     FactT,
     QuestionAsked,
     StoredEvent,
-    decode_fact,
-    encode_fact,
+    decode_record,
+    encode_record,
     question_id,
 )
 from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
 from agenticx.sessions.store.sqlite._cursors import SessionCursor, session_number
 from agenticx.sessions.store.sqlite._segments import (
+    MAX_SEGMENT_BYTES,
     PAGE_BYTES,
+    CommitRow,
     Segment,
     decode_segment,
-    encode_event,
+    encode_body,
     encode_segments,
-    envelope_bytes,
-    merge_bodies,
+    merge_commits,
 )
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "LIST_FILTER",
-    "add_events",
-    "add_fact",
-    "add_initial_events",
+    "add_commit",
+    "add_first_commit",
     "add_session",
     "all_messages",
     "apply_state",
-    "decode_record",
-    "decode_records",
     "decode_rows",
+    "decode_session",
+    "decode_sessions",
+    "delete_session",
     "events_after",
     "file_facts",
     "find_fact",
@@ -56,7 +57,6 @@ __all__ = [
     "list_records",
     "open_facts",
     "open_questions",
-    "pack_appends",
     "read_compacted",
     "read_record",
     "read_state",
@@ -67,6 +67,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_MAX_COMMITS = 256
 
 _log = get_logger(__name__)
 
@@ -96,14 +98,14 @@ def update_record(connection: sqlite3.Connection, record: SessionRecord) -> int:
 def read_record(connection: sqlite3.Connection, number: int) -> SessionRecord:
     """Return the session's record; raise `DamagedData`."""
     (text,) = connection.execute("SELECT record FROM sessions WHERE number = ?", (number,)).fetchone()
-    return decode_record(text)
+    return decode_session(text)
 
 
 def _encode_record(record: SessionRecord) -> str:
     return json.dumps(asdict(record), separators=(",", ":"))
 
 
-def decode_record(text: str) -> SessionRecord:
+def decode_session(text: str) -> SessionRecord:
     """Return the record as it was stored; raise `DamagedData`."""
     with map_decode_errors("the record of a session"):
         fields: dict[str, Any] = json.loads(text)
@@ -154,19 +156,19 @@ def list_records(
         f"SELECT record FROM sessions WHERE {LIST_FILTER} ORDER BY pinned DESC, number DESC LIMIT ?",
         (*list_filter_values(before, archived), limit),
     )
-    return decode_records(rows)
+    return decode_sessions(rows)
 
 
-def decode_records(rows: Iterable[tuple[str]]) -> list[SessionRecord]:
+def decode_sessions(rows: Iterable[tuple[str]]) -> list[SessionRecord]:
     """Return the records of `rows` that can be decoded."""
-    return list(decode_rows(rows, lambda row: decode_record(row[0])))
+    return list(decode_rows(rows, lambda row: decode_session(row[0])))
 
 
 def session_names(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
     """Return the numbers and names of all sessions that have a name, without those that cannot be decoded."""
     rows = connection.execute("SELECT number, record FROM sessions ORDER BY number")
     return (
-        (number, name) for number, name in decode_rows(rows, lambda row: (row[0], decode_record(row[1]).name)) if name
+        (number, name) for number, name in decode_rows(rows, lambda row: (row[0], decode_session(row[1]).name)) if name
     )
 
 
@@ -196,52 +198,73 @@ def sessions_with_work(connection: sqlite3.Connection) -> list[str]:
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def add_events(connection: sqlite3.Connection, cursor: SessionCursor, events: Sequence[StoredEvent]) -> None:
-    """Store `events` and advance the cursor."""
-    last = events[-1]
-    if len(events) == 1:  # a token: the hot path
-        segments = ((last.seq, last.position, last.position, encode_event(last)),)
-    else:
-        segments = encode_segments(events, compressed=False)
-    for last_seq, _, position, body in segments:
-        row = (position, cursor.number, last_seq, body)
-        connection.execute("INSERT INTO appends (position, session, last_seq, body) VALUES (?, ?, ?, ?)", row)
-        cursor.append_positions.append(position)
-    cursor.last_seq = last.seq
+def add_commit(
+    connection: sqlite3.Connection,
+    cursor: SessionCursor,
+    commit_id: str,
+    events: Sequence[StoredEvent],
+    position: int,
+    facts: Sequence[Fact],
+) -> None:
+    """Store a commit as the next one of its session, and advance the cursor.
+
+    `position` is that of its last event, or its own if it has none.
+    """
+    body = encode_body(events) if events else b""
+    rev, last_seq = cursor.rev + 1, events[-1].seq if events else cursor.last_seq
+    connection.execute(
+        "INSERT INTO commits (position, session, rev, commit_id, last_seq, body) VALUES (?, ?, ?, ?, ?, ?)",
+        (position, cursor.number, rev, commit_id, last_seq, body),
+    )
+    cursor.rev, cursor.last_seq, cursor.commit_id = rev, last_seq, commit_id
+    cursor.commit_positions.append(position)
+    if facts:
+        add_records(connection, cursor.number, rev, last_seq, facts)
+    is_end = bool(events) and events[-1].terminal
+    if is_end or len(cursor.commit_positions) >= _MAX_COMMITS or len(body) > MAX_SEGMENT_BYTES:
+        _pack_commits(connection, cursor)
 
 
-def pack_appends(connection: sqlite3.Connection, cursor: SessionCursor) -> None:
-    """Replace the session's rows of appends by compressed segments; damaged ones stay as they are."""
-    positions = json.dumps(cursor.append_positions)
-    cursor.append_positions.clear()
+def _pack_commits(connection: sqlite3.Connection, cursor: SessionCursor) -> None:
+    """Replace the session's rows of commits by compressed segments; damaged ones stay as they are."""
+    positions = json.dumps(cursor.commit_positions)
+    cursor.commit_positions.clear()
     rows = connection.execute(
-        f"SELECT last_seq, body FROM appends WHERE position IN {_POSITION_LIST} ORDER BY position", (positions,)
+        f"""SELECT position, rev, commit_id, last_seq, body FROM commits WHERE position IN {_POSITION_LIST}
+            ORDER BY position""",
+        (positions,),
     ).fetchall()
     try:
-        with map_decode_errors("the log of a session"):
-            first_seq = rows[0][0] - rows[0][1].count(b"\n")
-            segments = list(merge_bodies((body for _, body in rows), first_seq))
+        segments = list(merge_commits([CommitRow(*row) for row in rows]))
     except DamagedData as exc:
         return _log.error("rows of a session could not be packed", error=str(exc))
-    connection.execute(f"DELETE FROM appends WHERE position IN {_POSITION_LIST}", (positions,))
+    connection.execute(f"DELETE FROM commits WHERE position IN {_POSITION_LIST}", (positions,))
     _insert_segments(connection, cursor.number, segments)
 
 
 _POSITION_LIST = "(SELECT value FROM json_each(?))"
 
 
-def add_initial_events(connection: sqlite3.Connection, number: int, events: Sequence[StoredEvent]) -> None:
-    """Store the first events of a new session as compressed segments."""
-    if events:
-        _insert_segments(connection, number, encode_segments(events, compressed=True))
+def add_first_commit(
+    connection: sqlite3.Connection, number: int, events: Sequence[StoredEvent], position: int, facts: Sequence[Fact]
+) -> None:
+    """Store the first commit of a new session."""
+    _insert_segments(connection, number, encode_segments(events, rev=1, commit_id=new_id("cmt"), position=position))
+    add_records(connection, number, 1, len(events), facts)
 
 
 def _insert_segments(connection: sqlite3.Connection, number: int, segments: Iterable[Segment]) -> None:
-    for segment in segments:
-        connection.execute(
-            "INSERT INTO events (session, last_seq, first_position, last_position, body) VALUES (?, ?, ?, ?, ?)",
-            (number, segment.last_seq, segment.first_position, segment.last_position, segment.body),
-        )
+    connection.executemany(
+        """INSERT INTO segments (session, last_seq, last_rev, commit_id, first_position, last_position, body)
+           VALUES (?, ?, ?, ?, ?, ?, ?)""",
+        ((number, *segment) for segment in segments),
+    )
+
+
+def delete_session(connection: sqlite3.Connection, number: int) -> None:
+    """Delete the session with everything stored of it but its texts."""
+    connection.execute("DELETE FROM commits WHERE session = ?", (number,))
+    connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
 
 
 def events_after(connection: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[StoredEvent]:
@@ -251,19 +274,20 @@ def events_after(connection: sqlite3.Connection, session_id: str, after: int, li
     """
     number = session_number(connection, session_id)
     rows = connection.execute(
-        """SELECT last_seq, 1, body FROM events WHERE session = ?1 AND last_seq > ?2
-           UNION ALL SELECT last_seq, 0, body FROM appends WHERE session = ?1 AND last_seq > ?2 ORDER BY 1""",
+        """SELECT last_seq, 1, body FROM segments WHERE session = ?1 AND last_seq > ?2
+           UNION ALL SELECT last_seq, 0, body FROM commits WHERE session = ?1 AND last_seq > ?2 ORDER BY 1""",
         (number, after),
     )
     events: list[StoredEvent] = []
     size = 0
     for last_seq, packed, body in rows:
-        some = [event for event in decode_segment(session_id, last_seq, body, compressed=packed) if event.seq > after]
-        events += some
-        size += envelope_bytes(some)
-        if len(events) >= limit or size >= PAGE_BYTES:
-            break
-    return events[:limit]
+        for event in decode_segment(session_id, last_seq, body, compressed=packed):
+            if event.seq > after:
+                events.append(event)
+                size += len(event.frame_json)
+                if len(events) == limit or size >= PAGE_BYTES:
+                    return events
+    return events
 
 
 # --- what the next turn builds on -------------------------------------------------------------------------------------
@@ -328,7 +352,7 @@ def all_messages(connection: sqlite3.Connection) -> Iterator[tuple[int, Message]
 
 
 def _kind_in(classes: Iterable[type[Fact]]) -> str:
-    return f"kind IN ({', '.join(repr(each.kind) for each in classes)})"
+    return f"facts.kind IN ({', '.join(repr(each.kind) for each in classes)})"
 
 
 _IS_OPEN = _kind_in(each for each in FACT_CLASSES if each.is_work)
@@ -341,36 +365,51 @@ _IS_ABOUT_SUBAGENTS = _kind_in(each for each in FACT_CLASSES if each.about_subag
 """The condition of the index `subagent_facts`."""
 
 
-def add_fact(connection: sqlite3.Connection, number: int, fact: Fact) -> None:
-    """Store a fact unless one of its kind and key is to be kept; delete the one that it closes."""
+def add_records(connection: sqlite3.Connection, number: int, rev: int, seq: int, facts: Sequence[Fact]) -> None:
+    """Store the records of a commit behind its last event `seq`, and what they change of the facts in force."""
+    for index, fact in enumerate(facts):
+        connection.execute(
+            """INSERT INTO records (session, rev, record_index, seq, turn, kind, key, data)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+            (number, rev, index, seq, fact.turn_id, fact.kind, fact.key, encode_record(fact)),
+        )
+        _apply_fact(connection, number, rev, index, fact)
+
+
+def _apply_fact(connection: sqlite3.Connection, number: int, rev: int, index: int, fact: Fact) -> None:
+    """Put a fact into force unless one of its kind and key is to be kept; end the one that it closes."""
     if fact.closes is not None:
         connection.execute("DELETE FROM facts WHERE kind = ? AND key = ?", (fact.closes.kind, fact.key))
-    on_conflict = "UPDATE SET data = excluded.data" if fact.is_replaced else "NOTHING"
+    replaced = "UPDATE SET rev = excluded.rev, record_index = excluded.record_index"
     connection.execute(
-        f"""INSERT INTO facts (session, turn, kind, key, data) VALUES (?, ?, ?, ?, ?)
-            ON CONFLICT (kind, key) DO {on_conflict}""",
-        (number, fact.turn_id, fact.kind, fact.key, encode_fact(fact)),
+        f"""INSERT INTO facts (session, turn, kind, key, rev, record_index) VALUES (?, ?, ?, ?, ?, ?)
+            ON CONFLICT (kind, key) DO {replaced if fact.is_replaced else "NOTHING"}""",
+        (number, fact.turn_id, fact.kind, fact.key, rev, index),
     )
 
 
 def find_fact(connection: sqlite3.Connection, session_id: str, type_: type[FactT], key: str) -> FactT | None:
     """Return the session's fact of that class and key, else None."""
     number = session_number(connection, session_id)
-    found = _select_facts(connection, "session = ? AND kind = ? AND key = ?", (number, type_.kind, key))
-    facts = (decode_fact(*row) for row in found)
+    found = _select_facts(
+        connection, "facts.session = ? AND facts.kind = ? AND facts.key = ?", (number, type_.kind, key)
+    )
+    facts = (decode_record(*row) for row in found)
     return next((fact for fact in facts if isinstance(fact, type_)), None)
 
 
 def file_facts(connection: sqlite3.Connection, session_id: str) -> list[Fact]:
     """Return the session's facts about files, in the order of storage; raise `DamagedData`."""
     number = session_number(connection, session_id)
-    return [decode_fact(*row) for row in _select_facts(connection, f"session = ? AND {_IS_ABOUT_FILES}", (number,))]
+    return [
+        decode_record(*row) for row in _select_facts(connection, f"facts.session = ? AND {_IS_ABOUT_FILES}", (number,))
+    ]
 
 
 def subagent_facts(connection: sqlite3.Connection, number: int) -> list[Fact]:
     """Return the session's facts about sub-agents that can be decoded, in the order of storage."""
-    found = _select_facts(connection, f"session = ? AND {_IS_ABOUT_SUBAGENTS}", (number,))
-    return list(decode_rows(found.fetchall(), lambda row: decode_fact(*row)))
+    found = _select_facts(connection, f"facts.session = ? AND {_IS_ABOUT_SUBAGENTS}", (number,))
+    return list(decode_rows(found.fetchall(), lambda row: decode_record(*row)))
 
 
 def find_session_of_fact(connection: sqlite3.Connection, type_: type[Fact], key: str) -> str | None:
@@ -387,10 +426,10 @@ def open_facts(connection: sqlite3.Connection, number: int, turn_ids: Collection
 
     Those that cannot be decoded are left out; the second result is True if one of the turns is among them.
     """
-    of_turns = "session = ?1 AND turn IN (SELECT value FROM json_each(?2))"
-    where = f"{of_turns} OR number IN (SELECT number FROM facts WHERE session = ?1 AND {_IS_OPEN})"
+    of_turns = "facts.session = ?1 AND facts.turn IN (SELECT value FROM json_each(?2))"
+    where = f"{of_turns} OR number IN (SELECT number FROM facts WHERE facts.session = ?1 AND {_IS_OPEN})"
     found = _select_facts(connection, where, (number, json.dumps(list(turn_ids)))).fetchall()
-    facts = list(decode_rows(found, lambda row: decode_fact(*row)))
+    facts = list(decode_rows(found, lambda row: decode_record(*row)))
     of_turn = sum(turn_id in turn_ids for _, _, turn_id, _ in found)
     return facts, of_turn > sum(fact.turn_id in turn_ids for fact in facts)
 
@@ -402,9 +441,11 @@ def open_questions(connection: sqlite3.Connection, session_id: str | None) -> li
         """WITH open_turns AS (
                SELECT turns.* FROM sessions JOIN turns ON turns.id = sessions.running WHERE sessions.running IS NOT NULL
                UNION ALL SELECT * FROM turns WHERE is_open_child)
-           SELECT sessions.id, facts.key, facts.turn, facts.data
+           SELECT sessions.id, facts.key, facts.turn, records.data
            FROM open_turns JOIN sessions ON sessions.number = open_turns.session
            JOIN facts ON facts.session = sessions.number AND facts.turn = open_turns.id
+           JOIN records ON records.session = facts.session
+               AND records.rev = facts.rev AND records.record_index = facts.record_index
            WHERE (?1 IS NULL OR sessions.number = ?1)
            AND facts.kind = 'question_asked' AND NOT EXISTS (
                SELECT 1 FROM facts AS other
@@ -419,11 +460,15 @@ def _find_question(
     connection: sqlite3.Connection, session_id: str, id_: str, turn_id: str, fact_data: str
 ) -> StoredEvent | None:
     """Return the event that asked the question of a fact, None if it is not where that says."""
-    asked = decode_fact(QuestionAsked.kind, id_, turn_id, fact_data)
+    asked = decode_record(QuestionAsked.kind, id_, turn_id, fact_data)
     assert isinstance(asked, QuestionAsked)
     found = events_after(connection, session_id, asked.seq - 1, 1)
     return next((event for event in found if event.type in ASKING_EVENTS and question_id(event) == id_), None)
 
 
 def _select_facts(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
-    return connection.execute(f"SELECT kind, key, turn, data FROM facts WHERE {where} ORDER BY number", values)
+    return connection.execute(
+        f"""SELECT facts.kind, facts.key, facts.turn, data
+            FROM facts JOIN records USING (session, rev, record_index) WHERE {where} ORDER BY number""",
+        values,
+    )

@@ -263,7 +263,7 @@ def _search_results(
         texts = [_read_text(connection, number) for number in numbers]
         (text,) = connection.execute("SELECT record FROM sessions WHERE number = ?", (session,)).fetchone()
         results += (
-            SearchResult(record, [terms.excerpt(text) for text in texts]) for record in rows.decode_records([(text,)])
+            SearchResult(record, [terms.excerpt(text) for text in texts]) for record in rows.decode_sessions([(text,)])
         )
         if len(results) == limit:
             break

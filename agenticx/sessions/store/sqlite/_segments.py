@@ -1,14 +1,14 @@
 """Segments: events of one session in the body of one row, a line each, usually compressed.
 
-While a turn runs each append is stored as a row of its own, in the order of the log of all sessions, so that
-a commit of many sessions fills few pages. When the turn is over its rows are merged into compressed segments, which
-takes a tenth of both rows and bytes: envelopes repeat their ids, and every token is an event.
+While a turn runs each commit is stored as a row of its own, in the order of the log of all sessions, so that
+a transaction with many sessions fills few pages. When the turn is over its rows are merged into compressed segments,
+which takes a tenth of both rows and bytes: envelopes repeat their ids, and every token is an event.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, cast
 
 from agenticx.runtime.events import EventType
@@ -17,20 +17,21 @@ from agenticx.sessions.store.entries import Position, StoredEvent
 
 __all__ = [
     "MAX_POSITION_SPAN",
+    "MAX_SEGMENT_BYTES",
     "PAGE_BYTES",
+    "CommitRow",
     "Segment",
     "decode_event",
     "decode_segment",
-    "encode_event",
+    "encode_body",
     "encode_segments",
-    "envelope_bytes",
     "line_position",
-    "merge_bodies",
+    "merge_commits",
     "segment_lines",
 ]
 
 _MAX_SEGMENT_EVENTS = 256
-_MAX_SEGMENT_BYTES = 256 * 1024
+MAX_SEGMENT_BYTES = 256 * 1024
 _COMPRESSION_LEVEL = 1
 MAX_POSITION_SPAN = 16_384
 """The limit of positions that a segment spans, including those of other sessions; `_replay` reads back as far."""
@@ -40,29 +41,74 @@ PAGE_BYTES = 256 * 1024
 _TYPES: dict[str, EventType | str] = {type_.value: type_ for type_ in EventType}
 
 
+class CommitRow(NamedTuple):
+    """A commit as it is stored at first: its last or own position, and the lines of its events."""
+
+    position: int
+    rev: int
+    commit_id: str
+    last_seq: int
+    body: bytes
+
+
 class Segment(NamedTuple):
-    """The content of one row: events that follow each other without a gap."""
+    """The content of one row: events that follow each other without a gap, up to one of the commit `last_rev`.
+
+    It has no events if none of its commits has.
+    """
 
     last_seq: int
+    last_rev: int
+    commit_id: str
     first_position: int
     last_position: int
     body: bytes
 
 
-def encode_segments(events: Sequence[StoredEvent], *, compressed: bool) -> Iterable[Segment]:
-    """Return `events` as segments of limited size."""
-    lines = [encode_event(event) for event in events]
-    return _split(lines, [event.position for event in events], events[0].seq, compressed=compressed)
+def encode_body(events: Sequence[StoredEvent]) -> bytes:
+    """Return the uncompressed body of these events."""
+    if len(events) == 1:  # a token: the hot path
+        return _encode_event(events[0])
+    return b"\n".join(map(_encode_event, events))
 
 
-def merge_bodies(bodies: Iterable[bytes], first_seq: int) -> Iterator[Segment]:
-    """Yield compressed segments of uncompressed bodies, the first of which begins with the event number `first_seq`.
+def encode_segments(events: Sequence[StoredEvent], *, rev: int, commit_id: str, position: int) -> Iterator[Segment]:
+    """Yield the segments of a commit; `position` is that of its last event, or its own if it has none."""
+    last_seq = events[-1].seq if events else 0
+    return merge_commits([CommitRow(position, rev, commit_id, last_seq, encode_body(events))])
+
+
+def merge_commits(commits: Sequence[CommitRow]) -> Iterator[Segment]:
+    """Yield segments of limited size with the events of these commits, which follow each other.
 
     Raises `DamagedData`.
     """
-    with map_decode_errors(f"the log from event {first_seq} on"):
-        lines = [line for body in bodies for line in body.split(b"\n")]
-        yield from _split(lines, [line_position(line) for line in lines], first_seq, compressed=True)
+    first, last = commits[0], commits[-1]
+    with map_decode_errors(f"the log up to event {last.last_seq}"):
+        lines, owners = list[bytes](), list[CommitRow]()
+        for commit in commits:
+            some = segment_lines(commit.body, compressed=False)
+            lines += some
+            owners += [commit] * len(some)
+        if not lines:
+            yield Segment(last.last_seq, last.rev, last.commit_id, first.position, last.position, _compress(b""))
+            return
+        owners[-1] = last  # with those behind it that have no events
+        first_seq = first.last_seq - len(segment_lines(first.body, compressed=False)) + 1
+        positions = [line_position(line) for line in lines]
+        start = size = 0
+        for place, line in enumerate(lines, 1):
+            size += len(line)
+            full = place - start == _MAX_SEGMENT_EVENTS or size >= MAX_SEGMENT_BYTES
+            if full or place == len(lines) or positions[place] - positions[start] >= MAX_POSITION_SPAN:
+                body, commit = _compress(b"\n".join(lines[start:place])), owners[place - 1]
+                last_seq = first_seq + place - 1
+                yield Segment(last_seq, commit.rev, commit.commit_id, positions[start], positions[place - 1], body)
+                start, size = place, 0
+
+
+def _compress(body: bytes) -> bytes:
+    return zlib.compress(body, _COMPRESSION_LEVEL)
 
 
 def decode_segment(session_id: str, last_seq: int, body: bytes, *, compressed: bool) -> list[StoredEvent]:
@@ -75,31 +121,11 @@ def decode_segment(session_id: str, last_seq: int, body: bytes, *, compressed: b
 
 def segment_lines(body: bytes, *, compressed: bool) -> list[bytes]:
     """Return the lines of a body, one per event."""
-    return (zlib.decompress(body) if compressed else body).split(b"\n")
+    text = zlib.decompress(body) if compressed else body
+    return text.split(b"\n") if text else []
 
 
-def envelope_bytes(events: Sequence[StoredEvent]) -> int:
-    """Return the size of the events' envelopes in bytes."""
-    return sum(len(event.frame_json) for event in events)
-
-
-def _split(lines: Sequence[bytes], positions: Sequence[int], first_seq: int, *, compressed: bool) -> Iterator[Segment]:
-    start = size = 0
-    for place, line in enumerate(lines, 1):
-        size += len(line)
-        full = place - start == _MAX_SEGMENT_EVENTS or size >= _MAX_SEGMENT_BYTES
-        if full or place == len(lines) or positions[place] - positions[start] >= MAX_POSITION_SPAN:
-            body = b"\n".join(lines[start:place])
-            yield Segment(
-                first_seq + place - 1,
-                positions[start],
-                positions[place - 1],
-                zlib.compress(body, _COMPRESSION_LEVEL) if compressed else body,
-            )
-            start, size = place, 0
-
-
-def encode_event(event: StoredEvent) -> bytes:
+def _encode_event(event: StoredEvent) -> bytes:
     """Return the line of an event, which alone is an uncompressed body too."""
     terminal = b"T" if event.terminal else b""
     return b"%d\t%b\t%b\t%b\t%b" % (

@@ -39,8 +39,7 @@ def begin_turn(connection: sqlite3.Connection, number: int, turn: TurnRecord, af
     connection.execute(
         """INSERT INTO turns (session, id, client_turn_id, input, attachments_digest, model, permission_mode, sampling,
                mode, vaults, variants, after_seq, parent_turn_id, is_open_child)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-           ON CONFLICT (id) DO NOTHING""",  # a commit without events is stored again when it is settled
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             *(number, turn.id, turn.client_turn_id, turn.input, turn.attachments_digest),
             *(turn.model, turn.permission_mode, sampling, turn.mode, vaults, variants),

@@ -12,7 +12,7 @@ from agenticx.sessions.store.entries import StoredEvent
 from agenticx.sessions.store.records import SessionState
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite._catalog import SqliteCatalog
-from agenticx.sessions.store.sqlite._cursors import last_seq, session_number
+from agenticx.sessions.store.sqlite._cursors import log_end, session_number
 from agenticx.sessions.store.sqlite._file import map_file_errors, require_database_file
 from agenticx.sessions.store.sqlite._threads import Reader
 
@@ -38,7 +38,7 @@ class SqliteReader(SqliteCatalog):
     async def head(self, session_id: str) -> int:
         """Return the number of a session's last event, as `Log.head` does."""
         return await self._reader.submit(
-            lambda connection: last_seq(connection, session_number(connection, session_id))
+            lambda connection: log_end(connection, session_number(connection, session_id)).last_seq
         )
 
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:

@@ -82,24 +82,42 @@ CREATE TABLE turns (
 );
 CREATE INDEX open_children ON turns (session) WHERE is_open_child;
 
--- The log of turns that run: a row for each append, in the order of the log of all sessions. See `_segments`.
-CREATE TABLE appends (
-    position INTEGER PRIMARY KEY,              -- of its last event
-    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
-    last_seq INTEGER NOT NULL,
+-- The newest commits: a row for each, in the order of the log of all sessions. See `_segments`. It has no foreign key,
+-- which would be looked up for each token.
+CREATE TABLE commits (
+    position INTEGER PRIMARY KEY,              -- of its last event, or its own if it has none
+    session INTEGER NOT NULL,
+    rev INTEGER NOT NULL,                      -- counts the commits of the session from 1 without gaps
+    commit_id TEXT NOT NULL,
+    last_seq INTEGER NOT NULL,                 -- of its last event, or of the last one before it
     body BLOB NOT NULL                         -- a line for each event
 );
 
--- The log before that: a row for each segment. See `_segments`.
-CREATE TABLE events (
+-- The commits before these: a row for each segment. See `_segments`.
+CREATE TABLE segments (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
     last_seq INTEGER NOT NULL,
+    last_rev INTEGER NOT NULL,
+    commit_id TEXT NOT NULL,                   -- of the commit `last_rev`
     first_position INTEGER NOT NULL,
     last_position INTEGER NOT NULL,
     body BLOB NOT NULL,                        -- a line for each event, compressed
-    PRIMARY KEY (session, last_seq)
+    PRIMARY KEY (session, last_seq, last_rev)
 ) WITHOUT ROWID;
-CREATE INDEX events_by_position ON events (first_position, last_position);
+CREATE INDEX segments_by_position ON segments (first_position, last_position);
+
+-- The records of the log, see Record: written once, with their commits.
+CREATE TABLE records (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    rev INTEGER NOT NULL,
+    record_index INTEGER NOT NULL,             -- within its commit
+    seq INTEGER NOT NULL,                      -- of the event that it follows
+    turn TEXT NOT NULL,                        -- '' for those of no turn
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    data TEXT NOT NULL,                        -- a JSON object
+    PRIMARY KEY (session, rev, record_index)
+) WITHOUT ROWID;
 
 -- The conversations as the models read them.
 CREATE TABLE messages (
@@ -117,14 +135,15 @@ CREATE TABLE compacted (
     UNIQUE (session, message_index)
 );
 
--- What the log does not say, see Fact. The conditions of its indexes are those of queries in `_rows`.
+-- The facts in force, by their records, see Fact. The conditions of its indexes are those of queries in `_rows`.
 CREATE TABLE facts (
     number INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order in which they were stored
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
-    turn TEXT NOT NULL,                        -- '' for those of no turn
-    kind TEXT NOT NULL,
-    key TEXT NOT NULL,
-    data TEXT NOT NULL,                        -- a JSON object
+    turn TEXT NOT NULL,                        -- as in the record
+    kind TEXT NOT NULL,                        -- as in the record
+    key TEXT NOT NULL,                         -- as in the record
+    rev INTEGER NOT NULL,
+    record_index INTEGER NOT NULL,
     UNIQUE (kind, key)
 );
 CREATE INDEX facts_of_turn ON facts (session, turn);

@@ -57,20 +57,19 @@ class SqliteStore:
             event._replace(position=Position(position))
             for position, event in enumerate(initial_events, database.position + 1)
         ]
-        database.position += len(events)
+        position = database.position = database.position + max(len(events), 1)
 
         def work(connection: sqlite3.Connection) -> Sequence[StoredEvent]:
             number = rows.add_session(connection, record)
             index.set_name(connection, number, record.name)
-            rows.add_initial_events(connection, number, events)
+            rows.add_first_commit(connection, number, events, position, facts)
             index.add_texts(connection, number, texts)
             if state is not None:
                 apply_state(connection, number, state)
-            for fact in facts:
-                rows.add_fact(connection, number, fact)
             return events
 
         await database.writer.submit(work, synced=True, on_commit=database.recent.publish)
+        database.recent.last_position = max(database.recent.last_position, position)
 
     async def delete(self, lease: Lease) -> None:
         database, session_id, position = self._database, lease.session_id, str(self._database.position)
@@ -81,7 +80,7 @@ class SqliteStore:
             number = session_number(connection, session_id)
             index.remove_session(connection, number)
             index.mark_purge_pending(connection)
-            connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
+            rows.delete_session(connection, number)
             database.cursors.remove(session_id)
             connection.execute("UPDATE meta SET value = ? WHERE key = 'position'", (position,))
 
