@@ -6,25 +6,22 @@ from agenticx.runtime.agent_runtime import AgentRuntime
 from agenticx.runtime.budgets.budget import Budget, BudgetExceeded
 from agenticx.runtime.calls.person import ask_person
 from agenticx.runtime.compactor import ContextCompactor
-from agenticx.runtime.confirm import (
-    AsyncConfirmGate,
-    AutoApproveConfirmGate,
+from agenticx.runtime.confirm import AsyncConfirmGate, AutoApproveConfirmGate, ConfirmGate, SyncConfirmGate
+from agenticx.runtime.events import Event, EventType, RuntimeEvent, encode_envelope, envelope_adapter, envelope_schema
+from agenticx.runtime.hooks import AgentHook, Block, HookContext, HookRegistry
+from agenticx.runtime.interrupts import StopSignal
+from agenticx.runtime.loop_detector import LoopDetector
+from agenticx.runtime.questions.requests import (
     ConfirmAnswer,
     ConfirmClosed,
-    ConfirmGate,
     ConfirmRequest,
     DigestMismatch,
     QuestionAnswer,
     QuestionClosed,
     QuestionRequest,
-    SyncConfirmGate,
     UnknownConfirm,
     UnknownQuestion,
 )
-from agenticx.runtime.events import Event, EventType, RuntimeEvent, encode_envelope, envelope_adapter, envelope_schema
-from agenticx.runtime.hooks import AgentHook, Block, HookContext, HookRegistry
-from agenticx.runtime.interrupts import StopSignal
-from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.results import RunResult, TurnError
 from agenticx.runtime.sanitize import sanitize
 from agenticx.runtime.session import Session

@@ -12,46 +12,35 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 from agenticx.argument_types import check_callable, check_int, check_str, check_type
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.runtime.questions.confirm_digest import confirm_digest
+from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, AnswerT, kind_of
 from agenticx.runtime.questions.pending import PendingRequests
-from agenticx.runtime.questions.question_text import question_lines, user_question_lines
-from agenticx.runtime.questions.user_question import (
-    AnsweredBy,
+from agenticx.runtime.questions.question_text import parse_choice, question_lines, user_question_lines
+from agenticx.runtime.questions.requests import (
+    ConfirmAnswer,
+    ConfirmRequest,
     QuestionAnswer,
-    QuestionClosed,
     QuestionRequest,
-    UnknownQuestion,
-    parse_choice,
+    Remember,
+    UserRequest,
 )
 from agenticx.threads import run_in_thread, start_thread
 
 __all__ = [
-    "AnsweredBy",
     "AsyncConfirmGate",
     "AutoApproveConfirmGate",
-    "ConfirmAnswer",
-    "ConfirmClosed",
     "ConfirmGate",
-    "ConfirmRequest",
     "DefaultConfirmGate",
-    "DigestMismatch",
-    "QuestionAnswer",
-    "QuestionClosed",
-    "QuestionRequest",
-    "Remember",
     "SyncConfirmGate",
-    "UnknownConfirm",
-    "UnknownQuestion",
-    "confirm_digest",
     "discard_typed_ahead",
 ]
 
@@ -60,61 +49,6 @@ _log = get_logger(__name__)
 _MAIN_AGENT = "meta"
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
-
-Remember = Literal["once", "session"]
-
-
-class UnknownConfirm(AgenticXError):
-    """Raised when no confirmation has that id (in that session)."""
-
-
-class DigestMismatch(AgenticXError):
-    """Raised when an answer was given for something other than what is being asked."""
-
-
-class ConfirmClosed(AgenticXError):
-    """Raised when the confirmation was already answered otherwise, has expired, or its turn was stopped."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmRequest:
-    """One question to the user.
-
-    `context` is the payload of `confirm_required.context`. `digest` covers the tool, its arguments and all that the
-    tool's assessment bound them to (`confirm_digest`), but not the other keys of `context`. `agent_path` has the ids of
-    the agents from the turn at the top to the one that asks; it is empty for the turn at the top.
-    """
-
-    id: str
-    question: str
-    context: Mapping[str, Any]
-    digest: str
-    expires_at: datetime
-    session_id: str = ""
-    agent_id: str = _MAIN_AGENT
-    agent_path: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmAnswer:
-    """A decision. `arguments` replaces the call's own; they are validated and assessed again.
-
-    With `remember` `"session"` the same call is not asked about again in the session. Raises `ValueError` for another
-    word, such as `"always"`: no decision outlives its session.
-    """
-
-    approved: bool
-    by: AnsweredBy = "user"
-    remember: Remember = "once"
-    arguments: Mapping[str, Any] | None = None
-    reason: str | None = None
-
-    def __post_init__(self) -> None:
-        remember: Any = self.remember  # of a value of another type the gate's question says so
-        if isinstance(remember, str) and remember not in get_args(Remember):
-            raise ValueError(
-                f"remember must be 'once' or 'session', not {remember!r}: no decision outlives its session"
-            )
 
 
 class ConfirmGate(ABC):
@@ -216,12 +150,11 @@ class AsyncConfirmGate(ConfirmGate):
 
     remembered: int = 10_000
     last_request: ConfirmRequest | None = field(default=None, init=False)
-    _confirms: PendingRequests[ConfirmRequest, ConfirmAnswer] = field(init=False, repr=False, compare=False)
-    _questions: PendingRequests[QuestionRequest, QuestionAnswer] = field(init=False, repr=False, compare=False)
+    _requests: PendingRequests = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_int("remembered", self.remembered)
-        self._confirms, self._questions = PendingRequests(self.remembered), PendingRequests(self.remembered)
+        self._requests = PendingRequests(self.remembered)
 
     async def request_confirm(self, question: str, context: Mapping[str, Any] | None = None) -> bool:
         """Wait until the question is answered by `resolve`, and return the decision.
@@ -247,19 +180,19 @@ class AsyncConfirmGate(ConfirmGate):
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
         self.last_request = request
-        return await self._confirms.ask(request, announce)
+        return await self._requests.ask(CONFIRMATION, request, announce)
 
     def pending(self, session_id: str | None = None) -> list[ConfirmRequest]:
         """Return the pending confirmations, oldest first; only those of one session if it is named."""
-        return self._confirms.waiting(session_id)
+        return self._requests.waiting(CONFIRMATION, session_id)
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
         """Return the answer to a confirmation; None if it is pending, was closed without one, or is unknown."""
-        return self._confirms.decided(request_id)
+        return self._requests.decided(CONFIRMATION, request_id)
 
     def has_pending(self, session_id: str) -> bool:
         """Return whether a confirmation or a question of the agent waits for an answer in that session."""
-        return bool(self._confirms.waiting(session_id) or self._questions.waiting(session_id))
+        return bool(self.pending(session_id) or self.pending_questions(session_id))
 
     def resolve(
         self,
@@ -282,33 +215,22 @@ class AsyncConfirmGate(ConfirmGate):
         """
         check_type("approved", approved, bool, "True or False")
         answer = ConfirmAnswer(approved=approved, by=by, remember=remember, arguments=arguments, reason=reason)
-        request = self._confirms.find(request_id, session_id)
-        if request is None:
-            where = "" if session_id is None else " of this session"
-            raise UnknownConfirm(f"no confirmation{where} has the id {request_id!r}")
-        if digest is not None and digest != request.digest:
-            raise DigestMismatch(f"the digest is not the one of confirmation {request_id!r}; read the question again")
-        decided = self._confirms.answer(request_id, answer)
-        if decided is not None and _is_same_answer(decided, answer):
-            return decided
-        raise ConfirmClosed(f"confirmation {request_id!r} is closed: it was answered, it expired, or its turn ended")
+        return self._answer_request(request_id, answer, digest, session_id)
 
-    def decide(self, request_id: str, answer: ConfirmAnswer | QuestionAnswer) -> ConfirmAnswer | QuestionAnswer | None:
+    def decide(self, request_id: str, answer: AnswerT) -> AnswerT | None:
         """Answer a confirmation or a question of the agent, and return the answer that counts; None if it is closed."""
-        if isinstance(answer, ConfirmAnswer):
-            return self._confirms.answer(request_id, answer)
-        return self._questions.answer(request_id, answer)
+        return self._requests.answer(request_id, answer)
 
     async def ask_question(self, request: QuestionRequest, announce: Callable[[], None]) -> QuestionAnswer:
-        return await self._questions.ask(request, announce)
+        return await self._requests.ask(QUESTION, request, announce)
 
     def pending_questions(self, session_id: str | None = None) -> list[QuestionRequest]:
         """Return the pending questions of agents, oldest first; only those of one session if it is named."""
-        return self._questions.waiting(session_id)
+        return self._requests.waiting(QUESTION, session_id)
 
     def answered(self, question_id: str) -> QuestionAnswer | None:
         """Return the answer to a question of the agent; None if it is pending, has none, or is unknown."""
-        return self._questions.decided(question_id)
+        return self._requests.decided(QUESTION, question_id)
 
     def answer_question(
         self, question_id: str, answer: str, *, by: Literal["user", "policy"] = "user"
@@ -319,17 +241,18 @@ class AsyncConfirmGate(ConfirmGate):
         `QuestionClosed`.
         """
         check_str("answer", answer)
-        given = QuestionAnswer(answer=answer, by=by)
-        if self._questions.find(question_id) is None:
-            raise UnknownQuestion(f"no question has the id {question_id!r}")
-        decided = self._questions.answer(question_id, given)
-        if decided is None or decided != given:
-            raise QuestionClosed(f"question {question_id!r} is closed: it was answered, it expired, or its turn ended")
-        return decided
+        return self._answer_request(question_id, QuestionAnswer(answer=answer, by=by))
 
-
-def _is_same_answer(left: ConfirmAnswer, right: ConfirmAnswer) -> bool:
-    return replace(left, reason=None) == replace(right, reason=None)
+    def _answer_request(
+        self, request_id: str, answer: AnswerT, digest: str | None = None, session_id: str | None = None
+    ) -> AnswerT:
+        kind = kind_of(answer)
+        request = self._requests.find(kind, request_id, session_id)
+        if request is None:
+            raise kind.unknown_id(request_id, in_session=session_id is not None)
+        if digest is not None:
+            kind.check_digest(request_id, kind.digest(request), digest)
+        return kind.effective_answer(request_id, self.decide(request_id, answer), answer)
 
 
 _ASKING: ContextVar[Sequence[str]] = ContextVar("agenticx_asking_agents", default=())
@@ -337,7 +260,7 @@ _ASKING: ContextVar[Sequence[str]] = ContextVar("agenticx_asking_agents", defaul
 
 
 @contextmanager
-def _asked_by(request: ConfirmRequest | QuestionRequest) -> Generator[None]:
+def _asked_by(request: UserRequest) -> Generator[None]:
     own_path = () if request.agent_id == _MAIN_AGENT else (request.agent_id,)
     token = _ASKING.set(request.agent_path or own_path)
     try:

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from agenticx.llms.base import Usage
 from agenticx.messages import Message, ToolCall
-from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.runtime.events import Event, TurnState
+from agenticx.runtime.questions.requests import UserAnswer, UserRequest
 from agenticx.tools.base import ToolState
 from agenticx.tools.session_files import ArtifactPreview
 
@@ -59,8 +59,8 @@ class ResumedQuestion:
     the question again, or the turn no longer needs an answer.
     """
 
-    request: ConfirmRequest | QuestionRequest
-    answer: ConfirmAnswer | QuestionAnswer | None = None
+    request: UserRequest
+    answer: UserAnswer | None = None
     asked_at: datetime | None = None
     is_response_logged: bool = False
     asked: asyncio.Event = field(default_factory=asyncio.Event, compare=False)

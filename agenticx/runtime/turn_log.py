@@ -28,8 +28,8 @@ from agenticx.errors import InvalidArguments, ModelError, UserCodeError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import Usage
 from agenticx.logs import HIDDEN, excerpt, get_logger, hidden_members, is_secret_field
-from agenticx.runtime.confirm import ConfirmRequest
 from agenticx.runtime.events import ConfirmRequiredEvent, EventType, QuestionAskedEvent, RuntimeEvent
+from agenticx.runtime.questions.requests import ConfirmRequest
 from agenticx.runtime.resume import ResumePoint
 from agenticx.secret_names import is_secret_name, is_secret_value
 

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from agenticx.argument_types import check_type
-from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, QuestionAnswer, QuestionRequest
+from agenticx.runtime.confirm import ConfirmGate
+from agenticx.runtime.questions.requests import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 
 __all__ = ["GateAnswer", "ScriptedGate"]
 

@@ -29,7 +29,13 @@ from agenticx.knowledge.registry import InvalidVault, UnknownVault, VaultUnreada
 from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownProvider
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exhausted_error
-from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, QuestionClosed, UnknownConfirm, UnknownQuestion
+from agenticx.runtime.questions.requests import (
+    ConfirmClosed,
+    DigestMismatch,
+    QuestionClosed,
+    UnknownConfirm,
+    UnknownQuestion,
+)
 from agenticx.sessions.files.options import OptionNotDone, UnknownOption
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.sessions.hub.hub import HubClosed, TurnConflict, TurnFailed

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.clocks import rfc3339
-from agenticx.runtime.confirm import AnsweredBy, ConfirmAnswer, ConfirmRequest, Remember
+from agenticx.runtime.questions.requests import AnsweredBy, ConfirmAnswer, ConfirmRequest, Remember
 from studio.http.bodies import LARGE_BODY_BYTES, RequestBody, read_body
 from studio.http.problems import Problem
 from studio.routes.session_filter import read_session_filter

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from agenticx.clocks import rfc3339
 from agenticx.runtime import QuestionRequest
-from agenticx.runtime.confirm import AnsweredBy
+from agenticx.runtime.questions.requests import AnsweredBy
 from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
 from studio.routes.session_filter import read_session_filter
 from studio.services import services

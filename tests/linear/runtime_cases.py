@@ -25,15 +25,15 @@ from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import Message, ToolCall, clean_text
 from agenticx.runtime.calls.inline import parse_function_calls, parse_inline_calls
-from agenticx.runtime.calls.result_rendering import is_large, jsonable, render_value, render_value_async, truncate
+from agenticx.runtime.calls.result_rendering import is_large, render_value, render_value_async, truncate
 from agenticx.runtime.calls.validation import validate_arguments
 from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, message_count_size
-from agenticx.runtime.confirm import AutoApproveConfirmGate, confirm_digest
+from agenticx.runtime.confirm import AutoApproveConfirmGate
 from agenticx.runtime.events import EventType, RuntimeEvent, check_payload, encode_envelope
 from agenticx.runtime.history_text import calls_of_others_as_text, render_transcript, snippets
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.loop_detector import LoopDetector
-from agenticx.runtime.questions.confirm_digest import write_json
+from agenticx.runtime.questions.confirm_digest import confirm_digest, jsonable, write_json
 from agenticx.runtime.questions.question_text import question_lines, user_question_lines
 from agenticx.runtime.reply_writer import ReplyWriter
 from agenticx.runtime.sanitize import is_valid, sanitize

@@ -15,8 +15,9 @@ from agenticx.cli.terminal.event_text import ALLOWED_BY_YES, ALLOWED_KIND, NO_TE
 from agenticx.cli.terminal.keyboard import PASTE_END, Keyboard, strip_paste_marks
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
-from agenticx.runtime.confirm import ConfirmAnswer, discard_typed_ahead
-from agenticx.runtime.questions.user_question import parse_choice
+from agenticx.runtime.confirm import discard_typed_ahead
+from agenticx.runtime.questions.question_text import parse_choice
+from agenticx.runtime.questions.requests import ConfirmAnswer
 from agenticx.threads import run_in_thread
 from agenticx.tools.permissions import PROTECTED_REASON, REMEMBERS_REASON, UNCHECKED_REASON
 from agenticx.tools.visible import visible_line

@@ -17,10 +17,11 @@ from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.logs import get_logger
 from agenticx.messages import clean_text, new_id
 from agenticx.runtime.calls.concurrency import Slot
-from agenticx.runtime.calls.request_kinds import AnswerT, RequestKind, RequestT
-from agenticx.runtime.confirm import ConfirmGate, QuestionRequest
+from agenticx.runtime.confirm import ConfirmGate
 from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import cancel_and_wait
+from agenticx.runtime.questions.kinds import AnswerT, RequestKind, RequestT
+from agenticx.runtime.questions.requests import ConfirmRequest, QuestionRequest
 from agenticx.runtime.resume import ResumedQuestion
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
@@ -105,7 +106,8 @@ class Asker(Generic[RequestT, AnswerT]):
         try:
             with turn.waiting_for_person():
                 real_limit = self.clock.real(limit)
-                answer = await user_code.call(self.kind.ask(self.gate), request, announce, what=_GATE, limit=real_limit)
+                ask = self.gate.ask if isinstance(request, ConfirmRequest) else self.gate.ask_question
+                answer = await user_code.call(ask, request, announce, what=_GATE, limit=real_limit)
             if (problem := self.kind.problem(answer)) is not None:
                 answer, text = None, f"the gate {type(self.gate).__name__} returned {problem}"
                 raise UserCodeError(text, what=_GATE, kind="invalid_result")
@@ -126,7 +128,8 @@ class Asker(Generic[RequestT, AnswerT]):
     def _decision(self, request: RequestT) -> AnswerT | None:
         """Return the answer that the gate has got as it was cancelled."""
         try:
-            answer: Any = user_code.call_sync(self.kind.decision(self.gate), request.id, what=_GATE)
+            decided = self.gate.decided if isinstance(request, ConfirmRequest) else self.gate.answered
+            answer: Any = user_code.call_sync(decided, request.id, what=_GATE)
         except AgenticXError as exc:
             self._log_failed_gate(request, exc)
             return None

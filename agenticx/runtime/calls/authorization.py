@@ -14,18 +14,19 @@ from agenticx.errors import AgenticXError, InvalidArguments, ToolError
 from agenticx.messages import ToolOutcome, clean_text, new_id
 from agenticx.runtime.calls.asking import Asker, ClosingAnswer, OpenQuestion, question_request
 from agenticx.runtime.calls.concurrency import Slot
-from agenticx.runtime.calls.request_kinds import CONFIRMATION, QUESTION, kind_of
-from agenticx.runtime.calls.result_rendering import jsonable, render_value
+from agenticx.runtime.calls.result_rendering import render_value
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, ValidatedArguments, validate_arguments
-from agenticx.runtime.confirm import (
+from agenticx.runtime.interrupts import cancel_and_wait
+from agenticx.runtime.questions.confirm_digest import confirm_digest, jsonable
+from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, kind_of
+from agenticx.runtime.questions.requests import (
     AnsweredBy,
     ConfirmAnswer,
     ConfirmRequest,
     QuestionRequest,
-    confirm_digest,
+    UserRequest,
+    answer_text,
 )
-from agenticx.runtime.interrupts import cancel_and_wait
-from agenticx.runtime.questions.user_question import answer_text
 from agenticx.runtime.resume import ResumedQuestion
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
@@ -194,7 +195,7 @@ class CallAuthorizer:
     def _confirms(self, turn: Turn) -> Asker[ConfirmRequest, ConfirmAnswer]:
         return Asker(CONFIRMATION, turn.gate, self.settings, self.clock)
 
-    def _asker(self, turn: Turn, request: ConfirmRequest | QuestionRequest) -> Asker[Any, Any]:
+    def _asker(self, turn: Turn, request: UserRequest) -> Asker[Any, Any]:
         return Asker(kind_of(request), turn.gate, self.settings, self.clock)
 
     async def _assess(self, turn: Turn, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:

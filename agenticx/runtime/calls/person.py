@@ -9,9 +9,9 @@ from agenticx.errors import AgenticXError
 from agenticx.messages import clean_text
 from agenticx.runtime.calls.asking import Asker, ClosingAnswer, question_request
 from agenticx.runtime.calls.concurrency import slots
-from agenticx.runtime.calls.request_kinds import QUESTION
-from agenticx.runtime.confirm import QuestionAnswer, QuestionRequest
 from agenticx.runtime.interrupts import cancel_and_wait
+from agenticx.runtime.questions.kinds import QUESTION
+from agenticx.runtime.questions.requests import QuestionAnswer, QuestionRequest
 from agenticx.runtime.resume import ResumedQuestion
 from agenticx.runtime.turn import Turn, current_turn
 from agenticx.tools.base import UserQuestion

@@ -11,7 +11,6 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
 
 from agenticx.errors import ToolError
 from agenticx.messages import clean_text
@@ -19,7 +18,7 @@ from agenticx.runtime.turn_agent import TurnChange
 from agenticx.threads import LARGE, run_in_thread, run_sized
 from agenticx.tools.base import ToolOutput
 
-__all__ = ["is_large", "jsonable", "reject_unfinished", "render_value", "render_value_async", "truncate"]
+__all__ = ["is_large", "reject_unfinished", "render_value", "render_value_async", "truncate"]
 
 _ENTRY_CHARS = 16
 """Characters of plain text that take as long to encode as one more entry of a list or object."""
@@ -161,11 +160,6 @@ def truncate(text: str, limit: int) -> tuple[str, bool]:
     left_out = len(text) - 2 * half
     note = f"\n[… {left_out} of {len(text)} characters left out …]\n"
     return clean_text(text[:half]) + note + clean_text(text[-half:]), True
-
-
-def jsonable(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return validated arguments (dates, paths, models, …) as the JSON of events, questions and digests."""
-    return to_jsonable_python(dict(arguments), fallback=repr)
 
 
 def _from_bytes(head: bytes, size: int, limit: int) -> tuple[str, bool]:

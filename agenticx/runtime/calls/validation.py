@@ -11,7 +11,7 @@ from agenticx.attachments import Attachment
 from agenticx.errors import AgenticXError, InvalidArguments
 from agenticx.llms.arguments import check_value_count, parse_arguments, repair_arguments
 from agenticx.messages import ToolCall, ToolOutcome
-from agenticx.runtime.calls.result_rendering import jsonable
+from agenticx.runtime.questions.confirm_digest import jsonable
 from agenticx.runtime.structured_output import OutputCallResult
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import ToolResult

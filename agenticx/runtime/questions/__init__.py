@@ -1,1 +1,1 @@
-"""Questions to the user: confirmations, with their text and digest, and those of agents."""
+"""Requests to the user: confirmations and questions of agents, with their texts and digests."""

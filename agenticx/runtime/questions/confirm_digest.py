@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, cast
 
-__all__ = ["confirm_digest", "write_json"]
+from pydantic_core import to_jsonable_python
+
+__all__ = ["confirm_digest", "jsonable", "write_json"]
 
 _BATCH = 1_000
 _SCALARS = frozenset({str, int, float, bool, type(None)})
@@ -26,6 +28,11 @@ def confirm_digest(tool: str, arguments: Mapping[str, Any], binding: Mapping[str
     digest = hashlib.sha256()
     write_json([tool, arguments, binding], lambda text: digest.update(text.encode("ascii")))
     return digest.hexdigest()
+
+
+def jsonable(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return validated arguments (dates, paths, models, …) as the JSON of events, questions and digests."""
+    return to_jsonable_python(dict(arguments), fallback=repr)
 
 
 def write_json(value: Any, put: Callable[[str], None]) -> None:

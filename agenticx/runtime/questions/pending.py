@@ -6,81 +6,80 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any
+
+from agenticx.runtime.questions.kinds import AnswerT, RequestKind, RequestT, kind_of
+from agenticx.runtime.questions.requests import UserRequest
 
 __all__ = ["PendingRequests"]
 
 
-class _Request(Protocol):
-    @property
-    def id(self) -> str: ...
-    @property
-    def session_id(self) -> str: ...
-
-
-RequestT = TypeVar("RequestT", bound=_Request)
-AnswerT = TypeVar("AnswerT")
-
-
 @dataclass(slots=True)
-class _Pending(Generic[RequestT, AnswerT]):
-    request: RequestT
-    answer: asyncio.Future[AnswerT]
+class _Asked:
+    """A request and the future of its answer, which is cancelled if the request is closed without one."""
+
+    request: UserRequest
+    answer: asyncio.Future[Any]
 
     @property
-    def given(self) -> AnswerT | None:
+    def given(self) -> Any:
         """The answer that was given, None if there is none."""
         return self.answer.result() if self.answer.done() and not self.answer.cancelled() else None
 
 
-class PendingRequests(Generic[RequestT, AnswerT]):
-    """The requests of one kind that wait for an answer, and the last `remembered` closed ones."""
+class PendingRequests:
+    """The requests that wait for an answer, and the last `remembered` closed ones."""
 
     def __init__(self, remembered: int) -> None:
         self._remembered = remembered
-        self._pending: dict[str, _Pending[RequestT, AnswerT]] = {}
-        self._closed: OrderedDict[str, tuple[RequestT, AnswerT | None]] = OrderedDict()
+        self._pending: dict[str, _Asked] = {}
+        self._closed: OrderedDict[str, _Asked] = OrderedDict()
 
-    async def ask(self, request: RequestT, announce: Callable[[], None]) -> AnswerT:
+    async def ask(
+        self, kind: RequestKind[RequestT, AnswerT], request: RequestT, announce: Callable[[], None]
+    ) -> AnswerT:
         """Register the request, call `announce`, and wait for the answer; a cancellation closes the request."""
-        pending = _Pending[RequestT, AnswerT](request, asyncio.get_running_loop().create_future())
-        self._pending[request.id] = pending
+        asked = self._pending[request.id] = _Asked(request, asyncio.get_running_loop().create_future())
         try:
             announce()
-            return await pending.answer
+            return await asked.answer
         finally:
-            del self._pending[request.id]
-            self._closed[request.id] = (request, pending.given)
+            asked.answer.cancel()
+            self._closed[request.id] = self._pending.pop(request.id)
             if len(self._closed) > self._remembered:
                 self._closed.popitem(last=False)
 
-    def waiting(self, session_id: str | None = None) -> list[RequestT]:
-        """Return the requests without an answer, oldest first; only those of one session if it is named."""
+    def waiting(self, kind: RequestKind[RequestT, AnswerT], session_id: str | None = None) -> list[RequestT]:
+        """Return the requests of a kind without an answer, oldest first; only those of one session if it is named."""
         return [
-            pending.request
-            for pending in self._pending.values()
-            if not pending.answer.done() and (session_id is None or pending.request.session_id == session_id)
+            asked.request
+            for asked in self._pending.values()
+            if isinstance(asked.request, kind.request_type)
+            and not asked.answer.done()
+            and (session_id is None or asked.request.session_id == session_id)
         ]
 
-    def find(self, request_id: str, session_id: str | None = None) -> RequestT | None:
-        """Return the pending or closed request of that id (in that session), None if there is none."""
-        if (pending := self._pending.get(request_id)) is not None:
-            request = pending.request
-        elif request_id in self._closed:
-            request = self._closed[request_id][0]
-        else:
+    def find(
+        self, kind: RequestKind[RequestT, AnswerT], request_id: str, session_id: str | None = None
+    ) -> RequestT | None:
+        """Return the pending or closed request of that kind and id (in that session), None if there is none."""
+        asked = self._find(request_id)
+        if asked is None or not isinstance(asked.request, kind.request_type):
             return None
-        return request if session_id is None or request.session_id == session_id else None
+        return asked.request if session_id is None or asked.request.session_id == session_id else None
 
-    def decided(self, request_id: str) -> AnswerT | None:
+    def decided(self, kind: RequestKind[RequestT, AnswerT], request_id: str) -> AnswerT | None:
         """Return the answer to a request; None if it is pending, was closed without one, or is unknown."""
-        if (pending := self._pending.get(request_id)) is not None:
-            return pending.given
-        return self._closed[request_id][1] if request_id in self._closed else None
+        asked = self._find(request_id)
+        return asked.given if asked is not None and isinstance(asked.request, kind.request_type) else None
 
     def answer(self, request_id: str, answer: AnswerT) -> AnswerT | None:
         """Answer the request unless it has an answer or is closed; return the answer that counts, if there is one."""
-        pending = self._pending.get(request_id)
-        if pending is not None and not pending.answer.done():
-            pending.answer.set_result(answer)
-        return self.decided(request_id)
+        kind = kind_of(answer)
+        asked = self._pending.get(request_id)
+        if asked is not None and isinstance(asked.request, kind.request_type) and not asked.answer.done():
+            asked.answer.set_result(answer)
+        return self.decided(kind, request_id)
+
+    def _find(self, request_id: str) -> _Asked | None:
+        return self._pending.get(request_id) or self._closed.get(request_id)

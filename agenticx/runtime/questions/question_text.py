@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from agenticx.tools.visible import visible, visible_line
 
-__all__ = ["QuestionLine", "QuestionTone", "describe_size", "question_lines", "user_question_lines"]
+__all__ = ["QuestionLine", "QuestionTone", "describe_size", "parse_choice", "question_lines", "user_question_lines"]
 
 QuestionTone = Literal["quiet", "call", "question", "added", "removed"]
 
@@ -26,6 +26,7 @@ _SHOWN_REASONS = 20
 _SHOWN_ARGUMENTS = 50
 _COMPARED_ARGUMENTS = 1_000
 _COMPARED_CHARS = 100_000
+_MAX_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,17 @@ def user_question_lines(text: str, options: Sequence[str], agent_path: Sequence[
     yield from _asking_agent(agent_path)
     for number, option in enumerate(options, 1):
         yield QuestionLine(f"  {number:<3} {visible_line(option)}")
+
+
+def parse_choice(line: str, options: Sequence[str]) -> str:
+    """Return the answer in a line that the user typed: the option of that number, else the line itself.
+
+    >>> parse_choice(" 2 ", ["red", "blue"]), parse_choice("neither", ["red", "blue"]), parse_choice("3", [])
+    ('blue', 'neither', '3')
+    """
+    text = line.strip()
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < _MAX_DIGITS else 0
+    return options[number - 1] if 0 < number <= len(options) else text
 
 
 def _asking_agent(agent_path: Sequence[str]) -> Iterator[QuestionLine]:

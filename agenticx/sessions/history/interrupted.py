@@ -14,22 +14,21 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolOutcome
-from agenticx.runtime import ConfirmAnswer, EventType, RuntimeEvent
-from agenticx.runtime.calls.request_kinds import kind_of_data
-from agenticx.runtime.confirm import QuestionAnswer
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.events import (
     ConfirmRequiredEvent,
     QuestionAskedEvent,
 )
-from agenticx.runtime.questions.user_question import AnsweredBy
+from agenticx.runtime.questions.kinds import kind_of_event
+from agenticx.runtime.questions.requests import AnsweredBy, UserAnswer
 from agenticx.runtime.resume import ResumedQuestion, ResumedTurn, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
 from agenticx.sessions.store.entries import (
     CallBegan,
     Fact,
     QuestionAnswered,
-    answer_from_data,
     asked_request,
+    given_answer,
 )
 from agenticx.sessions.turn_tree import LoggedTurn
 
@@ -54,9 +53,7 @@ class InterruptedTurn:
     session_id: str
     turn: LoggedTurn
     begun_calls: frozenset[str] = frozenset()
-    answers: Mapping[str, ConfirmAnswer | QuestionAnswer] = field(
-        default_factory=dict[str, ConfirmAnswer | QuestionAnswer]
-    )
+    answers: Mapping[str, UserAnswer] = field(default_factory=dict[str, UserAnswer])
 
     @classmethod
     def with_facts(cls, session_id: str, turn: LoggedTurn, facts: Iterable[Fact]) -> InterruptedTurn:
@@ -79,7 +76,7 @@ class InterruptedTurn:
         question, response = self.turn.questions[id_], self.turn.responses.get(id_)
         return ResumedQuestion(
             request=asked_request(question, self.session_id, self.turn.acting_agent_id),
-            answer=self.answers.get(id_) if response is None else answer_from_data(response.data),
+            answer=self.answers.get(id_) if response is None else given_answer(response),
             asked_at=self.turn.asked_at.get(id_),
             is_response_logged=response is not None,
         )
@@ -122,7 +119,7 @@ class InterruptedTurn:
         by: AnsweredBy = "stop" if code == "stopped" else "restart"
         events: list[RuntimeEvent] = []
         for id_ in self.turn.open_questions:
-            kind = kind_of_data(self.turn.questions[id_].data)
+            kind = kind_of_event(self.turn.questions[id_].type)
             events.append(RuntimeEvent(kind.answered, {"id": id_, **kind.answer_data(kind.no_answer(by))}))
         for call_id, preview in self.turn.previews.items():
             events.append(RuntimeEvent(EventType.ARTIFACT, preview.dropped_data | {"tool_call_id": call_id}))

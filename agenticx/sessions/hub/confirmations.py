@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, DigestMismatch, QuestionAnswer
-from agenticx.runtime.calls.request_kinds import kind_of
+from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
+from agenticx.runtime.questions.kinds import kind_of
+from agenticx.runtime.questions.requests import UserAnswer
 from agenticx.sessions.store.base import Lease
 from agenticx.sessions.store.entries import Fact, QuestionAnswered, QuestionAsked, QuestionDecided
 
@@ -15,19 +16,17 @@ __all__ = ["store_answer"]
 _ANSWERED_BY = frozenset({"user", "policy"})
 """The deciders that answer through `store_answer`; a question with another one was closed without an answer."""
 
-Answer = ConfirmAnswer | QuestionAnswer
-
 
 async def store_answer(
     lease: Lease,
     store_fact: Callable[[Fact], Awaitable[None]],
     gate_of: Callable[[str], AsyncConfirmGate | None],
     request_id: str,
-    answer: Answer,
+    answer: UserAnswer,
     digest: str,
     *,
     now: datetime,
-) -> Answer:
+) -> UserAnswer:
     """Give an answer and return the one that counts, which is the first valid one; repeating that returns it again.
 
     A session's answers must be given one at a time. The gate decides at once which answer counts, and it is returned
@@ -38,17 +37,14 @@ async def store_answer(
     `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late; `UnknownQuestion`
     and `QuestionClosed` for questions of agents.
     """
-    question = await lease.fact(QuestionAsked, request_id)
+    kind, question = kind_of(answer), await lease.fact(QuestionAsked, request_id)
     if question is None or (question.digest is not None) != isinstance(answer, ConfirmAnswer):
-        raise kind_of(answer).unknown_id(request_id)
-    if (question.digest or "") != digest:
-        raise DigestMismatch(f"the digest is not the one of confirmation {request_id!r}; read the question again")
+        raise kind.unknown_id(request_id)
+    kind.check_digest(request_id, question.digest or "", digest)
     gate = gate_of(question.turn_id)
     is_too_late = gate is None and datetime.fromisoformat(question.expires_at) <= now
-    decision = await _store(lease, store_fact, gate, question, None if is_too_late else answer)
-    if decision is None or not kind_of(answer).is_same(decision, answer):
-        raise kind_of(answer).too_late(request_id)
-    return decision
+    first = await _store(lease, store_fact, gate, question, None if is_too_late else answer)
+    return kind.effective_answer(request_id, first, answer)
 
 
 async def _store(
@@ -56,8 +52,8 @@ async def _store(
     store_fact: Callable[[Fact], Awaitable[None]],
     gate: AsyncConfirmGate | None,
     question: QuestionAsked,
-    answer: Answer | None,
-) -> Answer | None:
+    answer: UserAnswer | None,
+) -> UserAnswer | None:
     """Store the answer unless another one counts, and return the one that counts; None if closed without one.
 
     None as the answer stores nothing.

@@ -31,8 +31,8 @@ from agenticx.runtime import (
     QuestionRequest,
     Session,
 )
-from agenticx.runtime.calls.request_kinds import kind_of
 from agenticx.runtime.events import ConfirmRequiredEvent, QuestionAskedEvent
+from agenticx.runtime.questions.kinds import kind_of
 from agenticx.runtime.results import UserInput
 from agenticx.runtime.session import Option
 from agenticx.runtime.turn import TurnWork

@@ -12,8 +12,9 @@ from typing import Any
 from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, SettingsError, StoreError
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import UserMessage, new_id
-from agenticx.runtime import ConfirmAnswer, EventType, QuestionAnswer, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.options import Variants, options_work
+from agenticx.runtime.questions.requests import UserAnswer
 from agenticx.runtime.session import Option
 from agenticx.runtime.turn import TurnWork
 from agenticx.sessions.files.artifacts import SessionContents
@@ -609,7 +610,7 @@ class SessionActor:
         """Return the folders outside the workspace in which a rewind restores files."""
         return () if self._services.notes is None else await self._services.notes.folders()
 
-    async def answer(self, given: commands.Answer | commands.AnswerQuestion) -> ConfirmAnswer | QuestionAnswer:
+    async def answer(self, given: commands.Answer | commands.AnswerQuestion) -> UserAnswer:
         """Answer a confirmation or a question of the agent, see `store_answer`."""
         async with self._answer_lock:
             await self._wait_until_asked(given.request_id)

@@ -22,7 +22,7 @@ from agenticx.sessions.store.entries import (
     QuestionDecided,
     StoredEvent,
     SubagentDelivered,
-    answer_from_data,
+    given_answer,
 )
 from agenticx.sessions.store.records import Commit, Loaded, SessionRecord, StateChange, TurnRecord
 from agenticx.sessions.subagent_runs import SubagentRuns
@@ -242,7 +242,7 @@ class SessionWriter:
                 expiry = data["expires_at"]
                 yield QuestionAsked(key=id_, turn_id=turn_id, digest=data.get("digest"), expires_at=expiry, seq=seq)
             else:
-                yield QuestionDecided(key=id_, turn_id=turn_id, answer=answer_from_data(data))
+                yield QuestionDecided(key=id_, turn_id=turn_id, answer=given_answer(event))
 
 
 def delivered_facts(session: Session, turn_id: str) -> Sequence[Fact]:

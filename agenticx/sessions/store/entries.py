@@ -24,8 +24,6 @@ from pydantic_core import from_json
 
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage
-from agenticx.runtime.calls.request_kinds import kind_of, kind_of_data
-from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.runtime.events import (
     EVENT_CLASSES,
     ConfirmRequiredEvent,
@@ -39,6 +37,8 @@ from agenticx.runtime.events import (
     encode_envelope,
 )
 from agenticx.runtime.events.types import PAYLOADS
+from agenticx.runtime.questions.kinds import KINDS, kind_of, kind_of_event
+from agenticx.runtime.questions.requests import UserAnswer, UserRequest
 from agenticx.sessions.store.damage import DECODE_ERRORS, damaged_data
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 from agenticx.tools.permissions import PermissionMode
@@ -72,13 +72,13 @@ __all__ = [
     "SubagentStarted",
     "SubagentUnannounced",
     "TurnWaiting",
-    "answer_from_data",
     "asked_request",
     "decode",
     "decode_record",
     "encode",
     "encode_events",
     "encode_record",
+    "given_answer",
     "parent_turn_id",
     "question_id",
 ]
@@ -265,14 +265,15 @@ class QuestionAsked(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answered(Fact):
-    answer: ConfirmAnswer | QuestionAnswer
+    answer: UserAnswer
 
     def data(self) -> dict[str, Any]:
-        return kind_of(self.answer).answer_data(self.answer)
+        kind = kind_of(self.answer)
+        return {"kind": kind.name, "answer": kind.answer_data(self.answer)}
 
     @classmethod
     def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
-        return cls(key=key, turn_id=turn_id, answer=answer_from_data(data))
+        return cls(key=key, turn_id=turn_id, answer=KINDS[data["kind"]].read_answer(data["answer"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -546,13 +547,11 @@ def decode_record(kind: str, key: str, turn_id: str, data: str) -> Fact:
         raise damaged_data("a fact of a session", exc) from exc
 
 
-def asked_request(
-    event: ConfirmRequiredEvent | QuestionAskedEvent, session_id: str, agent_id: str
-) -> ConfirmRequest | QuestionRequest:
+def asked_request(event: ConfirmRequiredEvent | QuestionAskedEvent, session_id: str, agent_id: str) -> UserRequest:
     """Return what an event asks the user; `agent_id` is the agent that asks."""
-    return kind_of_data(event.data).read_request(event.data, session_id, agent_id)
+    return kind_of_event(event.type).read_request(event.data, session_id, agent_id)
 
 
-def answer_from_data(data: Mapping[str, Any]) -> ConfirmAnswer | QuestionAnswer:
-    """Return the answer in the data of a `confirm_response`, a `question_answered` or a fact."""
-    return kind_of_data(data).read_answer(data)
+def given_answer(event: RuntimeEvent) -> UserAnswer:
+    """Return the answer in a `confirm_response` or a `question_answered`."""
+    return kind_of_event(event.type).read_answer(event.data)

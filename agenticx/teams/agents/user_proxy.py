@@ -22,7 +22,7 @@ from agenticx.runtime import (
 )
 from agenticx.runtime.confirm import DefaultConfirmGate
 from agenticx.runtime.events import Event
-from agenticx.runtime.questions.user_question import AnsweredBy
+from agenticx.runtime.questions.requests import AnsweredBy
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings

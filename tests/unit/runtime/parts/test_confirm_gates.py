@@ -26,8 +26,10 @@ from agenticx.runtime import (
     DigestMismatch,
     SyncConfirmGate,
     UnknownConfirm,
+    UnknownQuestion,
 )
-from agenticx.runtime.confirm import QuestionRequest, confirm_digest
+from agenticx.runtime.questions.confirm_digest import confirm_digest
+from agenticx.runtime.questions.requests import QuestionRequest
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -148,6 +150,20 @@ class TestAsyncConfirmGate:
         assert gate.pending() == []
         with pytest.raises(ConfirmClosed):
             gate.resolve("q1", approved)
+
+    async def test_an_answer_of_the_other_kind_answers_nothing(self):
+        gate = AsyncConfirmGate()
+        confirming = await parked(gate)
+        question = QuestionRequest(id="q2", text="Which?", expires_at=datetime.now(UTC))
+        asking = asyncio.create_task(gate.ask_question(question, lambda: None))
+        await asyncio.sleep(0)
+        with pytest.raises(UnknownConfirm):
+            gate.resolve("q2", True)
+        with pytest.raises(UnknownQuestion):
+            gate.answer_question("q1", "red")
+        assert (gate.pending(), gate.pending_questions()) == ([gate.last_request], [question])
+        assert gate.resolve("q1", True) == await confirming
+        assert gate.answer_question("q2", "red") == await asking
 
     async def test_between_a_stop_and_its_effect_no_answer_counts(self):
         gate = AsyncConfirmGate()

@@ -15,8 +15,7 @@ import pytest
 from agenticx.errors import AgenticXError
 from agenticx.messages import AssistantMessage, ToolCall, UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmRequest
-from agenticx.runtime.confirm import confirm_digest
-from agenticx.runtime.questions.confirm_digest import write_json
+from agenticx.runtime.questions.confirm_digest import confirm_digest, write_json
 from agenticx.runtime.questions.question_text import question_lines
 from agenticx.runtime.resume import ResumedQuestion, ResumePoint
 from agenticx.testing import ScriptedGate, ScriptedModel, call

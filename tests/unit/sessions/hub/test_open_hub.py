@@ -15,8 +15,8 @@ from agenticx import open_hub
 from agenticx.errors import SessionBusy, SessionNotFound, SettingsError, StoreError, ToolError
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime import ConfirmAnswer
-from agenticx.runtime.confirm import UnknownConfirm, UnknownQuestion
 from agenticx.runtime.events import TokenEvent
+from agenticx.runtime.questions.requests import UnknownConfirm, UnknownQuestion
 from agenticx.sessions import Hub, HubClosed, OwnedElsewhere, TurnFailed, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import collect, outline

@@ -1,60 +1,53 @@
-"""The two kinds of requests to the user: confirmations, and an agent's own questions.
+"""The two kinds of requests to the user: confirmations, and questions of agents.
 
-A kind says how its requests and answers are read and written. All else, the asking, limit, durable answer and
-resumption of a request, is written once for both.
+A kind says how its requests and answers are read, written and compared, and which errors an answer can have. All else,
+the asking, limit, durable answer and resumption of a request, is written once for both.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_args
+from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError
 from agenticx.messages import clean_text
-from agenticx.runtime.calls.result_rendering import jsonable
-from agenticx.runtime.confirm import (
+from agenticx.runtime.events import EventType
+from agenticx.runtime.questions.confirm_digest import jsonable
+from agenticx.runtime.questions.requests import (
     AnsweredBy,
     ConfirmAnswer,
     ConfirmClosed,
-    ConfirmGate,
     ConfirmRequest,
+    DigestMismatch,
     QuestionAnswer,
     QuestionClosed,
     QuestionRequest,
     Remember,
     UnknownConfirm,
     UnknownQuestion,
+    UserAnswer,
+    UserRequest,
 )
-from agenticx.runtime.events import EventType
 
-__all__ = ["CONFIRMATION", "QUESTION", "AnswerT", "RequestKind", "RequestT", "kind_of", "kind_of_data"]
+__all__ = ["CONFIRMATION", "KINDS", "QUESTION", "AnswerT", "RequestKind", "RequestT", "kind_of", "kind_of_event"]
 
-
-class _Request(Protocol):
-    @property
-    def id(self) -> str: ...
-    @property
-    def expires_at(self) -> datetime: ...
-    @property
-    def agent_path(self) -> tuple[str, ...]: ...
-
-
-RequestT = TypeVar("RequestT", bound=_Request)
-AnswerT = TypeVar("AnswerT", ConfirmAnswer, QuestionAnswer)
+RequestT = TypeVar("RequestT", bound=UserRequest)
+AnswerT = TypeVar("AnswerT", bound=UserAnswer)
 
 
 class RequestKind(ABC, Generic[RequestT, AnswerT]):
     """A base class of the kinds of requests.
 
-    `asked` and `answered` are the types of its events; `unknown` and `closed` the errors of an answer to a request that
-    nobody made, or that comes too late. `without_answer` says what a request without an answer leads to. With
-    `reports_timeout` one that has expired is also a `stall` event.
+    `request_type` is the class of its requests. `asked` and `answered` are the types of its events; `unknown` and
+    `closed` the errors of an answer to a request that nobody made, or that comes too late. `without_answer` says what a
+    request without an answer leads to. With `reports_timeout` one that has expired is also a `stall` event.
     """
 
+    request_type: type[RequestT]
     name: ClassVar[str]
     asked: ClassVar[EventType]
     answered: ClassVar[EventType]
@@ -62,14 +55,6 @@ class RequestKind(ABC, Generic[RequestT, AnswerT]):
     closed: ClassVar[type[AgenticXError]]
     without_answer: ClassVar[str]
     reports_timeout: ClassVar[bool] = False
-
-    @abstractmethod
-    def ask(self, gate: ConfirmGate) -> Callable[[RequestT, Callable[[], None]], Awaitable[AnswerT]]:
-        """Return the method of a gate that asks."""
-
-    @abstractmethod
-    def decision(self, gate: ConfirmGate) -> Callable[[str], AnswerT | None]:
-        """Return the method of a gate that has the answer to a cancelled request."""
 
     @abstractmethod
     def read_request(self, data: Mapping[str, Any], session_id: str, agent_id: str) -> RequestT:
@@ -99,33 +84,43 @@ class RequestKind(ABC, Generic[RequestT, AnswerT]):
     def call_fields(self, request: RequestT) -> dict[str, Any]:
         """Return the fields of a log line that name the call which asks."""
 
+    def digest(self, request: RequestT) -> str:
+        """Return the digest that an answer must name, "" for requests without one."""
+        return ""
+
     def is_same(self, left: AnswerT, right: AnswerT) -> bool:
         """Return whether one answer repeats the other."""
         return left == right
 
-    def unknown_id(self, request_id: str) -> AgenticXError:
-        """Return the error for an answer to what nobody asked."""
-        return self.unknown(f"no {self.name} has the id {request_id!r}")
+    def check_digest(self, request_id: str, digest: str, given: str) -> None:
+        """Raise `DigestMismatch` if an answer was `given` for something other than what is being asked."""
+        if given != digest:
+            raise DigestMismatch(f"the digest is not the one of {self.name} {request_id!r}; read the question again")
 
-    def too_late(self, request_id: str) -> AgenticXError:
-        """Return the error for another answer than the one that counts."""
-        return self.closed(f"{self.name} {request_id!r} is closed: it was answered, it expired, or its turn ended")
+    def effective_answer(self, request_id: str, first: AnswerT | None, given: AnswerT) -> AnswerT:
+        """Return the `first` answer to a request, which counts, if the one `given` now is the same.
+
+        Raises the error `closed` for any other, and if the request was closed without an answer.
+        """
+        if first is None or not self.is_same(first, given):
+            raise self.closed(f"{self.name} {request_id!r} is closed: it was answered, it expired, or its turn ended")
+        return first
+
+    def unknown_id(self, request_id: str, *, in_session: bool = False) -> AgenticXError:
+        """Return the error for an answer to what nobody asked, or not `in_session`."""
+        where = " of this session" if in_session else ""
+        return self.unknown(f"no {self.name}{where} has the id {request_id!r}")
 
 
 class _Confirmation(RequestKind[ConfirmRequest, ConfirmAnswer]):
     """The question whether a call may run; one without an answer is a denial."""
 
+    request_type = ConfirmRequest
     name = "confirmation"
     asked, answered = EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPONSE
     unknown, closed = UnknownConfirm, ConfirmClosed
     without_answer = "the call is denied"
     reports_timeout = True
-
-    def ask(self, gate: ConfirmGate) -> Callable[[ConfirmRequest, Callable[[], None]], Awaitable[ConfirmAnswer]]:
-        return gate.ask
-
-    def decision(self, gate: ConfirmGate) -> Callable[[str], ConfirmAnswer | None]:
-        return gate.decided
 
     def read_request(self, data: Mapping[str, Any], session_id: str, agent_id: str) -> ConfirmRequest:
         own = {"question": data["question"], "context": data["context"], "digest": data["digest"]}
@@ -181,6 +176,9 @@ class _Confirmation(RequestKind[ConfirmRequest, ConfirmAnswer]):
     def call_fields(self, request: ConfirmRequest) -> dict[str, Any]:
         return {"tool_name": request.context.get("tool"), "call_id": request.context.get("tool_call_id")}
 
+    def digest(self, request: ConfirmRequest) -> str:
+        return request.digest
+
     def is_same(self, left: ConfirmAnswer, right: ConfirmAnswer) -> bool:
         return replace(left, reason=None) == replace(right, reason=None)
 
@@ -188,16 +186,11 @@ class _Confirmation(RequestKind[ConfirmRequest, ConfirmAnswer]):
 class _Question(RequestKind[QuestionRequest, QuestionAnswer]):
     """The agent's own question; without an answer the model is told why there is none."""
 
+    request_type = QuestionRequest
     name = "question"
     asked, answered = EventType.QUESTION_ASKED, EventType.QUESTION_ANSWERED
     unknown, closed = UnknownQuestion, QuestionClosed
     without_answer = "the question has no answer"
-
-    def ask(self, gate: ConfirmGate) -> Callable[[QuestionRequest, Callable[[], None]], Awaitable[QuestionAnswer]]:
-        return gate.ask_question
-
-    def decision(self, gate: ConfirmGate) -> Callable[[str], QuestionAnswer | None]:
-        return gate.answered
 
     def read_request(self, data: Mapping[str, Any], session_id: str, agent_id: str) -> QuestionRequest:
         return QuestionRequest(
@@ -243,15 +236,22 @@ class _Question(RequestKind[QuestionRequest, QuestionAnswer]):
 
 CONFIRMATION, QUESTION = _Confirmation(), _Question()
 
+KINDS: Mapping[str, RequestKind[Any, Any]] = {kind.name: kind for kind in (CONFIRMATION, QUESTION)}
+"""The kinds by name."""
 
-def kind_of(one: ConfirmRequest | ConfirmAnswer | QuestionRequest | QuestionAnswer) -> RequestKind[Any, Any]:
+_KINDS_BY_EVENT: Mapping[str, RequestKind[Any, Any]] = {
+    type_: kind for kind in KINDS.values() for type_ in (kind.asked, kind.answered)
+}
+
+
+def kind_of(one: UserRequest | UserAnswer) -> RequestKind[Any, Any]:
     """Return the kind of a request or an answer."""
     return CONFIRMATION if isinstance(one, ConfirmRequest | ConfirmAnswer) else QUESTION
 
 
-def kind_of_data(data: Mapping[str, Any]) -> RequestKind[Any, Any]:
-    """Return the kind of the payload of an asking or answering event, or of `answer_data`."""
-    return CONFIRMATION if "context" in data or "approved" in data else QUESTION
+def kind_of_event(type_: str) -> RequestKind[Any, Any]:
+    """Return the kind of which an event of that type asks or answers; it is one of `QUESTION_EVENTS`."""
+    return _KINDS_BY_EVENT[type_]
 
 
 def _common_fields(data: Mapping[str, Any], session_id: str, agent_id: str) -> dict[str, Any]:
@@ -271,5 +271,5 @@ def _wrong_field(answer: object, expected: Mapping[str, tuple[bool, str]]) -> st
     return None
 
 
-def _agent_path(request: _Request) -> dict[str, Any]:
+def _agent_path(request: UserRequest) -> dict[str, Any]:
     return {"agent_path": list(request.agent_path)} if request.agent_path else {}

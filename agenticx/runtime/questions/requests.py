@@ -1,0 +1,141 @@
+"""Requests to the user: confirmations of calls and questions of agents, their answers and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from agenticx.errors import AgenticXError
+
+__all__ = [
+    "AnsweredBy",
+    "ConfirmAnswer",
+    "ConfirmClosed",
+    "ConfirmRequest",
+    "DigestMismatch",
+    "QuestionAnswer",
+    "QuestionClosed",
+    "QuestionRequest",
+    "Remember",
+    "UnknownConfirm",
+    "UnknownQuestion",
+    "UserAnswer",
+    "UserRequest",
+    "answer_text",
+]
+
+AnsweredBy = Literal["user", "policy", "timeout", "stop", "restart"]
+
+Remember = Literal["once", "session"]
+
+
+class UnknownConfirm(AgenticXError):
+    """Raised when no confirmation has that id (in that session)."""
+
+
+class DigestMismatch(AgenticXError):
+    """Raised when an answer was given for something other than what is being asked."""
+
+
+class ConfirmClosed(AgenticXError):
+    """Raised when the confirmation was already answered otherwise, has expired, or its turn was stopped."""
+
+
+class UnknownQuestion(AgenticXError):
+    """Raised when no question of an agent has that id (in that session)."""
+
+
+class QuestionClosed(AgenticXError):
+    """Raised when the question was already answered otherwise, has expired, or its turn was stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmRequest:
+    """One question to the user.
+
+    `context` is the payload of `confirm_required.context`. `digest` covers the tool, its arguments and all that the
+    tool's assessment bound them to (`confirm_digest`), but not the other keys of `context`. `agent_path` has the ids of
+    the agents from the turn at the top to the one that asks; it is empty for the turn at the top.
+    """
+
+    id: str
+    question: str
+    context: Mapping[str, Any]
+    digest: str
+    expires_at: datetime
+    session_id: str = ""
+    agent_id: str = "meta"
+    agent_path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmAnswer:
+    """A decision. `arguments` replaces the call's own; they are validated and assessed again.
+
+    With `remember` `"session"` the same call is not asked about again in the session. Raises `ValueError` for another
+    word, such as `"always"`: no decision outlives its session.
+    """
+
+    approved: bool
+    by: AnsweredBy = "user"
+    remember: Remember = "once"
+    arguments: Mapping[str, Any] | None = None
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        remember: Any = self.remember  # of a value of another type the gate's question says so
+        if isinstance(remember, str) and remember not in get_args(Remember):
+            raise ValueError(
+                f"remember must be 'once' or 'session', not {remember!r}: no decision outlives its session"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionRequest:
+    """A question of the agent to the user, who may choose one of `options` or answer in other words.
+
+    `tool_call_id` is the call that asks, "" for the work of a turn. `agent_path` has the ids of the agents from the
+    main one to the one that asks, if that is another.
+    """
+
+    id: str
+    text: str
+    options: tuple[str, ...] = ()
+    expires_at: datetime
+    session_id: str = ""
+    agent_id: str = "meta"
+    tool_call_id: str = ""
+    agent_path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAnswer:
+    """The user's answer; an empty one is none, for the reason that `by` names.
+
+    `by` is `policy` if nobody could be asked.
+    """
+
+    answer: str = ""
+    by: AnsweredBy = "user"
+
+
+UserRequest = ConfirmRequest | QuestionRequest
+"""A request to the user; it has one answer, of the same kind."""
+
+UserAnswer = ConfirmAnswer | QuestionAnswer
+
+
+def answer_text(answer: QuestionAnswer) -> str:
+    """Return the result of the call that asked."""
+    return answer.answer or _NO_ANSWER[answer.by]
+
+
+_NO_ANSWER: dict[AnsweredBy, str] = {
+    "user": "No answer: the user did not want to give one.",
+    "policy": "No answer: nobody can be asked now. Go on without it, or say in your reply what you need to know.",
+    "timeout": "No answer: none was given in time. Go on without it, or say in your reply what you need to know.",
+    "stop": "No answer: the turn was stopped.",
+    "restart": "No answer: the program was restarted before one was given.",
+}
