@@ -172,7 +172,7 @@ class TurnTree:
         while turn_id is not None and turn_id not in seen:
             seen.add(turn_id)
             yield turn_id
-            turn_id = self[turn_id].parent_id
+            turn_id = None if (turn := self.turns.get(turn_id)) is None else turn.parent_id
 
     def is_root(self, turn_id: str | None) -> bool:
         """Return whether the tree has no turn above that one."""

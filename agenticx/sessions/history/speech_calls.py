@@ -13,6 +13,7 @@ from agenticx.runtime.events import (
     ToolResultEvent,
     TurnStartedEvent,
 )
+from agenticx.sessions.turn_tree import TurnTree
 
 __all__ = ["SpeechCalls"]
 
@@ -21,9 +22,11 @@ class SpeechCalls:
     """The replies with calls and their results, as rows of `transcript`, of speeches that are not finished yet.
 
     A finished speech is a message of the team's turn, so of a participant's turn only what comes before is here.
+    `tree` has the session's turns as they begin.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tree: TurnTree) -> None:
+        self._tree = tree
         self.ids = set[str]()
         """The ids of all rows so far."""
         self._rows: list[dict[str, Any]] = []
@@ -42,14 +45,14 @@ class SpeechCalls:
         """Return the rows."""
         return list(self._rows)
 
-    def feed(self, event: Event, *, is_own: bool) -> None:
-        """Fold an event of the session; `is_own` is true for one of the turns that messages of the user began."""
+    def feed(self, event: Event) -> None:
+        """Fold an event of the session; the tree has the turn that it begins."""
         turn_id = event.turn_id
         if isinstance(event, TurnStartedEvent):
             parent_id = event.data.get("parent_turn_id")
             if parent_id is not None and self._speakers.get(parent_id) == event.agent_id:
                 self._speaking.add(turn_id)
-        elif isinstance(event, SpeakerSelectedEvent) and (is_own or turn_id in self._speaking):
+        elif isinstance(event, SpeakerSelectedEvent) and (self._tree.is_root(turn_id) or turn_id in self._speaking):
             self._speakers[turn_id] = event.data["speakers"][0]
         elif turn_id in self._speaking:
             self._feed_speech(event)

@@ -33,6 +33,7 @@ from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode
 from agenticx.sessions.store.search import SearchableText
+from agenticx.sessions.turn_tree import TurnTree
 
 __all__ = [
     "Conversation",
@@ -119,7 +120,7 @@ class Conversation:
 
     def __init__(self, agent_id: str | None = None) -> None:
         self._agent_id = agent_id
-        self._turns: dict[str | None, bool] = {}  # by id, whether its messages are among them
+        self._tree = TurnTree()  # of the turns that have begun, without their other events
         self.entries: dict[str, TranscriptEntry] = {}
         self.head: str | None = None
         self._resets: list[tuple[int, str | None]] = []  # the number of each `team_reset`, and the last message before
@@ -132,7 +133,7 @@ class Conversation:
         self._chunks: list[str] = []
         self._citations: dict[str, list[dict[str, Any]]] = {}  # by the id of an answer that is not complete yet
         self._copies: dict[str, int] = {}  # by id, the number of messages that have it
-        self._calls = SpeechCalls()
+        self._calls = SpeechCalls(self._tree)
 
     @classmethod
     def from_events(cls, events: Iterable[StoredEvent]) -> Conversation:
@@ -150,21 +151,21 @@ class Conversation:
         with map_decode_errors("the log of a session"):
             for entry in entries:
                 event = entry.event
-                is_own = self._has(event)
+                if isinstance(event, TurnStartedEvent):
+                    self._tree.apply(event)
                 if self._agent_id is None:
-                    self._calls.feed(event, is_own=is_own)
-                if is_own:
+                    self._calls.feed(event)
+                if self._has(event.turn_id):
                     self._seq, self._turn_id = entry.seq, entry.turn_id
                     self._feed_event(event)
             self._join_chunks()
 
-    def _has(self, event: Event) -> bool:
-        """Return whether an event is of one of the turns whose messages these are, or of the session itself."""
-        agent_id = self._agent_id
-        if isinstance(event, TurnStartedEvent):
-            is_below = event.data.get("parent_turn_id") is not None
-            self._turns[event.turn_id] = event.agent_id == agent_id if is_below else agent_id is None
-        return self._turns.get(event.turn_id, agent_id is None)
+    def _has(self, turn_id: str | None) -> bool:
+        """Return whether the messages are those of this turn, or of the session itself."""
+        turn = None if turn_id is None else self._tree.turns.get(turn_id)
+        if turn is None or turn.parent_id is None:
+            return self._agent_id is None
+        return turn.agent_id == self._agent_id
 
     def path(self, message_id: str | None = None) -> list[TranscriptEntry]:
         """Return the messages up to and including that one, by default the last.

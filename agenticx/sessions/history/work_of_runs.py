@@ -67,7 +67,7 @@ class _Attempts:
         for event in events:
             if event.type == "turn_started":
                 self._begin(decode(event).event)
-            if event.turn_id in self._attempts or (event.turn_id in self._runs and event.type == "turn_started"):
+            if event.turn_id in self._attempts:
                 self._events.append(event)
 
     def work(self, facts: Sequence[Fact]) -> dict[str, list[Message]]:

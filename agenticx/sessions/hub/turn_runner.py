@@ -35,8 +35,8 @@ from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.sessions.hub.child_turns import FactJournal, SessionChildTurns
 from agenticx.sessions.hub.records import derive_name, name_announcement, with_switch
 from agenticx.sessions.hub.recovery import OpenTurns, read_interrupted, resumable_turns
+from agenticx.sessions.hub.subagents.budgets import TurnBudgets
 from agenticx.sessions.hub.subagents.session_subagents import SessionSubagents
-from agenticx.sessions.hub.subagents.turn_budgets import TurnBudgets
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.turn_services import NoteTurn, TurnServices, TurnSetup
 from agenticx.sessions.hub.turns.running_turn import RunningTurn

@@ -13,7 +13,6 @@ from agenticx.runtime.events import (
     SpeakerSelectedEvent,
     SteeredEvent,
     TeamMessageEvent,
-    TurnStartedEvent,
     UsageEvent,
 )
 from agenticx.teams.group_chats.transcript import EarlierRun, MessageTypes, TeamTranscript
@@ -46,6 +45,16 @@ class StoredTurns:
         """Return the events of the team's turns, and of the turns right below them."""
         turn_ids = {event.turn_id for event in self.own}
         return _of_turns(self.events, turn_ids | {turn.id for turn in self._participants})
+
+    def finished_usages(self, turn_id: str | None) -> list[Usage]:
+        """Return the model calls of a run: its own, such as choices of speakers, and those of its ended child turns."""
+        ended = {entry.turn_id for entry in self.events if entry.event.terminal}
+        counted = {turn_id}
+        for turn in self._tree.turns.values():  # each after the one above it
+            if turn.id in ended and turn.parent_id is not None and turn.parent_id in counted:
+                counted.add(turn.id)
+        usages = (entry.event for entry in self.events if isinstance(entry.event, UsageEvent))
+        return [usage_from_data(event.data) for event in usages if event.turn_id in counted]
 
     def of_team(self, name: str) -> Sequence[SessionEvent]:
         """Return the events of the turns of a team that takes part, and of all below them."""
@@ -113,7 +122,7 @@ def read_talk(turns: StoredTurns, types: MessageTypes) -> StoredTalk:
             talk.last_run.speeches += 1
     if talk.last_run.turn_id in finished:
         talk.transcript.finish_task()
-    talk.last_run.usages = list(_finished_usages(turns.events, talk.last_run.turn_id))
+    talk.last_run.usages = turns.finished_usages(talk.last_run.turn_id)
     return talk
 
 
@@ -138,17 +147,3 @@ def _speeches(events: Sequence[SessionEvent]) -> Iterator[tuple[str | None, str 
             messages.append(event.data["message"])
     if messages or speaker is not None:
         yield turn_id, speaker, messages
-
-
-def _finished_usages(events: Sequence[SessionEvent], turn_id: str | None) -> Iterator[Usage]:
-    """Yield the model calls of a run: its own, such as choices of speakers, and those of its ended child turns."""
-    counted = {turn_id}
-    ended = {entry.turn_id for entry in events if entry.event.terminal}
-    for event in (entry.event for entry in events):
-        match event:
-            case TurnStartedEvent(data=data) if event.turn_id in ended and data.get("parent_turn_id") in counted:
-                counted.add(event.turn_id)
-            case UsageEvent(data=data) if event.turn_id in counted:
-                yield usage_from_data(data)
-            case _:
-                pass

@@ -14,7 +14,7 @@ from agenticx.runtime import Budget, ConfirmAnswer
 from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import MemoryStore, Store, StoredEvent
-from agenticx.sessions.hub.subagents.spent import SpentCounter
+from agenticx.sessions.hub.subagents.budgets import SpentCounter
 from agenticx.sessions.store.entries import encode
 from agenticx.subagents.meta_tools import CURRENT_OWNER
 from agenticx.tools.base import Tool

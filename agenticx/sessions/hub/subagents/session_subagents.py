@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,14 +15,14 @@ from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.hub.child_turns import SessionChildTurns
+from agenticx.sessions.hub.subagents.budgets import read_spent
 from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
-from agenticx.sessions.hub.subagents.spent import SpentCounter
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, delivered_keys, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost, TurnEnded, read_log_pages
 from agenticx.sessions.store.entries import (
     Fact,
-    StoredEvent,
+    SessionEvent,
     SubagentAnnounced,
     SubagentEnded,
     SubagentMessaged,
@@ -270,10 +270,11 @@ class SessionSubagents:
             await run_to_completion(commit(None))
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
-        events = [decode(event) async for event in self._events_since(turn_ids) if event.turn_id in turn_ids]
+        log, session_id, events = self._services.log, self._session.id, list[SessionEvent]()
+        async for page in read_log_pages(log, session_id, await self._seq_before(turn_ids)):
+            events += (decode(event) for event in page if event.turn_id in turn_ids)
         messages = messages_of_agent(events, agent_id)
-        facts = await self._services.log.subagent_facts(self._session.id)
-        deliveries = SubagentRuns.of(facts).deliveries.values()
+        deliveries = SubagentRuns.of(await log.subagent_facts(session_id)).deliveries.values()
         told = [one.ending for one in deliveries if one.message_id and one.told_in in turn_ids]
         if told:  # the log does not have them
             text = "\n\n".join(ending.to_model_text() for ending in told)
@@ -283,18 +284,13 @@ class SessionSubagents:
 
     async def read_spent(self, agent_id: str, /) -> Spent:
         turn_ids = {run.turn_id for run in self._runs.runs.values() if run.agent_id == agent_id}
-        counter = SpentCounter(turn_ids)
-        async for event in self._events_since(turn_ids):
-            counter.count(event)
-        return counter.spent
+        return await read_spent(self._services.log, self._session.id, turn_ids, await self._seq_before(turn_ids))
 
-    async def _events_since(self, turn_ids: Collection[str]) -> AsyncGenerator[StoredEvent]:
-        """Yield the events of the log from the first one of these turns on."""
+    async def _seq_before(self, turn_ids: Collection[str]) -> int:
+        """Return the number of the event before the first one of these turns."""
         log, session_id = self._services.log, self._session.id
         found = [turn for turn_id in turn_ids if (turn := await log.turn(session_id, turn_id)) is not None]
-        async for page in read_log_pages(log, session_id, min((turn.after_seq or 0 for turn in found), default=0)):
-            for event in page:
-                yield event
+        return min((turn.after_seq or 0 for turn in found), default=0)
 
     async def turn_above(self, run: SubagentRun, /) -> Turn | None:
         return await self._ended_turn(run.parent_turn_id, run.parent_path)
