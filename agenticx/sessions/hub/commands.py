@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Discriminator, Field, Tag, TypeAdapter, WrapSerializer
 
 from agenticx.errors import AgenticXError, StoreError
 from agenticx.llms.sampling import UnsupportedSampling
 from agenticx.messages import new_id
-from agenticx.runtime import ConfirmAnswer, QuestionAnswer
+from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, kind_of
+from agenticx.runtime.questions.requests import ConfirmAnswer, QuestionAnswer, UserAnswer
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
 from agenticx.sessions.hub.submission import Submission, TurnRequest
@@ -22,7 +23,6 @@ from agenticx.sessions.store.records import SessionRecord, TurnRecord
 
 __all__ = [
     "Answer",
-    "AnswerQuestion",
     "Change",
     "Command",
     "Delete",
@@ -93,24 +93,33 @@ class ResetTeam:
     name: Literal["reset_team"] = "reset_team"
 
 
+def _dump_answer(answer: UserAnswer, dump: Callable[[UserAnswer], dict[str, Any]]) -> dict[str, Any]:
+    return {"kind": kind_of(answer).name, **dump(answer)}
+
+
+def _answer_kind(answer: UserAnswer | dict[str, Any]) -> Any:
+    return answer.get("kind") if isinstance(answer, dict) else kind_of(answer).name
+
+
+AnyAnswer = Annotated[
+    Annotated[ConfirmAnswer, Tag(CONFIRMATION.name)] | Annotated[QuestionAnswer, Tag(QUESTION.name)],
+    Discriminator(_answer_kind),
+    WrapSerializer(_dump_answer),
+]
+"""An answer of either kind, with its kind beside its fields as JSON."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Answer a confirmation; the result is the decision."""
+    """Answer a request to the user; the result is the answer that counts.
+
+    `digest` is the one that a confirmation shows, and "" for a question of an agent, which has none.
+    """
 
     request_id: str
-    answer: ConfirmAnswer
-    digest: str
+    answer: AnyAnswer
+    digest: str = ""
     name: Literal["answer"] = "answer"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerQuestion:
-    """Answer a question of an agent; the result is the answer that counts."""
-
-    request_id: str
-    answer: QuestionAnswer
-    digest: Literal[""] = ""
-    name: Literal["answer_question"] = "answer_question"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +159,6 @@ Command = (
     | Rewind
     | ResetTeam
     | Answer
-    | AnswerQuestion
     | WaitingTurn
     | Delete
     | Pick
@@ -211,8 +219,7 @@ def _result_adapter(name: str) -> TypeAdapter[Any]:
         "change": SessionRecord,
         "rewind": RewindResult,
         "reset_team": None,
-        "answer": ConfirmAnswer,
-        "answer_question": QuestionAnswer,
+        "answer": AnyAnswer,
         "waiting_turn": TurnRecord | None,
         "delete": None,
         "list_subagents": list[dict[str, Any]],

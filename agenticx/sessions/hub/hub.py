@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from itertools import chain, repeat
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from weakref import WeakSet
 
 from agenticx.argument_types import check_int, check_path, check_str, check_type, is_encodable, wrong_type
@@ -32,7 +32,7 @@ from agenticx.runtime import (
     Session,
 )
 from agenticx.runtime.events import ConfirmRequiredEvent, QuestionAskedEvent
-from agenticx.runtime.questions.kinds import kind_of
+from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, AnswerT, RequestKind, RequestT, kind_of
 from agenticx.runtime.results import UserInput
 from agenticx.runtime.session import Option
 from agenticx.runtime.turn import TurnWork
@@ -41,7 +41,6 @@ from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.cache import ActorCache
 from agenticx.sessions.hub.commands import (
     Answer,
-    AnswerQuestion,
     Change,
     Command,
     Delete,
@@ -105,8 +104,6 @@ _CLOSING_OWNER_SECONDS = 0.5  # for an owner that is ending too to give the sess
 _PAUSE_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # between attempts at a session whose owner changes
 
 _log = get_logger(__name__)
-
-RequestT = TypeVar("RequestT", ConfirmRequest, QuestionRequest)
 
 
 class Hub:
@@ -482,13 +479,13 @@ class Hub:
 
         One that has expired is not open, also if its turn waits for its work and takes notice of that later only.
         """
-        return await self._open(session_id, ConfirmRequest)
+        return await self._open(session_id, CONFIRMATION)
 
     async def open_questions(self, session_id: str | None = None) -> list[QuestionRequest]:
         """Return the open questions of agents (`ask_user`) in the same way."""
-        return await self._open(session_id, QuestionRequest)
+        return await self._open(session_id, QUESTION)
 
-    async def _open(self, session_id: str | None, type_: type[RequestT]) -> list[RequestT]:
+    async def _open(self, session_id: str | None, kind: RequestKind[RequestT, Any]) -> list[RequestT]:
         if session_id is not None:
             check_type("session_id", session_id, str, "the id of a session, which is a str")
         now, requests = self._services.clock.now(), list[RequestT]()
@@ -496,7 +493,7 @@ class Hub:
             asked = decode(stored).event
             assert isinstance(asked, ConfirmRequiredEvent | QuestionAskedEvent)
             request = asked_request(asked, stored.session_id, asked.agent_id)
-            if isinstance(request, type_) and request.expires_at > now:
+            if isinstance(request, kind.request_type) and request.expires_at > now:
                 requests.append(request)
         return requests
 
@@ -509,7 +506,7 @@ class Hub:
             check_str(name, value)
         check_type("answer", answer, ConfirmAnswer, "a ConfirmAnswer")
         check_type("approved of answer", answer.approved, bool, "True or False")
-        return await self._answer(Answer(request_id=request_id, answer=answer, digest=digest))
+        return await self._answer(request_id, answer, digest)
 
     async def answer_question(
         self, question_id: str, answer: str, *, by: Literal["user", "policy"] = "user"
@@ -524,15 +521,15 @@ class Hub:
         if by not in ("user", "policy"):
             raise ValueError(f"by must be 'user' or 'policy', not {by!r}")
         given = QuestionAnswer(answer=clean_text(answer), by=by)
-        return await self._answer(AnswerQuestion(request_id=question_id, answer=given))
+        return await self._answer(question_id, given)
 
-    async def _answer(self, command: Answer | AnswerQuestion) -> Any:
-        session_id, request_id = None, command.request_id
+    async def _answer(self, request_id: str, answer: AnswerT, digest: str = "") -> AnswerT:
+        session_id = None
         if is_encodable(request_id):
             session_id = await self.store.catalog.session_of(QuestionAsked, request_id)
         if session_id is None:
-            raise kind_of(command.answer).unknown_id(request_id)
-        return await self._perform(session_id, command)
+            raise kind_of(answer).unknown_id(request_id)
+        return await self._perform(session_id, Answer(request_id=request_id, answer=answer, digest=digest))
 
     # --- sub-agents and teams -----------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from agenticx.runtime.turn import TurnWork
 from agenticx.sessions.files.artifacts import SessionContents
 from agenticx.sessions.files.options import OptionNotDone, OptionState, find_option, option_states, pick_text
 from agenticx.sessions.hub import commands
-from agenticx.sessions.hub.confirmations import store_answer
+from agenticx.sessions.hub.answers import store_answer
 from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission, steer
 from agenticx.sessions.hub.recovery import end_leftover_processes
 from agenticx.sessions.hub.retries import RetriedWork
@@ -103,7 +103,7 @@ class SessionActor:
                 return await run_to_completion(self.rewind(command.message_id))
             case commands.ResetTeam():
                 return await self.reset_team(command.team)
-            case commands.Answer() | commands.AnswerQuestion():
+            case commands.Answer():
                 return await self.answer(command)
             case commands.Delete():
                 return await run_to_completion(self.delete())
@@ -610,12 +610,12 @@ class SessionActor:
         """Return the folders outside the workspace in which a rewind restores files."""
         return () if self._services.notes is None else await self._services.notes.folders()
 
-    async def answer(self, given: commands.Answer | commands.AnswerQuestion) -> UserAnswer:
-        """Answer a confirmation or a question of the agent, see `store_answer`."""
+    async def answer(self, command: commands.Answer) -> UserAnswer:
+        """Answer a request to the user, see `store_answer`."""
         async with self._answer_lock:
-            await self._wait_until_asked(given.request_id)
-            turns, answer, now = self.turns, (given.request_id, given.answer, given.digest), self._services.clock.now()
-            return await store_answer(self.lease, turns.write_fact, turns.gate_of, *answer, now=now)
+            await self._wait_until_asked(command.request_id)
+            given, now = (command.request_id, command.answer, command.digest), self._services.clock.now()
+            return await store_answer(self.lease, self.turns.write_fact, self.turns.gate_of, *given, now=now)
 
     async def _wait_until_asked(self, request_id: str) -> None:
         """Wait until a turn that was resumed just now has asked its question again, or has ended."""

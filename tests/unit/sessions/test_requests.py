@@ -12,6 +12,7 @@ from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer, Ques
 from agenticx.runtime.events import ConfirmRequiredEvent, QuestionAskedEvent, check_payload
 from agenticx.runtime.questions.kinds import kind_of, kind_of_event
 from agenticx.runtime.questions.requests import AnsweredBy, Remember, UserAnswer, UserRequest
+from agenticx.sessions.hub.commands import Answer, decode_command, decode_result, encode_command, encode_result
 from agenticx.sessions.store.entries import (
     QuestionAnswered,
     asked_request,
@@ -86,9 +87,12 @@ def test_a_request_is_read_from_its_event_as_it_was_made(request: UserRequest) -
 
 
 @given(_answers)
-def test_an_answer_is_read_from_its_event_and_from_its_fact_as_it_was_given(answer: UserAnswer) -> None:
+def test_an_answer_is_read_from_event_record_and_command_as_it_was_given(answer: UserAnswer) -> None:
     kind = kind_of(answer)
     event = stored(RuntimeEvent(kind.answered, {"id": "req_1", **kind.answer_data(answer)}))
     assert given_answer(event) == answer
     fact = QuestionAnswered(key="req_1", turn_id="turn_1", answer=answer)
     assert decode_record(fact.kind, fact.key, fact.turn_id, encode_record(fact)) == fact
+    command = Answer(request_id="req_1", answer=answer, digest="d")
+    assert decode_command(encode_command(command)) == command
+    assert decode_result(command, encode_result(command, answer)) == answer

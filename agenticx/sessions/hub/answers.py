@@ -1,4 +1,4 @@
-"""Durable answers to confirmations and questions: the first one counts, also across a restart."""
+"""Durable answers to requests to the user: the first one counts, also across a restart."""
 
 from __future__ import annotations
 
