@@ -186,7 +186,8 @@ class _SqliteLease:
         except Exception:
             self._unsettled = None
             raise
-        database.recent.last_position = max(database.recent.last_position, job.position)  # of one without events
+        if not commit.events:  # those with events publish them
+            database.recent.last_position = max(database.recent.last_position, job.position)
         self._unsettled, self._last = None, (commit.id, self._seq)
         self._rev += 1
         self._seq += len(job.stored)
