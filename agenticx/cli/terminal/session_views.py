@@ -22,10 +22,11 @@ from agenticx.cli.terminal.event_text import (
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.subagent_list import subagent_lines, subagents_to_json
 from agenticx.cli.terminal.usage_report import usage_lines, usage_sums_to_json
-from agenticx.runtime.events import EventType
-from agenticx.sessions.history.transcript import Conversation, transcript
-from agenticx.sessions.store.entries import Position, StoredEvent
+from agenticx.runtime.events import TRANSCRIPT_EVENTS, EventType
+from agenticx.sessions.history.transcript import Conversation
+from agenticx.sessions.store.entries import decode_line
 from agenticx.sessions.store.usage import DailyUsage
+from agenticx.sessions.turn_tree import LoggedTurn, TurnTree
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = [
@@ -102,22 +103,20 @@ class TurnEnd:
 
 def turn_ends(events: Sequence[Envelope]) -> list[TurnEnd]:
     """Return the turns that messages of the user began, in order."""
-    turns: dict[str, TurnEnd] = {}
-    below = {event.turn_id for event in events if event.type == "turn_started" and event.data.get("parent_turn_id")}
-    for event in events:
-        if event.turn_id is None or event.turn_id in below:
-            continue
-        turns.setdefault(event.turn_id, TurnEnd(event.turn_id))
-        if event.terminal:
-            code = event.data.get("code", event.data.get("reason"))
-            turns[event.turn_id] = TurnEnd(event.turn_id, event.type, code, event.data.get("text"))
-    return list(turns.values())
+    return [_turn_end(turn) for turn in _turn_tree(events).turns.values() if turn.parent_id is None]
+
+
+def _turn_end(turn: LoggedTurn) -> TurnEnd:
+    if turn.end is None:
+        return TurnEnd(turn.id)
+    data: Mapping[str, Any] = {**turn.end.data}
+    return TurnEnd(turn.id, turn.end.type, data.get("code", data.get("reason")), data.get("text"))
 
 
 def session_to_json(session: SessionInfo, events: Sequence[Envelope], usage: Sequence[DailyUsage]) -> dict[str, Any]:
     """Return a session as JSON: the server's fields, messages, unsent messages, turns, sub-agents, and usage."""
     turns = [asdict(turn) for turn in turn_ends(events)]
-    messages = transcript_of(session, events)
+    messages = transcript_of(events)
     fields = {**session.to_json(), "system_prompt": session.record.system_prompt}
     return {
         **fields,
@@ -148,14 +147,14 @@ def session_to_text(
     ]
     head = [record.id, *(f"{name:<8}{visible_line(value, _ROW_CHARS)}" for name, value in rows)]
     returned = [f"\nnot sent: {visible(message['input'])}" for message in returned_messages(events)]
-    return "\n".join([*head, *_transcript_lines(transcript_of(session, events), with_ids=with_ids), *returned])
+    return "\n".join([*head, *_transcript_lines(transcript_of(events), with_ids=with_ids), *returned])
 
 
 def returned_messages(events: Sequence[Envelope]) -> list[dict[str, str]]:
     """Return the queued messages that were returned unsent and not sent since, as `{message_id, input}`."""
     returned: list[dict[str, str]] = []
     for event in events:
-        if event.type == EventType.HANDED_BACK and event.data.keys() >= _REQUIRED_KEYS[EventType.HANDED_BACK]:
+        if event.type == EventType.HANDED_BACK:
             returned.append({name: event.data[name] for name in ("message_id", "input")})
         elif event.type in (EventType.TURN_STARTED, EventType.STEERED):
             text = event.data.get("input", event.data.get("text"))
@@ -185,54 +184,44 @@ def _transcript_lines(messages: Sequence[dict[str, Any]], *, with_ids: bool) -> 
             yield f"  → {one_line(call['name'] + ' ' + json.dumps(call['arguments'], ensure_ascii=False))}"
 
 
-def transcript_of(session: SessionInfo, events: Sequence[Envelope]) -> list[dict[str, Any]]:
+def transcript_of(events: Sequence[Envelope]) -> list[dict[str, Any]]:
     """Return the messages of a session, as `GET /api/sessions/{id}/messages` does."""
-    return transcript(_transcript_events(session, events))
+    return _conversation_of(events).messages()
 
 
-def _transcript_events(session: SessionInfo, events: Sequence[Envelope]) -> list[StoredEvent]:
-    """Return the events for a transcript, without those of a later release that lack a required field."""
-    return [
-        StoredEvent(session.id, event.turn_id, seq, Position(seq), event.type, event.terminal, event.line)
-        for seq, event in enumerate(events, 1)
-        if event.data.keys() >= _REQUIRED_KEYS.get(event.type, frozenset())
-    ]
-
-
-_REQUIRED_KEYS: Mapping[str, frozenset[str]] = {
-    EventType.TURN_STARTED: frozenset({"message_id", "input"}),
-    EventType.STEERED: frozenset({"message_id", "text"}),
-    EventType.HANDED_BACK: frozenset({"message_id", "input"}),
-    EventType.TOKEN: frozenset({"message_id", "text"}),
-    EventType.TOOL_CALL: frozenset({"tool_call_id", "name", "arguments"}),
-    EventType.TOOL_RESULT: frozenset({"tool_call_id", "result"}),
-    EventType.FINAL: frozenset({"message_id", "text"}),
-    EventType.SPEAKER_SELECTED: frozenset({"speakers"}),
-    EventType.TEAM_MESSAGE: frozenset({"message"}),
-}
+def _conversation_of(events: Sequence[Envelope]) -> Conversation:
+    conversation = Conversation()
+    conversation.feed_decoded(decode_line(event.line) for event in events if event.type in TRANSCRIPT_EVENTS)
+    return conversation
 
 
 async def show_last_turn(client: Client, session: SessionInfo, output: Output) -> None:
     """Show the last turn of the conversation that a message of the user began, with those below it."""
     async with client.read_log(session.id) as log:
         events = [event async for event in log]
-    events = events[: _length_of_conversation(session, events)]
-    begin = max((at for at, event in enumerate(events) if _begins_with_message(event)), default=0)
-    turns = {event.turn_id for event in events[begin : begin + 1]}
-    for event in events[begin:]:
-        if event.type == EventType.TURN_STARTED and event.data.get("parent_turn_id") in turns:
-            turns.add(event.turn_id)
-        if event.turn_id in turns:
+    events = events[: _length_of_conversation(events)]
+    tree = _turn_tree(events)
+    last = [turn.id for turn in tree.turns.values() if turn.parent_id is None][-1:]
+    shown = tree.within(last)
+    for event in events:
+        if event.turn_id in shown:
             show_past_event(event, output)
 
 
-def _length_of_conversation(session: SessionInfo, events: Sequence[Envelope]) -> int:
+def _turn_tree(events: Sequence[Envelope]) -> TurnTree:
+    """Return the turns of a session with their parents and terminal events, and nothing else of them."""
+    return TurnTree.of(
+        decode_line(event.line).event for event in events if event.type == EventType.TURN_STARTED or event.terminal
+    )
+
+
+def _length_of_conversation(events: Sequence[Envelope]) -> int:
     """Return the number of events up to the last message of the conversation if a rewind was the last change of it."""
     for event in reversed(events):
         if _begins_with_message(event):
             break
         if event.type == EventType.SESSION_CHANGED and "rewound_to" in event.data:
-            path = Conversation.from_events(_transcript_events(session, events)).path()
+            path = _conversation_of(events).path()
             return path[-1].last_seq if path else 0
     return len(events)
 

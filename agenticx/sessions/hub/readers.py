@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from agenticx.errors import StoreError
-from agenticx.logs import get_logger
-from agenticx.runtime.events import EVENT_CLASSES, EventType
+from agenticx.runtime.events import EventType
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.store.base import Log, TurnFilter, related_turn_id
 from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode
@@ -16,8 +15,6 @@ from agenticx.threads import run_sized
 __all__ = ["EventReader"]
 
 _PAGE_EVENTS = 256
-
-_log = get_logger(__name__)
 
 
 class EventReader:
@@ -44,16 +41,14 @@ class EventReader:
         Raises `TurnFailed` if the turn never begins, because its message was handed back, and `StoreError`, such as
         `SessionNotFound` once the session is deleted.
         """
-        while True:
-            await self._wait_for_page()
-            if not self._unread:
-                if self._failure is not None:
-                    raise self._failure
-                return ()
-            page, self._unread = self._unread, []
-            size = sum(len(event.frame_json) for event in page)
-            if events := await run_sized(_decode, page, size=size, name="agx decoding events"):
-                return events
+        await self._wait_for_page()
+        if not self._unread:
+            if self._failure is not None:
+                raise self._failure
+            return ()
+        page, self._unread = self._unread, []
+        size = sum(len(event.frame_json) for event in page)
+        return await run_sized(_decode, page, size=size, name="agx decoding events")
 
     async def finish(self) -> None:
         """Read what is left of the turn, or the next page of the session; nothing is read from the log later."""
@@ -92,11 +87,4 @@ class EventReader:
 
 
 def _decode(page: Sequence[StoredEvent]) -> list[SessionEvent]:
-    """Return the events of a page, without those of a type that only a newer release has."""
-    events: list[SessionEvent] = []
-    for stored in page:
-        if stored.type not in EVENT_CLASSES:
-            _log.warning("event of a newer release left out", type=stored.type, session=stored.session_id)
-            continue
-        events.append(decode(stored))
-    return events
+    return [decode(stored) for stored in page]

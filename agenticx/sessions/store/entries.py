@@ -39,7 +39,7 @@ from agenticx.runtime.events import (
 from agenticx.runtime.events.types import PAYLOADS
 from agenticx.runtime.questions.kinds import KINDS, kind_of, kind_of_event
 from agenticx.runtime.questions.requests import UserAnswer, UserRequest
-from agenticx.sessions.store.damage import DECODE_ERRORS, damaged_data
+from agenticx.sessions.store.damage import DECODE_ERRORS, damaged_data, map_decode_errors
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 from agenticx.tools.permissions import PermissionMode
 
@@ -74,6 +74,7 @@ __all__ = [
     "TurnWaiting",
     "asked_request",
     "decode",
+    "decode_line",
     "decode_record",
     "encode",
     "encode_events",
@@ -91,15 +92,14 @@ class StoredEvent(NamedTuple):
     """An event as it is stored in the log.
 
     `seq` counts within the session from 1 without gaps, `position` is its position in the log of all sessions.
-    `frame_json` is the encoded envelope: encoded once, the same bytes for every reader and every replay. `type` is a
-    plain string for an event that a newer release stored.
+    `frame_json` is the encoded envelope: encoded once, the same bytes for every reader and every replay.
     """
 
     session_id: str
     turn_id: str | None
     seq: int
     position: Position
-    type: EventType | str
+    type: EventType
     terminal: bool
     frame_json: bytes
 
@@ -145,28 +145,35 @@ def encode_events(
 
 
 def decode(stored: StoredEvent) -> SessionEvent:
-    """Return a stored event as it was emitted, with all keys that its payload needs; raises `DamagedData`.
-
-    One of a type that only a newer release has is a plain `RuntimeEvent`, whose `type` is a string.
-    """
-    turn_id, type_ = stored.turn_id, stored.type
+    """Return a stored event as it was emitted, with all keys that its payload needs; raises `DamagedData`."""
     try:
-        envelope = _parse(stored.frame_json)
-        make: Any = EVENT_CLASSES.get(cast("EventType", type_), RuntimeEvent)
-        data = envelope["data"]
-        if not _required_keys(type_) <= data.keys():
-            raise KeyError("a key of the payload is missing")
-        event = make(type_, data, envelope["agent_id"], turn_id)
-        return SessionEvent(event, turn_id, stored.seq, envelope["ts"])
+        return _decode(stored.frame_json)
     except DECODE_ERRORS as exc:
         raise damaged_data(f"event {stored.seq} of session {stored.session_id!r}", exc) from exc
 
 
+def decode_line(line: bytes) -> SessionEvent:
+    """Return the event in a line of an exported log, as `decode` does; raises `DamagedData`."""
+    with map_decode_errors("an event of a log"):
+        return _decode(line)
+
+
+def _decode(frame: bytes) -> SessionEvent:
+    envelope = _parse(frame)
+    type_, data, turn_id = _TYPES[envelope["type"]], envelope["data"], envelope["turn_id"]
+    if not _required_keys(type_) <= data.keys():
+        raise KeyError("a key of the payload is missing")
+    event = EVENT_CLASSES[type_](type_, data, envelope["agent_id"], turn_id)
+    return SessionEvent(event, turn_id, envelope["seq"], envelope["ts"])
+
+
+_TYPES = {type_.value: type_ for type_ in EventType}
+
+
 def parent_turn_id(stored: StoredEvent) -> str | None:
     """Return the id of the turn above the one that this event begins, None if there is none; raises `DamagedData`."""
-    if stored.type != "turn_started" or not isinstance(started := decode(stored).event, TurnStartedEvent):
-        return None
-    return started.data.get("parent_turn_id")
+    started = decode(stored).event if stored.type is EventType.TURN_STARTED else None
+    return started.data.get("parent_turn_id") if isinstance(started, TurnStartedEvent) else None
 
 
 def question_id(stored: StoredEvent) -> str:
@@ -177,9 +184,9 @@ def question_id(stored: StoredEvent) -> str:
 
 
 @cache
-def _required_keys(type_: str) -> frozenset[str]:
-    payload = PAYLOADS.get(cast("EventType", type_))
-    if payload is None or not payload.__total__:
+def _required_keys(type_: EventType) -> frozenset[str]:
+    payload = PAYLOADS[type_]
+    if not payload.__total__:
         return frozenset()
     hints = get_type_hints(payload, include_extras=True)
     return frozenset(key for key, hint in hints.items() if get_origin(hint) is not NotRequired)

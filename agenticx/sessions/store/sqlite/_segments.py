@@ -38,7 +38,7 @@ MAX_POSITION_SPAN = 16_384
 PAGE_BYTES = 256 * 1024
 """The approximate size of one read in bytes, so that sending a long log page by page needs no more memory."""
 
-_TYPES: dict[str, EventType | str] = {type_.value: type_ for type_ in EventType}
+_TYPES = {type_.value.encode(): type_ for type_ in EventType}
 
 
 class CommitRow(NamedTuple):
@@ -146,15 +146,14 @@ _to_position = cast("Callable[[bytes], Position]", int)  # without the call of a
 
 
 def decode_event(session_id: str, seq: int, line: bytes) -> StoredEvent:
-    """Return the event of a line."""
+    """Return the event of a line; raises an error of `DECODE_ERRORS`."""
     position, turn_id, type_, terminal, frame = line.split(b"\t", 4)
-    name = type_.decode()
     return StoredEvent(
         session_id,
         turn_id.decode() or None,
         seq,
         _to_position(position),
-        _TYPES.get(name, name),
+        _TYPES[type_],
         terminal == b"T",
         frame,
     )
