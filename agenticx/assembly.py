@@ -32,7 +32,7 @@ from agenticx.sessions.store.factory import MEMORY_URL, absolute_url, open_store
 from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.settings import Settings, load_settings
-from agenticx.subagents.meta_tools import session_tools
+from agenticx.subagents.tools import session_tools
 from agenticx.teams.configured.files import TeamFiles
 from agenticx.teams.configured.session_teams import SessionTeams
 from agenticx.threads import run_in_thread

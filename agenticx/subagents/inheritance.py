@@ -8,7 +8,7 @@ from agenticx.errors import InvalidArguments
 from agenticx.messages import Message
 from agenticx.runtime import Budget, Session
 from agenticx.runtime.turn import Turn
-from agenticx.subagents.records import Subagent
+from agenticx.subagents.tree import Subagent
 from agenticx.tools.registry import Toolbox
 
 __all__ = ["given_tools", "may_begin_below", "new_session", "tools_left", "top_budget", "top_turn"]

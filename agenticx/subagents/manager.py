@@ -25,24 +25,20 @@ from agenticx.subagents.arguments import check_spawn, check_text, check_wait
 from agenticx.subagents.disclosure import ModelNames
 from agenticx.subagents.host import MemoryHost, SubagentHost
 from agenticx.subagents.inheritance import given_tools, may_begin_below, new_session, tools_left, top_budget, top_turn
-from agenticx.subagents.meta_tools import meta_tools
+from agenticx.subagents.limits import RunSlots, StartLimits, StatusQueries, SubagentLimits
 from agenticx.subagents.records import (
     ModelUnavailable,
-    Subagent,
     SubagentBusy,
     SubagentEnding,
-    SubagentLimits,
     SubagentNotFound,
     SubagentRun,
     SubagentsClosed,
     sources_read,
 )
 from agenticx.subagents.reporter import SubagentReporter
-from agenticx.subagents.run_slots import RunSlots
 from agenticx.subagents.runtimes import Runtimes, RuntimeSource
-from agenticx.subagents.start_limits import StartLimits
-from agenticx.subagents.status_queries import StatusQueries
-from agenticx.subagents.tree import SubagentTree
+from agenticx.subagents.tools import meta_tools
+from agenticx.subagents.tree import Subagent, SubagentTree
 from agenticx.tools.registry import FunctionTool
 
 __all__ = ["AgentTeamManager"]

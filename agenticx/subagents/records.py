@@ -1,32 +1,26 @@
-"""Sub-agents, their runs and their endings: what the manager keeps, and what is stored of them."""
+"""The runs and endings of sub-agents, as they are stored, and the errors of their tools."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 from unicodedata import category
 
-from agenticx.argument_types import check_int, check_number
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.foreign_text import frame_text
-from agenticx.messages import UserMessage, shown_text, sources_of
-from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
+from agenticx.messages import shown_text, sources_of
+from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.runtime.calls.result_rendering import truncate
 from agenticx.runtime.session import Notice
-from agenticx.runtime.turn import Turn
 from agenticx.tools.permissions import PermissionMode
-from agenticx.tools.registry import Toolbox
 
 __all__ = [
     "ModelUnavailable",
-    "Subagent",
     "SubagentBusy",
     "SubagentEnding",
     "SubagentLimitReached",
-    "SubagentLimits",
     "SubagentNotFound",
     "SubagentRun",
     "SubagentState",
@@ -38,7 +32,6 @@ __all__ = [
 SubagentState = Literal["queued", "running", "paused", "completed", "error"]
 
 _SHOWN_CHARS = 20_000
-_STATUS_CHARS = 500
 _KEPT_SOURCES = 200
 _NOTE = "its words, not the user's"
 _LINE_CHARS = 60  # of which the beginning of a line is compared with that of an ending
@@ -62,35 +55,6 @@ class SubagentLimitReached(ToolError):
 
 class ModelUnavailable(InvalidArguments):
     """An error for a sub-agent whose model cannot be used; the message names the accepted ones."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubagentLimits:
-    """The limits of a tree of sub-agents.
-
-    `depth` is that of the lowest sub-agent, those of the main agent being at 1. An agent has at most `children` that
-    have not ended, and at most `running` sub-agents of the tree work at once; the others are queued, and those that
-    wait for a person or for sub-agents of their own do not count; they go on at once, and none begins until a slot is
-    free again. `seconds` limits the work of each, without the time of waiting for a person. With `total` one turn of
-    the main agent starts at most so many runs of sub-agents, directly or through others.
-    """
-
-    depth: int = 3
-    children: int = 8
-    running: int = 4
-    seconds: float = 1800.0
-    total: int | None = None
-
-    def __post_init__(self) -> None:
-        check_number("seconds", self.seconds, "a number of seconds")
-        for name in ("depth", "children", "running", "seconds", "total"):
-            if name == "total" and self.total is None:
-                continue
-            value = getattr(self, name)
-            if name != "seconds":
-                check_int(name, value)
-            if not value > 0:
-                raise ValueError(f"{name} must be above 0, not {value}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,110 +207,3 @@ def looks_like_ending(line: str) -> bool:
     letters = "".join(filter(str.isalpha, shown))
     before = shown.partition("s")[0]
     return letters.startswith("subagent") and any(category(char) == "Ps" for char in before)
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Subagent:
-    """One sub-agent. `parent` is the one above it, None for the main agent; `above` the turn below which it runs now.
-
-    `run` is its latest run, `run_rounds` are the rounds of that; `turn_ids` are those of its conversation, which is in
-    `session`, or None if only the host has it. `tools` are None until its first run in this process, and so is its own
-    `budget`, if it has one. `unread` are messages for it that no run has taken yet; `open_questions` the number of its
-    questions to the user.
-    """
-
-    run: SubagentRun
-    parent: Subagent | None
-    above: Turn | None = None
-    tools: Toolbox | None = None
-    budget: Budget | None = None
-    session: Session | None = None
-    runtime: AgentRuntime | None = None
-    turn_ids: tuple[str, ...] = ()
-    state: SubagentState = "queued"
-    ending: SubagentEnding | None = None
-    run_rounds: int = 0
-    activity: str = ""
-    has_slot: bool = False
-    open_questions: int = 0
-    unread: list[UserMessage] = field(default_factory=list[UserMessage])
-    steering: Steering = field(default_factory=Steering)
-    stop: StopSignal = field(default_factory=StopSignal)
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-    work: asyncio.Task[None] | None = None
-
-    @property
-    def id(self) -> str:
-        return self.run.agent_id
-
-    @property
-    def rounds(self) -> int:
-        """The rounds of its conversation."""
-        return self.run.earlier_rounds + self.run_rounds
-
-    @property
-    def depth(self) -> int:
-        """1 for a sub-agent of the main agent."""
-        return self.run.depth
-
-    @property
-    def has_ended(self) -> bool:
-        return self.state not in ("queued", "running")
-
-    @property
-    def unheard(self) -> list[str]:
-        """The messages that its conversation, which is here, does not have: that of a run which did not begin."""
-        known = () if self.session is None else self.session.all_messages
-        has_begun = any(one.message_id == self.run.message_id for one in known)
-        return [*([] if has_begun else [self.run.message]), *(one.content for one in self.unread)]
-
-    def go_to_work(self) -> None:
-        """Have the run take the messages that came before it, and those that come from now on."""
-        self.state = "running"
-        for message in self.unread:
-            self.steering.put(message)
-        self.unread = []
-
-    def close_steering(self) -> None:
-        """Take back the messages that its run has not taken; the next ones are `unread`."""
-        self.steering.close()
-        self.unread = [*self.steering.take(), *self.unread]
-
-    @property
-    def ancestors(self) -> list[Subagent]:
-        """The sub-agents above it, the nearest first."""
-        return [] if self.parent is None else [self.parent, *self.parent.ancestors]
-
-    @property
-    def top(self) -> Subagent:
-        """The highest sub-agent above it, or itself."""
-        return [self, *self.ancestors][-1]
-
-    def failure(self, code: str, text: str) -> SubagentEnding:
-        """Return an ending of the run with an error."""
-        turn_id, rounds = self.run.turn_id, self.run_rounds
-        return SubagentEnding(
-            turn_id=turn_id,
-            agent_id=self.id,
-            state="error",
-            text=text,
-            code=code,
-            rounds=rounds,
-            sources=sources_read(self.session),
-        )
-
-    def status(self) -> dict[str, Any]:
-        """Return the state as JSON."""
-        status: dict[str, Any] = {
-            "agent_id": self.id,
-            "state": self.state,
-            "rounds": self.rounds,
-            "task": self.run.task if len(self.run.task) <= _STATUS_CHARS else f"{self.run.task[:_STATUS_CHARS]}…",
-            "parent_agent_id": self.run.parent_id,
-            "depth": self.depth,
-        }
-        if self.has_ended and self.ending is not None and self.ending.code is not None:
-            status["code"] = self.ending.code
-        if self.open_questions:
-            status["waits_for_user"] = True
-        return status | ({"activity": self.activity} if self.activity and not self.has_ended else {})

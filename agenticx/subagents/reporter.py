@@ -13,8 +13,8 @@ from agenticx.runtime.events import EVENT_CLASSES, Event
 from agenticx.runtime.session import Notice
 from agenticx.runtime.turn import Turn
 from agenticx.subagents.host import SubagentHost
-from agenticx.subagents.records import Subagent, SubagentEnding
-from agenticx.subagents.tree import SubagentTree
+from agenticx.subagents.records import SubagentEnding
+from agenticx.subagents.tree import Subagent, SubagentTree
 
 __all__ = ["SubagentReporter"]
 

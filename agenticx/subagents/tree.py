@@ -2,16 +2,128 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from agenticx.messages import UserMessage
-from agenticx.runtime import Session
+from agenticx.runtime import AgentRuntime, Budget, Session, Steering, StopSignal
 from agenticx.runtime.turn import Turn
-from agenticx.subagents.records import Subagent, SubagentEnding, SubagentNotFound, SubagentRun
+from agenticx.subagents.records import SubagentEnding, SubagentNotFound, SubagentRun, SubagentState, sources_read
+from agenticx.tools.registry import Toolbox
 
-__all__ = ["SubagentTree"]
+__all__ = ["Subagent", "SubagentTree"]
 
 _KEPT_CONVERSATIONS = 50
+_STATUS_CHARS = 500
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Subagent:
+    """One sub-agent. `parent` is the one above it, None for the main agent; `above` the turn below which it runs now.
+
+    `run` is its latest run, `run_rounds` are the rounds of that; `turn_ids` are those of its conversation, which is in
+    `session`, or None if only the host has it. `tools` are None until its first run in this process, and so is its own
+    `budget`, if it has one. `unread` are messages for it that no run has taken yet; `open_questions` the number of its
+    questions to the user.
+    """
+
+    run: SubagentRun
+    parent: Subagent | None
+    above: Turn | None = None
+    tools: Toolbox | None = None
+    budget: Budget | None = None
+    session: Session | None = None
+    runtime: AgentRuntime | None = None
+    turn_ids: tuple[str, ...] = ()
+    state: SubagentState = "queued"
+    ending: SubagentEnding | None = None
+    run_rounds: int = 0
+    activity: str = ""
+    has_slot: bool = False
+    open_questions: int = 0
+    unread: list[UserMessage] = field(default_factory=list[UserMessage])
+    steering: Steering = field(default_factory=Steering)
+    stop: StopSignal = field(default_factory=StopSignal)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    work: asyncio.Task[None] | None = None
+
+    @property
+    def id(self) -> str:
+        return self.run.agent_id
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of its conversation."""
+        return self.run.earlier_rounds + self.run_rounds
+
+    @property
+    def depth(self) -> int:
+        """1 for a sub-agent of the main agent."""
+        return self.run.depth
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state not in ("queued", "running")
+
+    @property
+    def unheard(self) -> list[str]:
+        """The messages that its conversation, which is here, does not have: that of a run which did not begin."""
+        known = () if self.session is None else self.session.all_messages
+        has_begun = any(one.message_id == self.run.message_id for one in known)
+        return [*([] if has_begun else [self.run.message]), *(one.content for one in self.unread)]
+
+    def go_to_work(self) -> None:
+        """Have the run take the messages that came before it, and those that come from now on."""
+        self.state = "running"
+        for message in self.unread:
+            self.steering.put(message)
+        self.unread = []
+
+    def close_steering(self) -> None:
+        """Take back the messages that its run has not taken; the next ones are `unread`."""
+        self.steering.close()
+        self.unread = [*self.steering.take(), *self.unread]
+
+    @property
+    def ancestors(self) -> list[Subagent]:
+        """The sub-agents above it, the nearest first."""
+        return [] if self.parent is None else [self.parent, *self.parent.ancestors]
+
+    @property
+    def top(self) -> Subagent:
+        """The highest sub-agent above it, or itself."""
+        return [self, *self.ancestors][-1]
+
+    def failure(self, code: str, text: str) -> SubagentEnding:
+        """Return an ending of the run with an error."""
+        turn_id, rounds = self.run.turn_id, self.run_rounds
+        return SubagentEnding(
+            turn_id=turn_id,
+            agent_id=self.id,
+            state="error",
+            text=text,
+            code=code,
+            rounds=rounds,
+            sources=sources_read(self.session),
+        )
+
+    def status(self) -> dict[str, Any]:
+        """Return the state as JSON."""
+        status: dict[str, Any] = {
+            "agent_id": self.id,
+            "state": self.state,
+            "rounds": self.rounds,
+            "task": self.run.task if len(self.run.task) <= _STATUS_CHARS else f"{self.run.task[:_STATUS_CHARS]}…",
+            "parent_agent_id": self.run.parent_id,
+            "depth": self.depth,
+        }
+        if self.has_ended and self.ending is not None and self.ending.code is not None:
+            status["code"] = self.ending.code
+        if self.open_questions:
+            status["waits_for_user"] = True
+        return status | ({"activity": self.activity} if self.activity and not self.has_ended else {})
 
 
 class SubagentTree:

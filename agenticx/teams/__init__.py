@@ -102,8 +102,9 @@ Differences from MetaChain:
 from __future__ import annotations
 
 from agenticx.runtime import Budget
+from agenticx.subagents.limits import SubagentLimits
 from agenticx.subagents.manager import AgentTeamManager
-from agenticx.subagents.records import SubagentEnding, SubagentLimits
+from agenticx.subagents.records import SubagentEnding
 from agenticx.teams.actors.base_agent import BaseAgent
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext

@@ -14,7 +14,7 @@ import pytest
 
 from agenticx import open_hub
 from agenticx.settings import load_settings
-from agenticx.subagents.meta_tools import session_tools
+from agenticx.subagents.tools import session_tools
 from agenticx.teams import AssistantAgent, SelectorGroupChat
 from agenticx.testing import ScriptedModel, call, collect, say, usage
 from tests.support.timeouts import PATIENCE

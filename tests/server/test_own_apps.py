@@ -26,7 +26,7 @@ from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import AgentHook, AgentRuntime, TurnContext, current_turn
 from agenticx.sessions.store.owner import OwnedElsewhere
 from agenticx.settings import Settings, load_settings
-from agenticx.subagents.meta_tools import session_tools
+from agenticx.subagents.tools import session_tools
 from agenticx.testing import ScriptedImages
 from agenticx.tools.registry import tool
 from studio import create_app

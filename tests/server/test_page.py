@@ -11,7 +11,7 @@ from agenticx.errors import ModelError
 from agenticx.llms.scripted import ScriptedModel, call, say, usage
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import ToolMessage, UserMessage
-from agenticx.subagents.meta_tools import session_tools
+from agenticx.subagents.tools import session_tools
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import FILE_EVENTS, SHOWN, add_files, enter, file_parts, send_message

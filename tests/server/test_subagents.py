@@ -8,7 +8,7 @@ import pytest
 
 from agenticx.llms.base import ChatModel, ModelRequest
 from agenticx.llms.scripted import ScriptedModel, call, hang
-from agenticx.subagents.meta_tools import session_tools
+from agenticx.subagents.tools import session_tools
 from agenticx.testing import check_grammar
 from tests.support.server.running_studio import RunningStudio, StudioMaker, note, until
 

@@ -44,7 +44,7 @@ from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost, TurnEnded
 from agenticx.sessions.store.entries import Fact, NameDerived, StoredEvent
 from agenticx.sessions.store.records import Loaded, TurnRecord
-from agenticx.subagents.meta_tools import CURRENT_OWNER
+from agenticx.subagents.tools import CURRENT_OWNER
 
 __all__ = ["TurnRunner"]
 

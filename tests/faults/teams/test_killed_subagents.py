@@ -19,7 +19,7 @@ from agenticx.sessions.store.entries import SubagentDelivered, SubagentEnded, Su
 from agenticx.sessions.store.factory import open_store
 from agenticx.sessions.store.records import Loaded
 from agenticx.settings import Settings, load_settings
-from agenticx.subagents.meta_tools import session_tools
+from agenticx.subagents.tools import session_tools
 from tests.support.faults.killed_process import kill_this_process, killed_at_commit, run_until_killed
 from tests.support.lanes import Count
 from tests.support.sessions import wait_for_turn_end

@@ -15,7 +15,7 @@ from agenticx.sessions import Hub, SessionRecord, TurnRequest
 from agenticx.sessions.store.base import read_log_pages
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import load_settings
-from agenticx.subagents.meta_tools import session_tools
+from agenticx.subagents.tools import session_tools
 from agenticx.testing import FakeOpenAIServer, say
 from tests.support.lanes import Count
 

@@ -15,7 +15,7 @@ from agenticx.messages import UserMessage
 from agenticx.sessions import Hub, MemoryStore, OwnershipLost, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.sessions.store.base import Durability, Log, Ownership
 from agenticx.settings import load_settings
-from agenticx.subagents.meta_tools import session_tools
+from agenticx.subagents.tools import session_tools
 from agenticx.tools.base import Tool
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.timeouts import PATIENCE

@@ -15,8 +15,8 @@ from agenticx.llms.scripted import call, hang
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.sessions import Store
 from agenticx.settings import load_settings
+from agenticx.subagents.limits import SubagentLimits
 from agenticx.subagents.manager import AgentTeamManager
-from agenticx.subagents.records import SubagentLimits
 from agenticx.testing import ScriptedGate, ScriptedModel, check_grammar
 from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.registry import tool

@@ -15,7 +15,7 @@ from agenticx.llms.scripted import ScriptedModel, call, hang
 from agenticx.sessions import SqliteStore, Store, TurnRequest
 from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.settings import load_settings
-from agenticx.subagents.meta_tools import session_tools
+from agenticx.subagents.tools import session_tools
 from agenticx.testing import check_grammar
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool

@@ -16,8 +16,8 @@ from agenticx.llms.scripted import call, hang
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest
 from agenticx.sessions import Hub, MemoryStore, Store, StoredEvent, TurnRequest
 from agenticx.sessions.store.entries import QuestionAnswered, TurnWaiting
-from agenticx.subagents.meta_tools import session_tools
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
+from agenticx.subagents.tools import session_tools
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool, ToolContext, is_idempotent
 from agenticx.tools.builtin.ask import ask_user

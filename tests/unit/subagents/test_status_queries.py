@@ -9,7 +9,7 @@ import pytest
 from agenticx import open_hub
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.settings import load_settings
-from agenticx.subagents.meta_tools import session_tools
+from agenticx.subagents.tools import session_tools
 from agenticx.tools.registry import tool
 
 pytestmark = pytest.mark.anyio

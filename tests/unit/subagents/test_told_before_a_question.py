@@ -19,7 +19,7 @@ from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub, TurnRequest
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import load_settings
-from agenticx.subagents.meta_tools import session_tools
+from agenticx.subagents.tools import session_tools
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, UserProxyAgent
 from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.registry import Toolbox, tool

@@ -33,9 +33,10 @@ from agenticx.sessions.store.entries import (
 )
 from agenticx.sessions.store.records import Loaded
 from agenticx.sessions.subagent_runs import SubagentRuns
+from agenticx.subagents.limits import SubagentLimits
 from agenticx.subagents.manager import AgentTeamManager
-from agenticx.subagents.meta_tools import CURRENT_OWNER
-from agenticx.subagents.records import ModelUnavailable, SubagentEnding, SubagentLimits, SubagentRun, SubagentsClosed
+from agenticx.subagents.records import ModelUnavailable, SubagentEnding, SubagentRun, SubagentsClosed
+from agenticx.subagents.tools import CURRENT_OWNER
 
 __all__ = ["SessionSubagents"]
 
