@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
-from agenticx.runtime import ConfirmAnswer
+from agenticx.runtime.questions.requests import UserAnswer
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage
 from agenticx.tools.permissions import PermissionMode
@@ -220,12 +220,8 @@ class Client(SessionReader, Protocol):
         """Request the end of the running turn, if there is one."""
         ...
 
-    async def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
-        """Answer a confirmation; raise an `AgenticXError` if it is closed."""
-        ...
-
-    async def answer_question(self, question_id: str, answer: str, by: Literal["user", "policy"]) -> None:
-        """Answer a question of the agent, with "" for no answer; raise an `AgenticXError` if it is closed."""
+    async def answer(self, request_id: str, answer: UserAnswer, digest: str) -> None:
+        """Answer a request to the user, a confirmation with its `digest`; raise an `AgenticXError` if it is closed."""
         ...
 
     async def resolve_model(self, name: str | None) -> str:

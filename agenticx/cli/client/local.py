@@ -18,6 +18,7 @@ from agenticx.llms.catalog.resolve import list_models
 from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
+from agenticx.runtime.questions.requests import UserAnswer
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.hub.hub import TurnRequest
 from agenticx.sessions.store.base import Store
@@ -208,11 +209,12 @@ class LocalClient:
     async def stop(self, session_id: str) -> None:
         await self._hub.stop(session_id)
 
-    async def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
-        await self._hub.answer_confirm(request_id, answer, digest=digest)
-
-    async def answer_question(self, question_id: str, answer: str, by: Literal["user", "policy"]) -> None:
-        await self._hub.answer_question(question_id, answer, by=by)
+    async def answer(self, request_id: str, answer: UserAnswer, digest: str) -> None:
+        if isinstance(answer, ConfirmAnswer):
+            await self._hub.answer_confirm(request_id, answer, digest=digest)
+        else:
+            assert answer.by in ("user", "policy")
+            await self._hub.answer_question(request_id, answer.answer, by=answer.by)
 
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:

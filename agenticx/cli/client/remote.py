@@ -24,7 +24,8 @@ from agenticx.cli.client.http import RequestRejected, ServerEndpoint, ServerUnre
 from agenticx.http.json_lines import LineParser
 from agenticx.http.sse import IdentifiedEvent, SseParser, StrayJson
 from agenticx.messages import UserMessage
-from agenticx.runtime import ConfirmAnswer
+from agenticx.runtime.questions.kinds import kind_of
+from agenticx.runtime.questions.requests import ConfirmAnswer, UserAnswer
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 from agenticx.tools.permissions import PermissionMode
@@ -196,18 +197,11 @@ class RemoteClient:
     async def stop(self, session_id: str) -> None:
         await self._request_with_retries("POST", _path(session_id, "stop"))
 
-    async def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
-        body: dict[str, Any] = {"approved": answer.approved, "digest": digest, "by": answer.by}
-        body["remember"] = answer.remember
-        if answer.reason is not None:
-            body["reason"] = answer.reason
-        if answer.arguments is not None:
-            body["arguments"] = answer.arguments
-        await self._request_with_retries("POST", f"/api/confirms/{quote(request_id, safe='')}", body)
-
-    async def answer_question(self, question_id: str, answer: str, by: Literal["user", "policy"]) -> None:
-        body = {"answer": answer, "by": by}
-        await self._request_with_retries("POST", f"/api/questions/{quote(question_id, safe='')}", body)
+    async def answer(self, request_id: str, answer: UserAnswer, digest: str) -> None:
+        path, body = "/api/questions", kind_of(answer).answer_data(answer)
+        if isinstance(answer, ConfirmAnswer):
+            path, body = "/api/confirms", body | {"digest": digest}
+        await self._request_with_retries("POST", f"{path}/{quote(request_id, safe='')}", body)
 
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:

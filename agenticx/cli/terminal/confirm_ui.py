@@ -16,8 +16,9 @@ from agenticx.cli.terminal.keyboard import PASTE_END, Keyboard, strip_paste_mark
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.confirm import discard_typed_ahead
+from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, RequestKind
 from agenticx.runtime.questions.question_text import parse_choice
-from agenticx.runtime.questions.requests import ConfirmAnswer
+from agenticx.runtime.questions.requests import ConfirmAnswer, QuestionAnswer, UserAnswer
 from agenticx.threads import run_in_thread
 from agenticx.tools.permissions import PROTECTED_REASON, REMEMBERS_REASON, UNCHECKED_REASON
 from agenticx.tools.visible import visible_line
@@ -28,7 +29,6 @@ __all__ = [
     "Kind",
     "NullConfirmResponder",
     "SendAnswer",
-    "SendQuestionAnswer",
     "TerminalConfirmResponder",
     "automatic_answer",
     "can_prompt",
@@ -36,11 +36,8 @@ __all__ = [
     "read_line",
 ]
 
-SendAnswer = Callable[[str, str, ConfirmAnswer], Awaitable[None]]
-"""Send the answer to a question, given its id and digest; raises an `AgenticXError` if the question is closed."""
-
-SendQuestionAnswer = Callable[[str, str, Literal["user", "policy"]], Awaitable[None]]
-"""Send the answer to a question of the agent, given its id, "" for none; raises an `AgenticXError` if it is closed."""
+SendAnswer = Callable[[str, UserAnswer, str], Awaitable[None]]
+"""Send the answer to the request of that id, with the digest of a confirmation, else ""; see `Client.answer`."""
 
 Kind = tuple[str, ...]
 """A kind of call that the user allowed for a session, as `_kind` returns it."""
@@ -68,12 +65,8 @@ def automatic_answer(*, yes: bool) -> ConfirmAnswer | None:
 class ConfirmResponder(Protocol):
     """A responder to a turn's questions, called in the order of the events."""
 
-    def on_required(self, data: Mapping[str, Any]) -> None:
-        """Handle the payload of a `confirm_required` event."""
-        ...
-
-    def on_question(self, data: Mapping[str, Any]) -> None:
-        """Handle the payload of a `question_asked` event."""
+    def on_asked(self, kind: RequestKind[Any, Any], data: Mapping[str, Any]) -> None:
+        """Handle the payload of the event that asks a request of that kind."""
         ...
 
     def on_closed(self, request_id: str) -> None:
@@ -88,10 +81,7 @@ class ConfirmResponder(Protocol):
 class NullConfirmResponder:
     """A responder that ignores questions, because a policy where the turn runs answers them."""
 
-    def on_required(self, data: Mapping[str, Any]) -> None:
-        return
-
-    def on_question(self, data: Mapping[str, Any]) -> None:
+    def on_asked(self, kind: RequestKind[Any, Any], data: Mapping[str, Any]) -> None:
         return
 
     def on_closed(self, request_id: str) -> None:
@@ -107,30 +97,22 @@ class AutomaticConfirmResponder:
     The agent's own questions have no answer.
     """
 
-    def __init__(
-        self, send_answer: SendAnswer, send_question_answer: SendQuestionAnswer, answer: ConfirmAnswer
-    ) -> None:
+    def __init__(self, send_answer: SendAnswer, answer: ConfirmAnswer) -> None:
         self._send_answer = send_answer
-        self._send_question_answer = send_question_answer
         self._answer = answer if answer.reason is not None else replace(answer, reason=ALLOWED_BY_YES)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def on_required(self, data: Mapping[str, Any]) -> None:
-        self._start(self._send_answer(data["id"], data["digest"], self._answer))
-
-    def on_question(self, data: Mapping[str, Any]) -> None:
-        self._start(self._send_question_answer(data["id"], "", "policy"))
+    def on_asked(self, kind: RequestKind[Any, Any], data: Mapping[str, Any]) -> None:
+        answer = self._answer if kind is CONFIRMATION else QUESTION.no_answer("policy")
+        task = asyncio.create_task(_send(self._send_answer, data, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def on_closed(self, request_id: str) -> None:
         return
 
     async def aclose(self) -> None:
         await _cancel(self._tasks)
-
-    def _start(self, sending: Awaitable[None]) -> None:
-        task = asyncio.create_task(_send(sending))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
@@ -142,9 +124,10 @@ async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
         await asyncio.wait(open_tasks)
 
 
-async def _send(sending: Awaitable[None]) -> None:
+async def _send(send_answer: SendAnswer, data: Mapping[str, Any], answer: UserAnswer) -> None:
+    """Send the answer to the request of an asking event's payload."""
     with suppress(AgenticXError):  # another client answered first, or while the user typed; that answer counts
-        await sending
+        await send_answer(data["id"], answer, data.get("digest", ""))
 
 
 class TerminalConfirmResponder:
@@ -159,7 +142,6 @@ class TerminalConfirmResponder:
     def __init__(
         self,
         send_answer: SendAnswer,
-        send_question_answer: SendQuestionAnswer,
         output: Output,
         keyboard: Keyboard,
         *,
@@ -167,7 +149,6 @@ class TerminalConfirmResponder:
         allowed: set[Kind],
     ) -> None:
         self._send_answer = send_answer
-        self._send_question_answer = send_question_answer
         self._output = output
         self._keyboard = keyboard
         self._edit_text = edit_text
@@ -175,11 +156,9 @@ class TerminalConfirmResponder:
         self._prompt_lock = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def on_required(self, data: Mapping[str, Any]) -> None:
-        self._tasks[data["id"]] = asyncio.create_task(self._ask(data))
-
-    def on_question(self, data: Mapping[str, Any]) -> None:
-        self._tasks[data["id"]] = asyncio.create_task(self._ask_question(data))
+    def on_asked(self, kind: RequestKind[Any, Any], data: Mapping[str, Any]) -> None:
+        ask = self._ask_to_confirm if kind is CONFIRMATION else self._ask_question
+        self._tasks[data["id"]] = asyncio.create_task(self._ask(ask, data))
 
     def on_closed(self, request_id: str) -> None:
         task = self._tasks.get(request_id)
@@ -190,23 +169,24 @@ class TerminalConfirmResponder:
         await _cancel(self._tasks.values())
         self._output.prompts_closed()
 
-    async def _ask(self, data: Mapping[str, Any]) -> None:
+    async def _ask(self, ask: Callable[[Mapping[str, Any]], Awaitable[UserAnswer]], data: Mapping[str, Any]) -> None:
         async with self._prompt_lock:
-            kind = _kind(data["context"])
-            if kind in self._allowed:
-                answer = ConfirmAnswer(approved=True, reason=ALLOWED_KIND)
-            else:
-                with self._keyboard.read_lines() as is_pasting:
-                    answer = await self._read_answer(data, is_pasting=is_pasting)
-            if kind is not None and answer.approved and answer.remember == "session":
-                self._allowed.add(kind)
-        await _send(self._send_answer(data["id"], data["digest"], answer))
+            answer = await ask(data)
+        await _send(self._send_answer, data, answer)
 
-    async def _ask_question(self, data: Mapping[str, Any]) -> None:
-        async with self._prompt_lock:
-            with self._keyboard.read_lines() as is_pasting:
-                answer = await self._read_text(data, is_pasting=is_pasting)
-        await _send(self._send_question_answer(data["id"], answer, "user"))
+    async def _ask_to_confirm(self, data: Mapping[str, Any]) -> ConfirmAnswer:
+        kind = _kind(data["context"])
+        if kind in self._allowed:
+            return ConfirmAnswer(approved=True, reason=ALLOWED_KIND)
+        with self._keyboard.read_lines() as is_pasting:
+            answer = await self._read_answer(data, is_pasting=is_pasting)
+        if kind is not None and answer.approved and answer.remember == "session":
+            self._allowed.add(kind)
+        return answer
+
+    async def _ask_question(self, data: Mapping[str, Any]) -> QuestionAnswer:
+        with self._keyboard.read_lines() as is_pasting:
+            return QuestionAnswer(answer=await self._read_text(data, is_pasting=is_pasting))
 
     async def _read_text(self, data: Mapping[str, Any], *, is_pasting: bool) -> str:
         """Show a question of the agent and return the line that the user types, "" at end of input.

@@ -292,12 +292,11 @@ class TerminalConversation:
         if self.client.confirms_by_policy:
             return NullConfirmResponder()
         if self.automatic_answer is not None:
-            return AutomaticConfirmResponder(self.client.answer, self.client.answer_question, self.automatic_answer)
+            return AutomaticConfirmResponder(self.client.answer, self.automatic_answer)
         assert self.session is not None
         allowed = self.allowed_kinds.setdefault(self.session.id, set())
         return TerminalConfirmResponder(
             self.client.answer,
-            self.client.answer_question,
             self.output,
             self.keyboard,
             edit_text=self.edit_text or self._type_text,

@@ -19,7 +19,8 @@ from agenticx.cli.terminal.event_text import Note, question_payload
 from agenticx.cli.terminal.keyboard import Keyboard
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
-from agenticx.runtime.events import ANSWERING_EVENTS, EventType
+from agenticx.runtime.events import ANSWERING_EVENTS, ASKING_EVENTS, EventType
+from agenticx.runtime.questions.kinds import kind_of_event
 
 __all__ = ["OutputFailed", "show_turn", "termination_signals"]
 
@@ -88,10 +89,8 @@ def _show_event(event: Envelope, output: Output, confirms: ConfirmResponder) -> 
         raise
     except OSError as exc:
         raise OutputFailed(f"the output cannot be written: {exc.strerror or exc}") from exc
-    if event.type == EventType.CONFIRM_REQUIRED:
-        confirms.on_required(question_payload(event))
-    elif event.type == EventType.QUESTION_ASKED:
-        confirms.on_question(question_payload(event))
+    if event.type in ASKING_EVENTS:
+        confirms.on_asked(kind_of_event(event.type), question_payload(event))
     elif event.type in ANSWERING_EVENTS:
         confirms.on_closed(event.data["id"])
 

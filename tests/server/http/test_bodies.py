@@ -15,8 +15,8 @@ from starlette.types import Message
 
 from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
-from studio.routes.confirms import ConfirmAnswerBody
 from studio.routes.turns import StartTurnBody
+from studio.routes.user_requests import ConfirmAnswerBody
 from tests.support.server.running_studio import StudioMaker
 from tests.support.timeouts import longest_hold
 

@@ -9,10 +9,10 @@ import pytest
 
 from studio.http.openapi import EVENT_STREAM
 from studio.routes import TABLE
-from studio.routes.questions import QuestionAnswerBody
 from studio.routes.sessions import ChangeSessionBody, CreateSessionBody
 from studio.routes.subagents import MessageSubagentBody
 from studio.routes.turns import StartTurnBody
+from studio.routes.user_requests import QuestionAnswerBody
 from tests.support.server.raw_http import (
     AUTHORIZED,
     BODIES,

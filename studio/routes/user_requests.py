@@ -1,0 +1,171 @@
+"""Requests to the user over HTTP: pending confirmations and questions of agents, and their answers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
+
+from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, kind_of
+from agenticx.runtime.questions.requests import AnsweredBy, ConfirmAnswer, Remember, UserRequest
+from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
+from studio.http.problems import Problem
+from studio.http.queries import RequestQuery, read_query
+from studio.services import services
+
+__all__ = [
+    "ConfirmAnswerBody",
+    "ConfirmDecisionResponse",
+    "ConfirmListResponse",
+    "QuestionAnswerBody",
+    "QuestionAnswerResponse",
+    "QuestionListResponse",
+    "SessionFilter",
+    "answer_confirm",
+    "answer_question",
+    "list_confirms",
+    "list_questions",
+]
+
+
+class SessionFilter(RequestQuery):
+    """The query of a list that can be limited to one session."""
+
+    session_id: str | None = Field(None, description="Only questions of this session.")
+
+
+class ConfirmAnswerBody(RequestBody):
+    """The answer to the question whose content has this digest; `arguments` replaces the call's own.
+
+    The model is told the `reason` of a denial, and by whom it was: `by` is `policy` if a rule of the client decided and
+    nobody was asked. `remember` is `once`, or `session` to allow the same call with the same arguments for the session.
+    """
+
+    max_bytes = LARGE_BODY_BYTES  # `arguments` may hold a whole file
+
+    approved: bool
+    digest: str
+    by: Literal["user", "policy"] = "user"
+    remember: Literal["once", "session", "always"] = "once"
+    arguments: dict[str, Any] | None = None
+    reason: str | None = Field(None, max_length=4000)
+
+
+class QuestionAnswerBody(RequestBody):
+    """The answer: one of the options or any other text; an empty one is none.
+
+    `by` is `policy` if nobody could be asked: the model is told so.
+    """
+
+    max_bytes = LARGE_BODY_BYTES
+
+    answer: str = Field(max_length=MAX_TEXT_CHARS)
+    by: Literal["user", "policy"] = "user"
+
+
+class ConfirmItem(TypedDict):
+    """A question that waits for a yes or no; `context` and `agent_path` are those of the `confirm_required` event."""
+
+    id: str
+    session_id: str
+    agent_id: str
+    question: str
+    context: dict[str, Any]
+    digest: str
+    expires_at: str
+    agent_path: NotRequired[list[str]]
+
+
+class ConfirmListResponse(TypedDict):
+    confirms: list[ConfirmItem]
+
+
+class QuestionItem(TypedDict):
+    """A question of an agent that waits for an answer; `tool_call_id` is the call that asks."""
+
+    id: str
+    session_id: str
+    agent_id: str
+    text: str
+    options: NotRequired[list[str]]
+    expires_at: str
+    tool_call_id: NotRequired[str]
+    agent_path: NotRequired[list[str]]
+
+
+class QuestionListResponse(TypedDict):
+    questions: list[QuestionItem]
+
+
+class ConfirmDecisionResponse(TypedDict):
+    """The decision that is in effect."""
+
+    id: str
+    approved: bool
+    by: AnsweredBy
+    remember: Remember
+    arguments: NotRequired[dict[str, Any]]
+    reason: NotRequired[str]
+
+
+class QuestionAnswerResponse(TypedDict):
+    """The answer that is in effect."""
+
+    id: str
+    answer: str
+    by: AnsweredBy
+
+
+async def list_confirms(request: Request) -> Response:
+    """List the questions that wait for an answer, of all sessions or one."""
+    pending = await services(request).hub.open_confirms(await _session_id(request))
+    return JSONResponse({"confirms": [_item(confirm) for confirm in pending]})
+
+
+async def list_questions(request: Request) -> Response:
+    """List the questions of agents that wait for an answer, of all sessions or one."""
+    pending = await services(request).hub.open_questions(await _session_id(request))
+    return JSONResponse({"questions": [_item(question) for question in pending]})
+
+
+async def answer_confirm(request: Request) -> Response:
+    """Answer a question; the first valid answer counts, in whichever window it is given.
+
+    The same answer again is a 200, any other late one a 410. A 409 means that the digest is not the question's.
+    """
+    request_id, body = request.path_params["request_id"], await read_body(request, ConfirmAnswerBody)
+    if body.remember == "always":
+        sentence = "remember must be 'once' or 'session', not 'always': no decision outlives its session."
+        raise Problem("remember_unavailable", sentence, field="remember")
+    given = ConfirmAnswer(
+        approved=body.approved, by=body.by, remember=body.remember, arguments=body.arguments, reason=body.reason
+    )
+    answer = await services(request).hub.answer_confirm(request_id, given, digest=body.digest)
+    return JSONResponse({"id": request_id, **CONFIRMATION.answer_data(answer), "remember": answer.remember})
+
+
+async def answer_question(request: Request) -> Response:
+    """Answer a question of an agent; the first answer counts, in whichever window it is given.
+
+    The same answer again is a 200, any other late one a 410.
+    """
+    question_id, body = request.path_params["question_id"], await read_body(request, QuestionAnswerBody)
+    answer = await services(request).hub.answer_question(question_id, body.answer, by=body.by)
+    return JSONResponse({"id": question_id, **QUESTION.answer_data(answer)})
+
+
+async def _session_id(request: Request) -> str | None:
+    """Return the id of the session that the request names, None for all; raise `SessionNotFound` if there is none."""
+    session_id = read_query(request, SessionFilter).session_id
+    if session_id is not None:
+        await services(request).store.catalog.get(session_id)
+    return session_id
+
+
+def _item(request: UserRequest) -> dict[str, Any]:
+    """Return a `ConfirmItem` or a `QuestionItem`."""
+    ids = {"id": request.id, "session_id": request.session_id, "agent_id": request.agent_id}
+    return ids | kind_of(request).request_data(request)
