@@ -276,11 +276,11 @@ class _Answered(Fact):
 
     def data(self) -> dict[str, Any]:
         kind = kind_of(self.answer)
-        return {"kind": kind.name, "answer": kind.answer_data(self.answer)}
+        return {"kind": kind.name, **kind.answer_data(self.answer)}
 
     @classmethod
     def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
-        return cls(key=key, turn_id=turn_id, answer=KINDS[data["kind"]].read_answer(data["answer"]))
+        return cls(key=key, turn_id=turn_id, answer=KINDS[data["kind"]].read_answer(data))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
