@@ -50,6 +50,7 @@ __all__ = [
     "FactT",
     "FileEdited",
     "FileRewound",
+    "ForkRule",
     "MessagePosted",
     "MessageTaken",
     "NameAnnounced",
@@ -59,6 +60,7 @@ __all__ = [
     "QuestionAnswered",
     "QuestionAsked",
     "QuestionDecided",
+    "Record",
     "RewindBegan",
     "RewindEnded",
     "SessionEvent",
@@ -72,13 +74,12 @@ __all__ = [
     "SubagentStarted",
     "SubagentUnannounced",
     "TurnWaiting",
+    "as_tuple",
     "asked_request",
     "decode",
     "decode_line",
-    "decode_record",
     "encode",
     "encode_events",
-    "encode_record",
     "given_answer",
     "parent_turn_id",
     "question_id",
@@ -199,26 +200,21 @@ def _parse(frame: bytes) -> dict[str, Any]:
         return json.loads(frame)
 
 
-# --- facts ------------------------------------------------------------------------------------------------------------
+# --- records ----------------------------------------------------------------------------------------------------------
+
+ForkRule = Literal["copied", "copied with new ids", "made anew", "dropped"]
+"""What a fork of the session does with a record; one that is made anew says what the fork begins with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """A durable fact beside the events of a session; there is at most one for its kind and its `key`.
+class Record:
+    """An entry of a session's log that is not relayed: it has no number of its own, and a place among the events.
 
-    Facts say what the events cannot: that a call is about to run, before it runs, and the answer to a question, before
-    its turn continues. `turn_id` is "" for those of no turn; a turn's are read as long as it is open. The first one
-    with a key is kept, or with `is_replaced` the last one. Storing one removes that of the class which it `closes` with
-    the same key. With `is_work` one that is not closed is work for the next owner of the session. Those that are
-    `about_files`, or `about_subagents`, are kept as long as their session.
+    `turn_id` is "" for those of no turn. Fields other than that and `key` are stored as a JSON object.
     """
 
     kind: ClassVar[str]
-    closes: ClassVar[type[Fact] | None] = None
-    is_replaced: ClassVar[bool] = False
-    is_work: ClassVar[bool] = False
-    about_files: ClassVar[bool] = False
-    about_subagents: ClassVar[bool] = False
+    on_fork: ClassVar[ForkRule] = "dropped"
 
     key: str
     turn_id: str = ""
@@ -229,12 +225,31 @@ class Fact:
 
     @classmethod
     def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
-        """Return the fact with the `data` of one; raises an error of `DECODE_ERRORS` for other data."""
-        values = {name: _as_tuple(value) for name, value in data.items()}
+        """Return the record with the `data` of one; raises an error of `DECODE_ERRORS` for other data."""
+        values = {name: as_tuple(value) for name, value in data.items()}
         return cls(key=key, turn_id=turn_id, **values)
 
 
-def _as_tuple(value: Any) -> Any:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact(Record):
+    """A record of which one for its kind and its `key` is in force.
+
+    Facts say what the events cannot: that a call is about to run, before it runs, and the answer to a question, before
+    its turn continues. Those of a turn are read as long as it is open. The first one with a key stays in force, or with
+    `is_replaced` the last one. One ends that of the class which it `closes` with the same key. With `is_work` one that
+    is not closed is work for the next owner of the session. Those that are `about_files`, or `about_subagents`, are
+    read as long as their session is kept.
+    """
+
+    closes: ClassVar[type[Fact] | None] = None
+    is_replaced: ClassVar[bool] = False
+    is_work: ClassVar[bool] = False
+    about_files: ClassVar[bool] = False
+    about_subagents: ClassVar[bool] = False
+
+
+def as_tuple(value: Any) -> Any:
+    """Return a list of JSON as the tuple that it was, and any other value as it is."""
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
@@ -370,6 +385,7 @@ class FileEdited(Fact):
     """A call is about to change a file of `host`; see `FileEdit`. `checksum` is that of the other fields."""
 
     kind = "file_edited"
+    on_fork = "copied"
     about_files = True
     call_id: str
     path: str
@@ -474,6 +490,7 @@ class SubagentDelivered(_Ended):
     """
 
     kind = "subagent_delivered"
+    on_fork = "copied with new ids"
     closes = SubagentEnded
     is_replaced = True
     about_subagents = True
@@ -525,7 +542,7 @@ class StoredRecord(NamedTuple):
     rev: int
     record_index: int
     seq: int
-    record: Fact
+    record: Record
 
 
 FactT = TypeVar("FactT", bound=Fact)
@@ -537,21 +554,6 @@ FACT_CLASSES: tuple[type[Fact], ...] = (
     SubagentMessageTaken,
 )
 """The classes of facts."""
-
-_CLASSES_BY_KIND = {each.kind: each for each in FACT_CLASSES}
-
-
-def encode_record(record: Fact) -> str:
-    """Return the fields of a record other than its key and turn as a JSON object; raises as `json.dumps` does."""
-    return json.dumps(record.data())
-
-
-def decode_record(kind: str, key: str, turn_id: str, data: str) -> Fact:
-    """Return the record of `encode_record`; raises `DamagedData`."""
-    try:
-        return _CLASSES_BY_KIND[kind].load(key, turn_id, json.loads(data))
-    except DECODE_ERRORS as exc:
-        raise damaged_data("a fact of a session", exc) from exc
 
 
 def asked_request(event: ConfirmRequiredEvent | QuestionAskedEvent, session_id: str, agent_id: str) -> UserRequest:

@@ -11,7 +11,7 @@ from operator import attrgetter, itemgetter
 
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.messages import Message, new_id
-from agenticx.runtime.events import ASKING_EVENTS, EventType
+from agenticx.runtime.events import ASKING_EVENTS
 from agenticx.sessions.store.base import (
     ArchivedFilter,
     CommandHandler,
@@ -264,7 +264,7 @@ class MemoryStore:
     ) -> Sequence[DailyUsage]:
         if session_id is not None:
             self._data.session(session_id)
-        rows = [row for session in self._data.sessions.values() for row in _usage_rows(session)]
+        rows = [row for session in self._data.sessions.values() for row in session.daily_usage]
         return DailyUsage.merged(
             row
             for row in rows
@@ -366,9 +366,3 @@ def _open_questions(session: MemorySession) -> Iterator[StoredEvent]:
             is_answered = (QuestionAnswered, id_) in facts or (QuestionDecided, id_) in facts
             if (QuestionAsked, id_) in facts and not is_answered:
                 yield event
-
-
-def _usage_rows(session: MemorySession) -> Iterator[DailyUsage]:
-    for event in session.events[session.inherited_count :]:
-        if event.type is EventType.USAGE:
-            yield DailyUsage.of_call(event)

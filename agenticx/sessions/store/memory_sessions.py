@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from agenticx.errors import SessionNotFound
-from agenticx.messages import Message, new_id
+from agenticx.messages import new_id
 from agenticx.sessions.store.base import CommandHandler, Lease
-from agenticx.sessions.store.entries import (
-    Fact,
-    StoredEvent,
-    StoredRecord,
-)
+from agenticx.sessions.store.changes import first_records, records_after_events, records_before_events
+from agenticx.sessions.store.entries import Fact, Record, StoredEvent, StoredRecord
 from agenticx.sessions.store.notify import Notifier
-from agenticx.sessions.store.records import Commit, SessionRecord, StateChange, TurnRecord
-from agenticx.sessions.store.search import SearchableText, searchable_texts
+from agenticx.sessions.store.records import Commit, SessionRecord, StateChange
+from agenticx.sessions.store.search import SearchableText
+from agenticx.sessions.store.state import StoredSession
 
 __all__ = ["Change", "MemoryData", "MemorySession", "WorkerLease"]
 
@@ -29,36 +27,18 @@ class WorkerLease(Lease, Protocol):
 
 
 @dataclass(slots=True)
-class MemorySession:
-    """The data of one session; its first `inherited_count` events were copied from the session it was forked from.
+class MemorySession(StoredSession):
+    """The data of one session: its log, and the fold of it.
 
-    `rev` is the number of its commits, `last_commit` the id of the last one with its events. `records` are those of the
-    log, `facts` those of them that are in force. `owner` is the lease that may write, `epoch` the number
-    of leases so far. `open_children` holds the ids of the child turns that have not ended, oldest first.
+    `last_commit` is the id of the last commit with its events. `owner` is the lease that may write, `epoch` the number
+    of leases so far.
     """
 
-    record: SessionRecord
-    inherited_count: int = 0
     events: list[StoredEvent] = field(default_factory=list[StoredEvent])
-    turns: dict[str, TurnRecord] = field(default_factory=dict[str, TurnRecord])
-    by_client_id: dict[str, str] = field(default_factory=dict[str, str])
-    running_turn_id: str | None = None
-    open_children: list[str] = field(default_factory=list[str])
-    messages: list[Message] = field(default_factory=list[Message])
-    compacted: list[Message] = field(default_factory=list[Message])
-    texts: dict[str, SearchableText] = field(default_factory=dict[str, SearchableText])
-    state_json: str | None = None
-    facts: dict[tuple[type[Fact], str], Fact] = field(default_factory=dict[tuple[type[Fact], str], Fact])
     records: list[StoredRecord] = field(default_factory=list[StoredRecord])
-    rev: int = 0
     last_commit: tuple[str, Sequence[StoredEvent]] = ("", ())
     owner: WorkerLease | None = None
     epoch: int = 0
-
-    @property
-    def running(self) -> TurnRecord | None:
-        """The turn without a terminal event."""
-        return None if self.running_turn_id is None else self.turns[self.running_turn_id]
 
     @property
     def turn_position(self) -> int:
@@ -66,89 +46,25 @@ class MemorySession:
         first = [] if self.running is None else self.events[self.running.after_seq or 0 :][:1]
         return first[0].position if first else 0
 
-    @property
-    def open_turns(self) -> set[str]:
-        """The ids of the turns that have not ended."""
-        return {*self.open_children, *([] if self.running_turn_id is None else [self.running_turn_id])}
-
-    @property
-    def open_facts(self) -> list[Fact]:
-        """The facts of the turns that have not ended, and those that no fact has closed."""
-        turns = self.open_turns
-        return [fact for fact in self.facts.values() if fact.turn_id in turns or fact.is_work]
-
-    @property
-    def has_work(self) -> bool:
-        """True if a turn has not ended or a fact is open."""
-        return bool(self.open_turns or self.open_facts)
-
-    @property
-    def subagent_facts(self) -> list[Fact]:
-        """The facts about sub-agents."""
-        return [fact for fact in self.facts.values() if fact.about_subagents]
-
-    @property
-    def file_facts(self) -> list[Fact]:
-        """The facts about files."""
-        return [fact for fact in self.facts.values() if fact.about_files]
-
-    def begin(self, turn: TurnRecord) -> None:
-        """Make `turn`, whose first event comes next, the running one, or an open one below another."""
-        if turn.parent_turn_id is None:
-            self.running_turn_id = turn.id
-        else:
-            self.open_children.append(turn.id)
-        self.turns[turn.id] = replace(turn, after_seq=len(self.events))
-        if turn.client_turn_id is not None:
-            self.by_client_id[turn.client_turn_id] = turn.id
-
-    def add_commit(self, commit_id: str, events: Sequence[StoredEvent], facts: Sequence[Fact]) -> None:
-        """Add a commit to the log."""
-        self.rev += 1
+    def store(
+        self, commit_id: str, before: Sequence[Record], events: Sequence[StoredEvent], after: Sequence[Record]
+    ) -> None:
+        """Store a commit: records, events and records behind them."""
+        rev = self.rev + 1
+        index = self._add_records(rev, 0, before)
         self.events += events
-        self.last_commit = commit_id, events
-        for index, fact in enumerate(facts):
-            self.records.append(StoredRecord(self.rev, index, len(self.events), fact))
-            self._apply_fact(fact)
+        for event in events:
+            self.apply_event(event)
+        self._add_records(rev, index, after)
+        self.rev, self.last_commit = rev, (commit_id, events)
 
-    def _apply_fact(self, fact: Fact) -> None:
-        """Put a fact into force unless one of its kind and key is to be kept; end the one that it closes."""
-        if fact.closes is not None:
-            self.facts.pop((fact.closes, fact.key), None)
-        if fact.is_replaced:
-            self.facts[type(fact), fact.key] = fact
-        else:
-            self.facts.setdefault((type(fact), fact.key), fact)
-
-    def apply(self, change: StateChange) -> None:
-        """Apply a change."""
-        self.messages[change.keep_messages :] = change.messages
-        if change.keep_compacted is not None:
-            self.compacted[change.keep_compacted :] = change.compacted
-        self.state_json = change.state_json if change.state_json is not None else self.state_json
-        self.add_texts(searchable_texts(change.messages))
-        if change.searchable_ids is not None:
-            self.texts = {id_: text for id_, text in self.texts.items() if id_ in change.searchable_ids}
-
-    def add_texts(self, texts: Sequence[SearchableText]) -> None:
-        """Add texts that a search can find."""
-        for text in texts:
-            self.texts.setdefault(text.message_id or "", text)
-
-    def store(self, commit: Commit, events: Sequence[StoredEvent]) -> None:
-        """Store a commit with its events."""
-        if commit.begins is not None:
-            self.begin(commit.begins)
-        self.add_commit(commit.id, events, commit.facts)
-        if events and events[-1].terminal:
-            if self.running_turn_id == commit.turn_id:
-                self.running_turn_id = None
-            elif commit.turn_id in self.open_children:
-                self.open_children.remove(commit.turn_id)
-        if commit.state is not None:
-            self.apply(commit.state)
-        if commit.record is not None:
-            self.record = commit.record
+    def _add_records(self, rev: int, index: int, records: Sequence[Record]) -> int:
+        for record in records:
+            stored = StoredRecord(rev, index, self.last_seq, record)
+            self.records.append(stored)
+            self.apply_record(stored)
+            index += 1
+        return index
 
     def searchable(self) -> Iterator[SearchableText]:
         """Yield the texts that a search looks at: the name, then the messages."""
@@ -189,17 +105,18 @@ class MemoryData:
         facts: Sequence[Fact],
     ) -> None:
         """Add a session with the events and facts that it has from the start."""
-        session = self.sessions[record.id] = MemorySession(record, inherited_count=len(events))
-        session.add_commit(new_id("cmt"), events, facts)
+        session, commit = MemorySession(record), Commit(state=state, facts=facts)
+        before, after = list(first_records(record, len(events))), list(records_after_events(commit, session, texts))
+        session.store(commit.id, before, events, after)
+        self.sessions[record.id] = session
         self._add_to_log(events)
-        session.add_texts(texts)
-        if state is not None:
-            session.apply(state)
         self.notifier.notify(record.id)
 
     def commit(self, session_id: str, commit: Commit, events: Sequence[StoredEvent]) -> None:
         """Store a commit with its events and wake their readers."""
-        self.session(session_id).store(commit, events)
+        session = self.session(session_id)
+        before, after = list(records_before_events(commit)), list(records_after_events(commit, session))
+        session.store(commit.id, before, events, after)
         self._add_to_log(events)
         if events:
             self.notifier.notify(session_id)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.messages import AssistantMessage, Message, UserMessage, clean_text
 
 __all__ = [
     "MATCHES_SHOWN",
@@ -75,9 +75,9 @@ def searchable_texts(messages: Sequence[Message]) -> list[SearchableText]:
     texts: list[SearchableText] = []
     for message in messages:
         if isinstance(message, UserMessage) and not message.injected and message.content:
-            texts.append(SearchableText(message.message_id, "user", message.content))
+            texts.append(SearchableText(message.message_id, "user", clean_text(message.content)))
         elif isinstance(message, AssistantMessage) and message.content:
-            texts.append(SearchableText(message.message_id, "assistant", message.content))
+            texts.append(SearchableText(message.message_id, "assistant", clean_text(message.content)))
     return texts
 
 

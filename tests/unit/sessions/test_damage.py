@@ -72,11 +72,12 @@ async def left_running(home: Path, count: int) -> list[str]:
 
 SESSION = "(SELECT number FROM sessions WHERE id = ?)"
 EVENTS = f"session = {SESSION} AND body <> x''"
+FACTS = f"session = {SESSION} AND kind = 'call_began'"
 DAMAGES = {
     "an event": f"UPDATE commits SET body = CAST(replace(body, '{{', '!') AS BLOB) WHERE {EVENTS}",
     "a row of the log": f"UPDATE commits SET body = x'78' WHERE {EVENTS}",
-    "the facts": f"UPDATE records SET data = '{{}}' WHERE session = {SESSION}",
-    "the facts' form": f"UPDATE records SET data = '{{' WHERE session = {SESSION}",
+    "the facts": f"UPDATE records SET data = '{{}}' WHERE {FACTS}",
+    "the facts' form": f"UPDATE records SET data = '{{' WHERE {FACTS}",
 }
 
 
@@ -170,7 +171,7 @@ async def test_an_undecodable_byte_stops_neither_search_nor_usage_and_no_text_is
     assert [found.record.name for found in await store.catalog.search("lorem")] == ["two", "one"]
     assert sum(spent.counts.calls for spent in await store.catalog.usage()) == 2
     await store.aclose()
-    damage(tmp_path, "UPDATE messages SET message = message || ']' WHERE session = 1")
+    damage(tmp_path, "UPDATE records SET data = data || ']' WHERE session = 1 AND kind = 'message_added'")
     store = SqliteStore(tmp_path / "sessions.db")
     with pytest.raises(StoreError) as refused:
         await store.log.state((await store.catalog.sessions())[1].id)
@@ -262,7 +263,8 @@ async def test_a_completely_unreadable_session_can_be_deleted(tmp_path: Path) ->
     for statement in (
         "UPDATE sessions SET record = '{', state = '[1]' WHERE id = ?",
         f"UPDATE commits SET body = x'78' WHERE {EVENTS}",
-        f"UPDATE records SET data = '{{' WHERE session = {SESSION}",
+        f"UPDATE records SET data = '{{' WHERE {FACTS}",
+        f"UPDATE records SET data = '{{' WHERE session = {SESSION} AND kind = 'turn_accepted'",
         f"UPDATE texts SET text = x'ff' WHERE session = {SESSION}",
     ):
         damage(tmp_path, statement, one)
@@ -278,7 +280,7 @@ UNREADABLE = {
     "its record": "UPDATE sessions SET record = '{' WHERE id = ?",
     "its record's fields": "UPDATE sessions SET record = json_set(record, '$.model', 5) WHERE id = ?",
     "its state": "UPDATE sessions SET state = '[1]' WHERE id = ?",
-    "its messages": f"INSERT INTO messages VALUES ({SESSION}, 0, '{{}}')",
+    "its messages": f"INSERT INTO messages VALUES ({SESSION}, 0, 1, 0)",
     "its log": DAMAGES["a row of the log"],
     "its facts": DAMAGES["the facts' form"],
 }

@@ -12,6 +12,7 @@ from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer, QuestionAnswer
 from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.sessions.store.changes import decode_record, encode_record
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.entries import (
     FACT_CLASSES,
@@ -23,9 +24,7 @@ from agenticx.sessions.store.entries import (
     SubagentStarted,
     TurnWaiting,
     decode,
-    decode_record,
     encode,
-    encode_record,
 )
 from agenticx.sessions.turn_tree import TurnTree
 from agenticx.subagents.records import SubagentEnding, SubagentRun

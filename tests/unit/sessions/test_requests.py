@@ -13,13 +13,12 @@ from agenticx.runtime.events import ConfirmRequiredEvent, QuestionAskedEvent, ch
 from agenticx.runtime.questions.kinds import kind_of, kind_of_event
 from agenticx.runtime.questions.requests import AnsweredBy, Remember, UserAnswer, UserRequest
 from agenticx.sessions.hub.commands import Answer, decode_command, decode_result, encode_command, encode_result
+from agenticx.sessions.store.changes import decode_record, encode_record
 from agenticx.sessions.store.entries import (
     QuestionAnswered,
     asked_request,
     decode,
-    decode_record,
     encode,
-    encode_record,
     given_answer,
 )
 

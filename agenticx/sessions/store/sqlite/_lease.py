@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from agenticx.clocks import rfc3339
 from agenticx.errors import SessionNotFound, StoreError
 from agenticx.sessions.store.base import CommandHandler, Doubtful, Lease, NoOwner, OwnershipLost, check_turn
+from agenticx.sessions.store.changes import records_after_events, records_before_events
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import Fact, FactT, Position, StoredEvent, encode_events
-from agenticx.sessions.store.records import Commit, Loaded, StateChange, TurnRecord
-from agenticx.sessions.store.search import searchable_texts
+from agenticx.sessions.store.entries import Fact, FactT, Position, StoredEvent, StoredRecord, encode_events
+from agenticx.sessions.store.records import Commit, Loaded, TurnRecord
 from agenticx.sessions.store.sqlite import _rows as rows
-from agenticx.sessions.store.sqlite import _search as index
 from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import LogEnd, SessionCursor, SessionCursors, log_end, session_number
 from agenticx.sessions.store.sqlite._database import Database
+from agenticx.sessions.store.sqlite._records import StoredHead, add_records
 from agenticx.sessions.store.sqlite._threads import Job
 from agenticx.sessions.store.sqlite._usage import add_usage
 
-__all__ = ["SqliteOwnership", "apply_state"]
+__all__ = ["SqliteOwnership"]
 
 _PAGE_EVENTS = 1000
 
@@ -268,20 +268,21 @@ def _store(
 ) -> None:
     """Write all of a commit; raise `TurnEnded` before anything is written."""
     check_turn(commit, cursor.open_turns, lambda turn_id: turns.is_known(connection, turn_id))
-    begins, turn_id = commit.begins, commit.turn_id
-    if begins is not None:
-        turns.begin_turn(connection, cursor.number, begins, cursor.last_seq)
-        cursor.open_turns.add(begins.id)
-    rows.add_commit(connection, cursor, commit.id, stored, position, commit.facts)
+    number, before, rev = cursor.number, cursor.last_seq, cursor.rev + 1
+    rows.add_commit(connection, cursor, commit.id, stored, position)
+    accepted = [StoredRecord(rev, index, before, one) for index, one in enumerate(records_before_events(commit))]
+    add_records(connection, number, accepted)
+    if commit.begins is not None:
+        cursor.open_turns.add(commit.begins.id)
     if stored:
-        if stored[-1].terminal and turn_id is not None:
-            turns.end_turn(connection, cursor.number, turn_id)
-            cursor.open_turns.discard(turn_id)
-        add_usage(connection, cursor.number, stored)
-    if commit.state is not None:
-        apply_state(connection, cursor.number, commit.state)
-    if commit.record is not None:
-        index.set_name(connection, rows.update_record(connection, commit.record), commit.record.name)
+        if stored[-1].terminal and commit.turn_id is not None:
+            turns.end_turn(connection, number, commit.turn_id)
+            cursor.open_turns.discard(commit.turn_id)
+        add_usage(connection, number, stored)
+    if commit.state is not None or commit.facts or commit.record is not None:
+        records = list(records_after_events(commit, StoredHead(connection, number)))
+        following = (StoredRecord(rev, i, cursor.last_seq, one) for i, one in enumerate(records, len(accepted)))
+        add_records(connection, number, following)
 
 
 def _read_events(connection: sqlite3.Connection, session_id: str, after: int) -> Sequence[StoredEvent]:
@@ -290,11 +291,3 @@ def _read_events(connection: sqlite3.Connection, session_id: str, after: int) ->
     while page := rows.events_after(connection, session_id, after + len(found), _PAGE_EVENTS):
         found += page
     return found
-
-
-def apply_state(connection: sqlite3.Connection, number: int, state: StateChange) -> None:
-    """Apply a change of a session's state, and index its texts."""
-    rows.apply_state(connection, number, state)
-    index.add_texts(connection, number, searchable_texts(state.messages))
-    if state.searchable_ids is not None:
-        index.retain_messages(connection, number, state.searchable_ids)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict
 from operator import attrgetter
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 from agenticx.logs import get_logger
-from agenticx.messages import Message, message_adapter, new_id
+from agenticx.messages import Message, new_id
 from agenticx.runtime.events import ASKING_EVENTS
 from agenticx.sessions.store.base import ArchivedFilter
+from agenticx.sessions.store.changes import decode_message, decode_record, decode_session, encode_record, encode_session
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
 from agenticx.sessions.store.entries import (
     FACT_CLASSES,
@@ -20,11 +20,10 @@ from agenticx.sessions.store.entries import (
     FactT,
     QuestionAsked,
     StoredEvent,
-    decode_record,
-    encode_record,
+    StoredRecord,
     question_id,
 )
-from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
+from agenticx.sessions.store.records import SessionRecord, SessionState
 from agenticx.sessions.store.sqlite._cursors import SessionCursor, session_number
 from agenticx.sessions.store.sqlite._segments import (
     MAX_SEGMENT_BYTES,
@@ -36,37 +35,45 @@ from agenticx.sessions.store.sqlite._segments import (
     encode_segments,
     merge_commits,
 )
-from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "LIST_FILTER",
     "add_commit",
     "add_first_commit",
+    "add_record",
     "add_session",
-    "all_messages",
-    "apply_state",
+    "apply_fact",
     "decode_rows",
-    "decode_session",
     "decode_sessions",
     "delete_session",
     "events_after",
     "file_facts",
     "find_fact",
+    "find_message",
     "find_session_of_fact",
     "list_filter_values",
     "list_records",
+    "message_count",
     "open_facts",
     "open_questions",
     "read_compacted",
+    "read_messages",
     "read_record",
+    "read_record_row",
     "read_state",
+    "read_state_json",
+    "record_rows",
+    "replace_messages",
     "session_names",
     "sessions_with_work",
     "subagent_facts",
-    "update_record",
+    "update_session",
+    "update_state",
 ]
 
 T = TypeVar("T")
+
+MessageTable = Literal["messages", "compacted"]
 
 _MAX_COMMITS = 256
 
@@ -80,61 +87,23 @@ def add_session(connection: sqlite3.Connection, record: SessionRecord) -> int:
     """Store a new session; return its number."""
     added = connection.execute(
         "INSERT INTO sessions (id, record, pinned, archived) VALUES (?, ?, ?, ?)",
-        (record.id, _encode_record(record), record.pinned, record.archived),
+        (record.id, encode_session(record), record.pinned, record.archived),
     )
     return added.lastrowid or 0
 
 
-def update_record(connection: sqlite3.Connection, record: SessionRecord) -> int:
-    """Replace the session's record; return its number."""
-    number = session_number(connection, record.id)
+def update_session(connection: sqlite3.Connection, number: int, record: SessionRecord) -> None:
+    """Replace the session's record."""
     connection.execute(
         "UPDATE sessions SET record = ?, pinned = ?, archived = ? WHERE number = ?",
-        (_encode_record(record), record.pinned, record.archived, number),
+        (encode_session(record), record.pinned, record.archived, number),
     )
-    return number
 
 
 def read_record(connection: sqlite3.Connection, number: int) -> SessionRecord:
     """Return the session's record; raise `DamagedData`."""
     (text,) = connection.execute("SELECT record FROM sessions WHERE number = ?", (number,)).fetchone()
     return decode_session(text)
-
-
-def _encode_record(record: SessionRecord) -> str:
-    return json.dumps(asdict(record), separators=(",", ":"))
-
-
-def decode_session(text: str) -> SessionRecord:
-    """Return the record as it was stored; raise `DamagedData`."""
-    with map_decode_errors("the record of a session"):
-        fields: dict[str, Any] = json.loads(text)
-        fields |= {key: tuple(fields[key]) for key in ("tools", "vaults") if fields[key] is not None}
-        record = SessionRecord(**fields)
-        if wrong := [name for name, is_right in _FIELD_CHECKS.items() if not is_right(getattr(record, name))]:
-            raise TypeError(f"fields with wrong values: {wrong}")
-        return record
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and "\0" not in value
-
-
-def _is_text_or_none(value: object) -> bool:
-    return value is None or _is_text(value)
-
-
-_FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("id", "workspace", "created_at"), _is_text),
-    **dict.fromkeys(
-        ("name", "model", "workspace_host", "system_prompt", "agent", "agent_file", "team", "forked_from"),
-        _is_text_or_none,
-    ),
-    **dict.fromkeys(("pinned", "archived"), lambda value: isinstance(value, bool)),
-    "permission_mode": lambda value: value in get_args(PermissionMode),
-    **dict.fromkeys(("tools", "vaults"), lambda value: value is None or all(map(_is_text, value))),
-}
-"""Checks of the value of each field of a record."""
 
 
 LIST_FILTER = """(? IS NULL OR (sessions.pinned, sessions.number) < (
@@ -204,9 +173,8 @@ def add_commit(
     commit_id: str,
     events: Sequence[StoredEvent],
     position: int,
-    facts: Sequence[Fact],
 ) -> None:
-    """Store a commit as the next one of its session, and advance the cursor.
+    """Store a commit with these events as the next one of its session, and advance the cursor.
 
     `position` is that of its last event, or its own if it has none.
     """
@@ -218,8 +186,6 @@ def add_commit(
     )
     cursor.rev, cursor.last_seq, cursor.commit_id = rev, last_seq, commit_id
     cursor.commit_positions.append(position)
-    if facts:
-        add_records(connection, cursor.number, rev, last_seq, facts)
     is_end = bool(events) and events[-1].terminal
     if is_end or len(cursor.commit_positions) >= _MAX_COMMITS or len(body) > MAX_SEGMENT_BYTES:
         _pack_commits(connection, cursor)
@@ -245,12 +211,10 @@ def _pack_commits(connection: sqlite3.Connection, cursor: SessionCursor) -> None
 _POSITION_LIST = "(SELECT value FROM json_each(?))"
 
 
-def add_first_commit(
-    connection: sqlite3.Connection, number: int, events: Sequence[StoredEvent], position: int, facts: Sequence[Fact]
-) -> None:
-    """Store the first commit of a new session."""
-    _insert_segments(connection, number, encode_segments(events, rev=1, commit_id=new_id("cmt"), position=position))
-    add_records(connection, number, 1, len(events), facts)
+def add_first_commit(connection: sqlite3.Connection, number: int, events: Sequence[StoredEvent], position: int) -> None:
+    """Store the first commit of a new session, with these events."""
+    segments = encode_segments(events, rev=1, commit_id=new_id("cmt"), position=position)
+    _insert_segments(connection, number, segments)
 
 
 def _insert_segments(connection: sqlite3.Connection, number: int, segments: Iterable[Segment]) -> None:
@@ -293,59 +257,90 @@ def events_after(connection: sqlite3.Connection, session_id: str, after: int, li
 # --- what the next turn builds on -------------------------------------------------------------------------------------
 
 
-def apply_state(connection: sqlite3.Connection, number: int, state: StateChange) -> None:
-    """Apply a change of the state that the session's next turn starts from."""
-    _replace_messages(connection, "messages", number, state.keep_messages, state.messages)
-    if state.keep_compacted is not None:
-        _replace_messages(connection, "compacted", number, state.keep_compacted, state.compacted)
-    if state.state_json is not None:
-        connection.execute("UPDATE sessions SET state = ? WHERE number = ?", (state.state_json, number))
+def message_count(connection: sqlite3.Connection, table: MessageTable, number: int) -> int:
+    """Return the number of the session's messages in that table."""
+    query = f"SELECT coalesce(max(message_index) + 1, 0) FROM {table} WHERE session = ?"
+    return connection.execute(query, (number,)).fetchone()[0]
 
 
-def _replace_messages(
-    connection: sqlite3.Connection,
-    table: Literal["messages", "compacted"],
-    number: int,
-    keep: int,
-    messages: Sequence[Message],
+def find_message(connection: sqlite3.Connection, number: int, key: str) -> tuple[int, int] | None:
+    """Return the place of the record with the message of that key, else None."""
+    query = "SELECT rev, record_index FROM records WHERE session = ? AND key = ? AND kind = 'message_added'"
+    return connection.execute(query, (number, key)).fetchone()
+
+
+def replace_messages(
+    connection: sqlite3.Connection, table: MessageTable, number: int, keep: int, places: Iterable[tuple[int, int]]
 ) -> None:
-    """Replace all messages after the first `keep`."""
+    """Replace all messages of that table after the first `keep` by those of the records at `places`."""
     connection.execute(f"DELETE FROM {table} WHERE session = ? AND message_index >= ?", (number, keep))
     connection.executemany(
-        f"INSERT INTO {table} VALUES (?, ?, ?)",
-        ((number, index, message.model_dump_json()) for index, message in enumerate(messages, keep)),
+        f"INSERT INTO {table} (session, message_index, rev, record_index) VALUES (?, ?, ?, ?)",
+        ((number, index, *place) for index, place in enumerate(places, keep)),
     )
 
 
 def read_compacted(connection: sqlite3.Connection, session_id: str) -> Sequence[Message]:
     """Return the originals of the session's compacted messages, in order."""
-    number = session_number(connection, session_id)
-    rows = connection.execute("SELECT message FROM compacted WHERE session = ? ORDER BY message_index", (number,))
-    with map_decode_errors(f"the list of compacted messages of session {session_id!r}"):
-        return tuple(message_adapter().validate_json(text) for (text,) in rows)
+    return tuple(read_messages(connection, "compacted", session_number(connection, session_id)))
+
+
+def read_state_json(connection: sqlite3.Connection, number: int) -> str | None:
+    """Return the state of the session's tools and its permissions as JSON."""
+    return connection.execute("SELECT state FROM sessions WHERE number = ?", (number,)).fetchone()[0]
+
+
+def update_state(connection: sqlite3.Connection, number: int, state_json: str) -> None:
+    """Replace the state of the session's tools and its permissions."""
+    connection.execute("UPDATE sessions SET state = ? WHERE number = ?", (state_json, number))
 
 
 def read_state(connection: sqlite3.Connection, session_id: str) -> SessionState:
     """Return the state that the session's next turn starts from."""
     number = session_number(connection, session_id)
-    (state,) = connection.execute("SELECT state FROM sessions WHERE number = ?", (number,)).fetchone()
-    rows = connection.execute("SELECT message FROM messages WHERE session = ? ORDER BY message_index", (number,))
-    with map_decode_errors(f"the list of messages of session {session_id!r}"):
-        return SessionState([message_adapter().validate_json(text) for (text,) in rows], state)
+    return SessionState(read_messages(connection, "messages", number), read_state_json(connection, number))
 
 
-def all_messages(connection: sqlite3.Connection) -> Iterator[tuple[int, Message]]:
-    """Yield the messages of all sessions that can be decoded, compacted ones too, each with its session's number."""
-
-    def read(row: tuple[Any, ...]) -> tuple[int, Message]:
-        with map_decode_errors("a message"):
-            return row[0], message_adapter().validate_json(row[1])
-
-    both = (
-        "SELECT session, 0 AS part, message_index, message FROM compacted"
-        " UNION ALL SELECT session, 1, message_index, message FROM messages ORDER BY session, part, message_index"
+def read_messages(connection: sqlite3.Connection, table: MessageTable, number: int, after: int = 0) -> list[Message]:
+    """Return the session's messages in that table but for the first `after`; raise `DamagedData`."""
+    rows = connection.execute(
+        f"""SELECT data FROM {table} LEFT JOIN records USING (session, rev, record_index)
+            WHERE session = ? AND message_index >= ? ORDER BY message_index""",
+        (number, after),
     )
-    return decode_rows(connection.execute(f"SELECT session, message FROM ({both})"), read)
+    with map_decode_errors("the list of messages of a session"):
+        return [decode_message(text) for (text,) in rows]
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def add_record(connection: sqlite3.Connection, number: int, stored: StoredRecord) -> None:
+    """Store a record."""
+    record = stored.record
+    connection.execute(
+        """INSERT INTO records (session, rev, record_index, seq, turn, kind, key, data)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            *(number, stored.rev, stored.record_index, stored.seq),
+            *(record.turn_id, record.kind, record.key, encode_record(record)),
+        ),
+    )
+
+
+def record_rows(connection: sqlite3.Connection, number: int) -> sqlite3.Cursor:
+    """Return the records of a session in the order of the log, for `read_record_row`."""
+    return connection.execute(
+        """SELECT rev, record_index, seq, kind, key, turn, data FROM records
+           WHERE session = ? ORDER BY rev, record_index""",
+        (number,),
+    )
+
+
+def read_record_row(row: tuple[Any, ...]) -> StoredRecord:
+    """Return the record of a row; raise `DamagedData`."""
+    rev, index, seq, *values = row
+    return StoredRecord(rev, index, seq, decode_record(*values))
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------
@@ -365,18 +360,7 @@ _IS_ABOUT_SUBAGENTS = _kind_in(each for each in FACT_CLASSES if each.about_subag
 """The condition of the index `subagent_facts`."""
 
 
-def add_records(connection: sqlite3.Connection, number: int, rev: int, seq: int, facts: Sequence[Fact]) -> None:
-    """Store the records of a commit behind its last event `seq`, and what they change of the facts in force."""
-    for index, fact in enumerate(facts):
-        connection.execute(
-            """INSERT INTO records (session, rev, record_index, seq, turn, kind, key, data)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
-            (number, rev, index, seq, fact.turn_id, fact.kind, fact.key, encode_record(fact)),
-        )
-        _apply_fact(connection, number, rev, index, fact)
-
-
-def _apply_fact(connection: sqlite3.Connection, number: int, rev: int, index: int, fact: Fact) -> None:
+def apply_fact(connection: sqlite3.Connection, number: int, rev: int, index: int, fact: Fact) -> None:
     """Put a fact into force unless one of its kind and key is to be kept; end the one that it closes."""
     if fact.closes is not None:
         connection.execute("DELETE FROM facts WHERE kind = ? AND key = ?", (fact.closes.kind, fact.key))
@@ -394,7 +378,7 @@ def find_fact(connection: sqlite3.Connection, session_id: str, type_: type[FactT
     found = _select_facts(
         connection, "facts.session = ? AND facts.kind = ? AND facts.key = ?", (number, type_.kind, key)
     )
-    facts = (decode_record(*row) for row in found)
+    facts = (_decode_fact(*row) for row in found)
     return next((fact for fact in facts if isinstance(fact, type_)), None)
 
 
@@ -402,14 +386,14 @@ def file_facts(connection: sqlite3.Connection, session_id: str) -> list[Fact]:
     """Return the session's facts about files, in the order of storage; raise `DamagedData`."""
     number = session_number(connection, session_id)
     return [
-        decode_record(*row) for row in _select_facts(connection, f"facts.session = ? AND {_IS_ABOUT_FILES}", (number,))
+        _decode_fact(*row) for row in _select_facts(connection, f"facts.session = ? AND {_IS_ABOUT_FILES}", (number,))
     ]
 
 
 def subagent_facts(connection: sqlite3.Connection, number: int) -> list[Fact]:
     """Return the session's facts about sub-agents that can be decoded, in the order of storage."""
     found = _select_facts(connection, f"facts.session = ? AND {_IS_ABOUT_SUBAGENTS}", (number,))
-    return list(decode_rows(found.fetchall(), lambda row: decode_record(*row)))
+    return list(decode_rows(found.fetchall(), lambda row: _decode_fact(*row)))
 
 
 def find_session_of_fact(connection: sqlite3.Connection, type_: type[Fact], key: str) -> str | None:
@@ -429,7 +413,7 @@ def open_facts(connection: sqlite3.Connection, number: int, turn_ids: Collection
     of_turns = "facts.session = ?1 AND facts.turn IN (SELECT value FROM json_each(?2))"
     where = f"{of_turns} OR number IN (SELECT number FROM facts WHERE facts.session = ?1 AND {_IS_OPEN})"
     found = _select_facts(connection, where, (number, json.dumps(list(turn_ids)))).fetchall()
-    facts = list(decode_rows(found, lambda row: decode_record(*row)))
+    facts = list(decode_rows(found, lambda row: _decode_fact(*row)))
     of_turn = sum(turn_id in turn_ids for _, _, turn_id, _ in found)
     return facts, of_turn > sum(fact.turn_id in turn_ids for fact in facts)
 
@@ -439,8 +423,9 @@ def open_questions(connection: sqlite3.Connection, session_id: str | None) -> li
     number = None if session_id is None else session_number(connection, session_id)
     found = connection.execute(
         """WITH open_turns AS (
-               SELECT turns.* FROM sessions JOIN turns ON turns.id = sessions.running WHERE sessions.running IS NOT NULL
-               UNION ALL SELECT * FROM turns WHERE is_open_child)
+               SELECT turns.session, turns.id FROM sessions JOIN turns ON turns.id = sessions.running
+               WHERE sessions.running IS NOT NULL
+               UNION ALL SELECT session, id FROM turns WHERE is_open_child)
            SELECT sessions.id, facts.key, facts.turn, records.data
            FROM open_turns JOIN sessions ON sessions.number = open_turns.session
            JOIN facts ON facts.session = sessions.number AND facts.turn = open_turns.id
@@ -466,9 +451,15 @@ def _find_question(
     return next((event for event in found if event.type in ASKING_EVENTS and question_id(event) == id_), None)
 
 
+def _decode_fact(kind: str, key: str, turn_id: str, data: str) -> Fact:
+    record = decode_record(kind, key, turn_id, data)
+    assert isinstance(record, Fact)
+    return record
+
+
 def _select_facts(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
     return connection.execute(
         f"""SELECT facts.kind, facts.key, facts.turn, data
-            FROM facts JOIN records USING (session, rev, record_index) WHERE {where} ORDER BY number""",
+            FROM facts LEFT JOIN records USING (session, rev, record_index) WHERE {where} ORDER BY number""",
         values,
     )

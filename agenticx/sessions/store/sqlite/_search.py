@@ -11,22 +11,25 @@ it, and the next start rebuilds the index from the texts, and the texts, if they
 from __future__ import annotations
 
 import sqlite3
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from agenticx.logs import get_logger
 from agenticx.sessions.store.base import ArchivedFilter, SearchResult
 from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.search import (
     MATCHES_SHOWN,
     SEARCH_VERSION,
     SearchableText,
     SearchQuery,
     normalize_words,
-    searchable_texts,
 )
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite.schema import CREATE_SEARCH_INDEX, CREATE_TEXTS
+from agenticx.sessions.store.state import StoredSession
 
 __all__ = [
     "add_texts",
@@ -111,15 +114,26 @@ _OTHER_ERROR_CODES = {
 
 
 def _rebuild_texts(connection: sqlite3.Connection) -> None:
-    """Rebuild the texts from names and messages, compacted ones too."""
+    """Rebuild the texts from names and the records of the log."""
     connection.execute("DROP TABLE IF EXISTS texts")
     connection.execute(CREATE_TEXTS)
     insert = "INSERT OR IGNORE INTO texts (session, message_id, role, text) VALUES (?, ?, ?, ?)"
     for number, name in rows.session_names(connection):
         connection.execute(insert, (number, "", "name", name))
-    for number, message in rows.all_messages(connection):
-        for text in searchable_texts([message]):
+    for (number,) in connection.execute("SELECT number FROM sessions ORDER BY number").fetchall():
+        for text in _texts_in_log(connection, number):
             connection.execute(insert, (number, text.message_id or "", text.role, text.text))
+
+
+def _texts_in_log(connection: sqlite3.Connection, number: int) -> Iterable[SearchableText]:
+    """Return the texts of a session's messages that a search finds, as far as its records can be read."""
+    session = StoredSession(SessionRecord(workspace="", created_at=""))  # its properties do not matter here
+
+    def apply(row: tuple[Any, ...]) -> None:
+        session.apply_record(rows.read_record_row(row))
+
+    deque(rows.decode_rows(rows.record_rows(connection, number), apply), maxlen=0)
+    return session.texts.values()
 
 
 def _drop_index(connection: sqlite3.Connection) -> None:

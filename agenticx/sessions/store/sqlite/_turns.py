@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection
+from dataclasses import replace
 
-from agenticx.llms.sampling import Sampling
-from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.changes import TurnAccepted, decode_record
 from agenticx.sessions.store.records import TurnRecord
 from agenticx.sessions.store.sqlite._cursors import session_number
-from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "begin_turn",
@@ -23,28 +22,16 @@ __all__ = [
     "running_turn_ids",
 ]
 
-_TURN_COLUMNS = """turns.id, sessions.id, turns.input, turns.attachments_digest, turns.client_turn_id,
-    turns.model, turns.permission_mode, turns.sampling, turns.mode, turns.vaults, turns.variants,
-    turns.after_seq, turns.parent_turn_id"""
 
-
-def begin_turn(connection: sqlite3.Connection, number: int, turn: TurnRecord, after_seq: int) -> None:
-    """Store `turn`, whose first event follows `after_seq`, as the running one of its session, or as an open child."""
-    sampling = None if turn.sampling is None else json.dumps(dict(turn.sampling.items()))
-    vaults = None if turn.vaults is None else json.dumps(turn.vaults)
-    variants = None if turn.variants is None else json.dumps(turn.variants)
+def begin_turn(connection: sqlite3.Connection, number: int, turn: TurnRecord, rev: int, index: int) -> None:
+    """Make `turn`, which that record accepts, the running one of its session, or an open child."""
     is_child = turn.parent_turn_id is not None
     if not is_child:
         connection.execute("UPDATE sessions SET running = ? WHERE number = ?", (turn.id, number))
     connection.execute(
-        """INSERT INTO turns (session, id, client_turn_id, input, attachments_digest, model, permission_mode, sampling,
-               mode, vaults, variants, after_seq, parent_turn_id, is_open_child)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-        (
-            *(number, turn.id, turn.client_turn_id, turn.input, turn.attachments_digest),
-            *(turn.model, turn.permission_mode, sampling, turn.mode, vaults, variants),
-            *(after_seq, turn.parent_turn_id, is_child),
-        ),
+        """INSERT INTO turns (session, id, client_turn_id, is_open_child, rev, record_index)
+           VALUES (?, ?, ?, ?, ?, ?)""",
+        (number, turn.id, turn.client_turn_id, is_child, rev, index),
     )
 
 
@@ -96,42 +83,16 @@ def running_turn_ids(connection: sqlite3.Connection, session_ids: Collection[str
 
 def _select_turns(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[TurnRecord]:
     rows = connection.execute(
-        f"SELECT {_TURN_COLUMNS} FROM turns JOIN sessions ON sessions.number = turns.session"
-        f" WHERE {where} ORDER BY turns.number",
+        f"""SELECT turns.id, seq, data FROM turns JOIN sessions ON sessions.number = turns.session
+            LEFT JOIN records ON records.session = turns.session
+                AND records.rev = turns.rev AND records.record_index = turns.record_index
+            WHERE {where} ORDER BY turns.number""",
         values,
     )
     return [_decode_turn(*row) for row in rows]
 
 
-def _decode_turn(
-    id_: str,
-    session_id: str,
-    input_: str,
-    digest: str,
-    client_turn_id: str | None,
-    model: str | None,
-    permission_mode: PermissionMode | None,
-    sampling: str | None,
-    mode: str | None,
-    vaults: str | None,
-    variants: str | None,
-    after_seq: int,
-    parent_turn_id: str | None,
-) -> TurnRecord:
-    with map_decode_errors(f"turn {id_!r}"):
-        made: int | list[str] | None = None if variants is None else json.loads(variants)
-        return TurnRecord(
-            id=id_,
-            session_id=session_id,
-            input=input_,
-            attachments_digest=digest,
-            client_turn_id=client_turn_id,
-            model=model,
-            permission_mode=permission_mode,
-            sampling=None if sampling is None else Sampling(**json.loads(sampling)),
-            mode=mode,
-            vaults=None if vaults is None else tuple(json.loads(vaults)),
-            variants=tuple(made) if isinstance(made, list) else made,
-            after_seq=after_seq,
-            parent_turn_id=parent_turn_id,
-        )
+def _decode_turn(id_: str, seq: int, data: str) -> TurnRecord:
+    record = decode_record(TurnAccepted.kind, id_, id_, data)
+    assert isinstance(record, TurnAccepted)
+    return replace(record.turn, after_seq=seq)

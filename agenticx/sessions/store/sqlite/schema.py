@@ -48,7 +48,7 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 INSERT INTO meta VALUES
     ('log_id', 'log_' || lower(hex(randomblob(10)))), ('position', '0'), ('search', '{SEARCH_VERSION}');
 
--- A row for each session.
+-- A row for each session; all but its number is as in the log.
 CREATE TABLE sessions (
     number INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order in which they were made
     id TEXT NOT NULL UNIQUE,
@@ -56,31 +56,10 @@ CREATE TABLE sessions (
     pinned INTEGER NOT NULL,                   -- as in the record
     archived INTEGER NOT NULL,                 -- as in the record
     running TEXT,                              -- the id of the turn that runs
-    state TEXT                                 -- JSON, see SessionState
+    state TEXT                                 -- JSON, see StateChanged
 );
 CREATE INDEX sessions_listed ON sessions (pinned, number);
 CREATE INDEX running_sessions ON sessions (running) WHERE running IS NOT NULL;
-
--- A row for each turn, see TurnRecord.
-CREATE TABLE turns (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order in which they began
-    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
-    id TEXT NOT NULL UNIQUE,
-    client_turn_id TEXT,
-    input TEXT NOT NULL,
-    attachments_digest TEXT NOT NULL,
-    model TEXT,                                -- NULL: that of the session
-    permission_mode TEXT,                      -- NULL: that of the session
-    sampling TEXT,                             -- a JSON object; NULL: that of the model
-    mode TEXT,                                 -- NULL: that of its words
-    vaults TEXT,                               -- a JSON list of ids; NULL: those of the session
-    variants TEXT,                             -- a number, or a JSON list of models; NULL: none
-    after_seq INTEGER NOT NULL,                -- the number of the event before its first one
-    parent_turn_id TEXT,                       -- the turn above; NULL: a message of the user began it
-    is_open_child INTEGER NOT NULL,            -- 1: below another one, not ended
-    UNIQUE (session, client_turn_id)
-);
-CREATE INDEX open_children ON turns (session) WHERE is_open_child;
 
 -- The newest commits: a row for each, in the order of the log of all sessions. See `_segments`. It has no foreign key,
 -- which would be looked up for each token.
@@ -118,22 +97,40 @@ CREATE TABLE records (
     data TEXT NOT NULL,                        -- a JSON object
     PRIMARY KEY (session, rev, record_index)
 ) WITHOUT ROWID;
+CREATE INDEX message_records ON records (session, key) WHERE kind = 'message_added';
 
--- The conversations as the models read them.
+-- All tables from here on are made of the log, in the transaction of each commit. See `_records`.
+
+-- The turns, by their records. See TurnAccepted.
+CREATE TABLE turns (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order in which they began
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    id TEXT NOT NULL UNIQUE,
+    client_turn_id TEXT,                       -- as in the record
+    is_open_child INTEGER NOT NULL,            -- 1: below another one, not ended
+    rev INTEGER NOT NULL,
+    record_index INTEGER NOT NULL,
+    UNIQUE (session, client_turn_id)
+);
+CREATE INDEX open_children ON turns (session) WHERE is_open_child;
+
+-- The conversations as the models read them, by the records of their messages.
 CREATE TABLE messages (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
     message_index INTEGER NOT NULL,
-    message TEXT NOT NULL,                     -- JSON of Message
-    UNIQUE (session, message_index)
-);
+    rev INTEGER NOT NULL,
+    record_index INTEGER NOT NULL,
+    PRIMARY KEY (session, message_index)
+) WITHOUT ROWID;
 
--- The originals of messages that summaries have replaced.
+-- The originals of messages that summaries have replaced, by their records.
 CREATE TABLE compacted (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
     message_index INTEGER NOT NULL,
-    message TEXT NOT NULL,                     -- JSON of Message
-    UNIQUE (session, message_index)
-);
+    rev INTEGER NOT NULL,
+    record_index INTEGER NOT NULL,
+    PRIMARY KEY (session, message_index)
+) WITHOUT ROWID;
 
 -- The facts in force, by their records, see Fact. The conditions of its indexes are those of queries in `_rows`.
 CREATE TABLE facts (

@@ -16,16 +16,18 @@ from pathlib import Path
 from agenticx.clocks import Clock, SystemClock
 from agenticx.sessions.store.base import Doubtful, Lease, OwnershipLost
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.entries import Fact, Position, StoredEvent
-from agenticx.sessions.store.records import SessionRecord, StateChange
+from agenticx.sessions.store.changes import first_records, records_after_events
+from agenticx.sessions.store.entries import Fact, Position, StoredEvent, StoredRecord
+from agenticx.sessions.store.records import Commit, SessionRecord, StateChange
 from agenticx.sessions.store.search import SearchableText
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
 from agenticx.sessions.store.sqlite._catalog import SqliteCatalog
 from agenticx.sessions.store.sqlite._cursors import session_number
 from agenticx.sessions.store.sqlite._database import Database
-from agenticx.sessions.store.sqlite._lease import SqliteOwnership, apply_state
+from agenticx.sessions.store.sqlite._lease import SqliteOwnership
 from agenticx.sessions.store.sqlite._log import SqliteLog
+from agenticx.sessions.store.sqlite._records import StoredHead, add_records
 
 __all__ = ["SqliteStore"]
 
@@ -61,11 +63,13 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> Sequence[StoredEvent]:
             number = rows.add_session(connection, record)
-            index.set_name(connection, number, record.name)
-            rows.add_first_commit(connection, number, events, position, facts)
-            index.add_texts(connection, number, texts)
-            if state is not None:
-                apply_state(connection, number, state)
+            rows.add_first_commit(connection, number, events, position)
+            before = list(first_records(record, len(events)))
+            add_records(connection, number, (StoredRecord(1, i, 0, one) for i, one in enumerate(before)))
+            commit = Commit(state=state, facts=facts)
+            after = list(records_after_events(commit, StoredHead(connection, number), texts))
+            seq = len(events)
+            add_records(connection, number, (StoredRecord(1, i, seq, one) for i, one in enumerate(after, len(before))))
             return events
 
         await database.writer.submit(work, synced=True, on_commit=database.recent.publish)

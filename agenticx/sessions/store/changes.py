@@ -1,0 +1,361 @@
+"""The records of a session, its turns, messages and state, and the encoding of all records.
+
+Each message is stored once, in a record whose key is the digest of its JSON. Where the conversation is changed at other
+places than its end, a record names the messages that it has then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from hashlib import blake2b
+from typing import Any, Protocol, Self, cast, get_args
+
+from agenticx.llms.sampling import Sampling
+from agenticx.messages import Message, message_adapter
+from agenticx.sessions.store.damage import DECODE_ERRORS, damaged_data
+from agenticx.sessions.store.entries import FACT_CLASSES, Record, as_tuple
+from agenticx.sessions.store.records import Commit, SessionRecord, StateChange, TurnRecord
+from agenticx.sessions.store.search import SearchableText
+from agenticx.tools.permissions import PermissionMode
+
+__all__ = [
+    "RECORD_CLASSES",
+    "EventsCopied",
+    "Head",
+    "MessageAdded",
+    "MessagesCompacted",
+    "MessagesReplaced",
+    "SessionChanged",
+    "StateChanged",
+    "TextsCopied",
+    "TextsRetained",
+    "TurnAccepted",
+    "decode_message",
+    "decode_record",
+    "decode_session",
+    "encode_record",
+    "encode_session",
+    "first_records",
+    "records_after_events",
+    "records_before_events",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionChanged(Record):
+    """The properties of the session `key` are these from now on; the first such record creates it."""
+
+    kind = "session_changed"
+    on_fork = "made anew"
+    record: SessionRecord
+
+    def data(self) -> dict[str, Any]:
+        return asdict(self.record)
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        return cls(key=key, turn_id=turn_id, record=_load_session(data))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsCopied(Record):
+    """The first `count` events were copied from another session, in which their usage counts."""
+
+    kind = "events_copied"
+    on_fork = "made anew"
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnAccepted(Record):
+    """The turn `key` begins with the next event; without a parent it is the one that runs."""
+
+    kind = "turn_accepted"
+    turn: TurnRecord
+
+    def data(self) -> dict[str, Any]:
+        turn = self.turn
+        sampling = None if turn.sampling is None else dict(turn.sampling.items())
+        stored = {one.name: getattr(turn, one.name) for one in fields(turn) if one.name not in ("id", "after_seq")}
+        return stored | {"sampling": sampling}
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        sampling, vaults, variants = (data[name] for name in ("sampling", "vaults", "variants"))
+        known: dict[str, Any] = {
+            "sampling": None if sampling is None else Sampling(**sampling),
+            "vaults": None if vaults is None else tuple(vaults),
+            "variants": as_tuple(variants),
+        }
+        return cls(key=key, turn_id=turn_id, turn=TurnRecord(id=key, **data | known))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageAdded(Record):
+    """A message at the end of the conversation; `key` is the digest of `text`, which is its JSON."""
+
+    kind = "message_added"
+    on_fork = "made anew"
+    text: str
+    message: Message = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesReplaced(Record):
+    """The conversation consists of its first `keep` messages and of these, named by the keys of their records."""
+
+    kind = "messages_replaced"
+    on_fork = "made anew"
+    keep: int
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesCompacted(Record):
+    """Summaries replace the first `keep` of the compacted messages, and these, named by the keys of their records."""
+
+    kind = "messages_compacted"
+    on_fork = "made anew"
+    keep: int
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChanged(Record):
+    """The state of tools and the permissions that the user gave are changed.
+
+    `changed` has the new values by name, `within` those of objects with few new values, by their names in the object;
+    `removed` and `removed_within` are the names without a value.
+    """
+
+    kind = "state_changed"
+    on_fork = "made anew"
+    changed: dict[str, Any]
+    within: dict[str, dict[str, Any]]
+    removed: tuple[str, ...]
+    removed_within: dict[str, list[str]]
+
+    def apply(self, state_json: str | None) -> str:
+        """Return the state after the change as JSON."""
+        state: dict[str, Any] = {} if state_json is None else json.loads(state_json)
+        for name in self.removed:
+            del state[name]
+        for name, removed in self.removed_within.items():
+            for one in removed:
+                del state[name][one]
+        for name, changed in self.within.items():
+            state[name] |= changed
+        return _dump(state | self.changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextsCopied(Record):
+    """A search finds these texts, which belong to copied events."""
+
+    kind = "texts_copied"
+    on_fork = "made anew"
+    texts: tuple[SearchableText, ...]
+
+    def data(self) -> dict[str, Any]:
+        return {"texts": [(text.message_id, text.role, text.text) for text in self.texts]}
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        return cls(key=key, turn_id=turn_id, texts=tuple(SearchableText(*text) for text in data["texts"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextsRetained(Record):
+    """A search finds no messages but these any more, until others are added."""
+
+    kind = "texts_retained"
+    message_ids: tuple[str, ...]
+
+
+RECORD_CLASSES: tuple[type[Record], ...] = (
+    *FACT_CLASSES,
+    *(SessionChanged, EventsCopied, TurnAccepted, MessageAdded, MessagesReplaced, MessagesCompacted, StateChanged),
+    *(TextsCopied, TextsRetained),
+)
+"""The classes of records."""
+
+_CLASSES_BY_KIND = {each.kind: each for each in RECORD_CLASSES}
+
+
+def encode_record(record: Record) -> str:
+    """Return the fields of a record other than its key and turn as a JSON object; raises as `json.dumps` does."""
+    return record.text if isinstance(record, MessageAdded) else json.dumps(record.data())
+
+
+def decode_record(kind: str, key: str, turn_id: str, data: str) -> Record:
+    """Return the record of `encode_record`; raises `DamagedData`."""
+    try:
+        if kind == MessageAdded.kind:
+            return MessageAdded(key=key, turn_id=turn_id, text=data, message=decode_message(data))
+        return _CLASSES_BY_KIND[kind].load(key, turn_id, json.loads(data))
+    except DECODE_ERRORS as exc:
+        raise damaged_data("a record of a session", exc) from exc
+
+
+def decode_message(text: str) -> Message:
+    """Return a message from the JSON of its record; raises an error of `DECODE_ERRORS`."""
+    try:
+        return message_adapter().validate_json(text)
+    except ValueError:  # a lone surrogate, which only the slower parser reads
+        return message_adapter().validate_python(json.loads(text))
+
+
+def _encode_message(message: Message) -> str:
+    try:
+        return message.model_dump_json()
+    except ValueError:  # a lone surrogate, which JSON has only as an escape
+        return json.dumps(message.model_dump())
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def encode_session(record: SessionRecord) -> str:
+    """Return the properties of a session as a JSON object."""
+    return _dump(asdict(record))
+
+
+def decode_session(text: str) -> SessionRecord:
+    """Return the properties as they were stored; raises `DamagedData`."""
+    try:
+        return _load_session(json.loads(text))
+    except DECODE_ERRORS as exc:
+        raise damaged_data("the record of a session", exc) from exc
+
+
+def _load_session(values: dict[str, Any]) -> SessionRecord:
+    values |= {key: tuple(values[key]) for key in ("tools", "vaults") if values[key] is not None}
+    record = SessionRecord(**values)
+    if wrong := [name for name, is_right in _FIELD_CHECKS.items() if not is_right(getattr(record, name))]:
+        raise TypeError(f"fields with wrong values: {wrong}")
+    return record
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or _is_text(value)
+
+
+_FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("id", "workspace", "created_at"), _is_text),
+    **dict.fromkeys(
+        ("name", "model", "workspace_host", "system_prompt", "agent", "agent_file", "team", "forked_from"),
+        _is_text_or_none,
+    ),
+    **dict.fromkeys(("pinned", "archived"), lambda value: isinstance(value, bool)),
+    "permission_mode": lambda value: value in get_args(PermissionMode),
+    **dict.fromkeys(("tools", "vaults"), lambda value: value is None or all(map(_is_text, value))),
+}
+"""Checks of the value of each field of a record."""
+
+
+# --- the records of a commit ------------------------------------------------------------------------------------------
+
+
+class Head(Protocol):
+    """The session as it is before a commit: its records build on that."""
+
+    @property
+    def message_count(self) -> int: ...
+
+    @property
+    def compacted_count(self) -> int: ...
+
+    @property
+    def state_json(self) -> str | None: ...
+
+    def has_message(self, key: str) -> bool:
+        """Return True if the log has a message with that key."""
+        ...
+
+
+def first_records(record: SessionRecord, copied_count: int) -> Iterator[Record]:
+    """Yield the records before the first event of a new session."""
+    yield SessionChanged(key=record.id, record=record)
+    if copied_count:
+        yield EventsCopied(key=record.id, count=copied_count)
+
+
+def records_before_events(commit: Commit) -> Iterator[Record]:
+    """Yield the records of a commit that come before its events."""
+    if commit.begins is not None:
+        yield TurnAccepted(key=commit.begins.id, turn_id=commit.begins.id, turn=replace(commit.begins, after_seq=None))
+
+
+def records_after_events(commit: Commit, head: Head, texts: Sequence[SearchableText] = ()) -> Iterator[Record]:
+    """Yield the records of a commit that come after its events; `texts` belong to copied events."""
+    if texts:
+        yield TextsCopied(key="", texts=tuple(texts))
+    if commit.state is not None:
+        yield from _state_records(commit.state, commit.turn_id or "", head)
+    if commit.record is not None:
+        yield SessionChanged(key=commit.record.id, turn_id=commit.turn_id or "", record=commit.record)
+    yield from commit.facts
+
+
+def _state_records(change: StateChange, turn_id: str, head: Head) -> Iterator[Record]:
+    added, keys, compacted = dict[str, MessageAdded](), list[str](), list[str]()
+    for messages, named in ((change.messages, keys), (change.compacted, compacted)):
+        for message in messages:
+            text = _encode_message(message)
+            key = blake2b(text.encode(), digest_size=12).hexdigest()
+            named.append(key)
+            if key not in added and not head.has_message(key):
+                added[key] = MessageAdded(key=key, turn_id=turn_id, text=text, message=message)
+    yield from added.values()
+    if change.keep_messages != head.message_count or keys != list(added):
+        yield MessagesReplaced(key="", turn_id=turn_id, keep=change.keep_messages, messages=tuple(keys))
+    keep = change.keep_compacted
+    if keep is not None and (keep != head.compacted_count or compacted):
+        yield MessagesCompacted(key="", turn_id=turn_id, keep=keep, messages=tuple(compacted))
+    if change.state_json is not None and change.state_json != head.state_json:
+        yield _state_changed(head.state_json, change.state_json, turn_id)
+    if change.searchable_ids is not None:
+        yield TextsRetained(key="", turn_id=turn_id, message_ids=tuple(sorted(change.searchable_ids)))
+
+
+def _state_changed(before_json: str | None, after_json: str, turn_id: str) -> StateChanged:
+    before: dict[str, Any] = {} if before_json is None else json.loads(before_json)
+    after: dict[str, Any] = json.loads(after_json)
+    changed, within, removed_within = dict[str, Any](), dict[str, dict[str, Any]](), dict[str, list[str]]()
+    for name, value in after.items():
+        if name not in before:
+            changed[name] = value
+        elif _dump(earlier := before[name]) != _dump(value):
+            parts = _changed_parts(earlier, value)
+            if parts is None:
+                changed[name] = value
+            else:
+                within[name], removed_within[name] = parts
+    return StateChanged(
+        key="",
+        turn_id=turn_id,
+        changed=changed,
+        within={name: values for name, values in within.items() if values},
+        removed=tuple(name for name in before if name not in after),
+        removed_within={name: names for name, names in removed_within.items() if names},
+    )
+
+
+def _changed_parts(earlier: Any, value: Any) -> tuple[dict[str, Any], list[str]] | None:
+    """Return the new values of an object and the names without one, None if the order of its names is another."""
+    if not (isinstance(earlier, dict) and isinstance(value, dict)):
+        return None
+    before, after = cast("dict[str, Any]", earlier), cast("dict[str, Any]", value)
+    new = {name: value for name, value in after.items() if name not in before or _dump(before[name]) != _dump(value)}
+    kept, gone = [name for name in before if name in after], [name for name in before if name not in after]
+    return (new, gone) if list(after) == [*kept, *(name for name in new if name not in before)] else None
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,105 @@
+"""Writing of records, and of the tables that are made of them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from agenticx.sessions.store.changes import (
+    EventsCopied,
+    MessageAdded,
+    MessagesCompacted,
+    MessagesReplaced,
+    SessionChanged,
+    StateChanged,
+    TextsCopied,
+    TextsRetained,
+    TurnAccepted,
+)
+from agenticx.sessions.store.damage import DamagedData, map_decode_errors
+from agenticx.sessions.store.entries import Fact, Record, StoredRecord
+from agenticx.sessions.store.search import searchable_texts
+from agenticx.sessions.store.sqlite import _rows as rows
+from agenticx.sessions.store.sqlite import _search as index
+from agenticx.sessions.store.sqlite import _turns as turns
+
+__all__ = ["StoredHead", "add_records"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredHead:
+    """The session as it is before a commit, read from the database."""
+
+    connection: sqlite3.Connection
+    number: int
+
+    @property
+    def message_count(self) -> int:
+        return rows.message_count(self.connection, "messages", self.number)
+
+    @property
+    def compacted_count(self) -> int:
+        return rows.message_count(self.connection, "compacted", self.number)
+
+    @property
+    def state_json(self) -> str | None:
+        return rows.read_state_json(self.connection, self.number)
+
+    def has_message(self, key: str) -> bool:
+        return rows.find_message(self.connection, self.number, key) is not None
+
+
+def add_records(connection: sqlite3.Connection, number: int, records: Iterable[StoredRecord]) -> None:
+    """Store the records of a commit of the session, and change the tables that are made of them."""
+    for stored in records:
+        rows.add_record(connection, number, stored)
+        _apply(connection, number, stored)
+
+
+def _apply(connection: sqlite3.Connection, number: int, stored: StoredRecord) -> None:
+    """Change the tables that are made of records as this one says; `StoredSession` does the same in memory."""
+    place = stored.rev, stored.record_index
+    match stored.record:
+        case Fact() as fact:
+            rows.apply_fact(connection, number, *place, fact)
+        case SessionChanged(record=record):
+            rows.update_session(connection, number, record)
+            index.set_name(connection, number, record.name)
+        case EventsCopied():
+            pass  # their usage is not added
+        case TurnAccepted(turn=turn):
+            turns.begin_turn(connection, number, turn, *place)
+        case StateChanged() as change:
+            with map_decode_errors("the state of a session"):
+                state = change.apply(rows.read_state_json(connection, number))
+            rows.update_state(connection, number, state)
+        case record:
+            _apply_to_messages(connection, number, record, place)
+
+
+def _apply_to_messages(connection: sqlite3.Connection, number: int, record: Record, place: tuple[int, int]) -> None:
+    match record:
+        case MessageAdded(message=message):
+            count = rows.message_count(connection, "messages", number)
+            rows.replace_messages(connection, "messages", number, count, [place])
+            index.add_texts(connection, number, searchable_texts([message]))
+        case MessagesReplaced(keep=keep, messages=keys):
+            rows.replace_messages(connection, "messages", number, keep, _places(connection, number, keys))
+            messages = rows.read_messages(connection, "messages", number, keep)
+            index.add_texts(connection, number, searchable_texts(messages))
+        case MessagesCompacted(keep=keep, messages=keys):
+            rows.replace_messages(connection, "compacted", number, keep, _places(connection, number, keys))
+        case TextsCopied(texts=texts):
+            index.add_texts(connection, number, texts)
+        case TextsRetained(message_ids=ids):
+            index.retain_messages(connection, number, frozenset(ids))
+        case _:
+            raise DamagedData(f"a record of a session has the unknown kind {record.kind!r}")
+
+
+def _places(connection: sqlite3.Connection, number: int, keys: Sequence[str]) -> list[tuple[int, int]]:
+    places = [rows.find_message(connection, number, key) for key in keys]
+    if None in places:
+        raise DamagedData("a record of a session names a message that is not in its log")
+    return [place for place in places if place is not None]
