@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 def damage(database: Path, session_id: str, *, behind: int = 0) -> None:
     """Destroy the events of a session's log after number `behind`."""
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        for table in ("appends", "events"):
+        for table in ("commits", "segments"):
             connection.execute(
                 f"UPDATE {table} SET body = x'00' WHERE last_seq > ?"
                 " AND session = (SELECT number FROM sessions WHERE id = ?)",
