@@ -23,8 +23,11 @@ from agenticx.tools.session_files import ArtifactPreview
 
 __all__ = ["LoggedTurn", "TurnStatus", "TurnTree", "result_message"]
 
-TurnStatus = Literal["running", "waiting", "ended"]
-"""How a turn stands in the log: one that is `waiting` has a question to the user without an answer."""
+TurnStatus = Literal["queued", "running", "waiting", "suspended", "ended"]
+"""The status of a turn; the log of one shows only running, waiting (it has asked a person) and ended.
+
+Which process has it shows in memory: it is queued before its first event is stored, and suspended while none runs it.
+"""
 
 
 @dataclass(slots=True)
@@ -159,12 +162,19 @@ class TurnTree:
 
     def apply(self, event: Event, ts: str = "") -> None:
         """Fold the next event of the session, as `LoggedTurn.apply` does."""
-        if (id_ := event.turn_id) is None:
-            return
-        turn = self.turns.get(id_)
+        if event.turn_id is not None:
+            self.add(event.turn_id).apply(event, ts)
+
+    def add(self, turn_id: str) -> LoggedTurn:
+        """Return the turn of that id, which is in the tree from then on."""
+        turn = self.turns.get(turn_id)
         if turn is None:
-            turn = self.turns[id_] = LoggedTurn(id_)
-        turn.apply(event, ts)
+            turn = self.turns[turn_id] = LoggedTurn(turn_id)
+        return turn
+
+    def remove(self, turn_id: str) -> None:
+        """Remove a turn, if it is there."""
+        self.turns.pop(turn_id, None)
 
     def lineage(self, turn_id: str | None) -> Iterator[str]:
         """Yield the id of a turn, then those of the turns above it, innermost first; none for None."""

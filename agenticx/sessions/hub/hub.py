@@ -337,20 +337,20 @@ class Hub:
     def running_turn_id(self, session_id: str) -> str | None:
         """Return the id of the turn that the session runs in this process, None when none runs."""
         actor = self._actors.get(session_id)
-        return actor.turns.running.turn.id if actor and actor.turns.running else None
+        return actor.turns.running.id if actor and actor.turns.running else None
 
     async def wait_for_turn(self, session_id: str, turn_id: str) -> None:
         """Wait until this process does not run that turn any more: it has ended, or a later process goes on with it."""
         actor = self._actors.get(session_id)
-        latest = None if actor is None else actor.turns.latest
-        if latest is not None and latest.turn.id == turn_id and latest.task is not None:
-            await asyncio.wait({latest.task})
+        main = None if actor is None else actor.turns.live.main
+        if main is not None and main.id == turn_id and main.task is not None:
+            await asyncio.wait({main.task})
 
     async def running_turn_ids(self, session_ids: Collection[str]) -> Mapping[str, str]:
         """Return the ids of the turns that these sessions run, here or at another owner, by session id."""
         actors = {session_id: self._actors.get(session_id) for session_id in session_ids}
         elsewhere = [session_id for session_id, actor in actors.items() if actor is None]
-        running = {id_: actor.turns.running.turn.id for id_, actor in actors.items() if actor and actor.turns.running}
+        running = {id_: actor.turns.running.id for id_, actor in actors.items() if actor and actor.turns.running}
         return running | dict(await self.store.catalog.running_turns(elsewhere) if elsewhere else {})
 
     async def change(self, session_id: str, changes: dict[str, Any]) -> SessionRecord:
@@ -669,6 +669,7 @@ class Hub:
             actor.turns.suspend()
         await self._takeover.close()
         while actors := list(self._actors):  # again for those that a command has claimed meanwhile
+            await asyncio.gather(*(actor.turns.settle() for actor in actors))
             for actor in actors:
                 actor.turns.suspend()
             await asyncio.gather(*(actor.turns.stop() for actor in actors))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agenticx.logs import get_logger
 from agenticx.messages import Message
@@ -32,7 +32,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTurns:
-    """The turns without an end that can go on.
+    """The turns without an end that can go on, and the `tree` of all of them.
 
     `point` is where the running one does, None if there is none or it cannot; it `needs_work` if that of an application
     took the place of its model calls, not that of its session. `detached` are those below it, or below an earlier one,
@@ -42,6 +42,7 @@ class OpenTurns:
     point: ResumePoint | None = None
     needs_work: bool = False
     detached: Sequence[ResumedTurn] = ()
+    tree: TurnTree = field(default_factory=TurnTree)
 
 
 async def read_interrupted(log: Log, turn: TurnRecord, loaded: Loaded) -> InterruptedTurn:
@@ -67,7 +68,7 @@ async def resumable_turns(
         with map_decode_errors("the log of a turn"):
             detached = [resumed for turn in tree.detached if (resumed := tree.resumed(turn)) is not None]
             if running is None:
-                return OpenTurns(detached=detached)
+                return OpenTurns(detached=detached, tree=tree.tree)
             interrupted = tree.interrupted(running)
             is_work = not interrupted.turn.round
             if has_work or is_work:
@@ -75,7 +76,7 @@ async def resumable_turns(
                 point = None if below is None else work_resume_point(interrupted, below)
             else:
                 point = resume_point(interrupted, messages, is_repeatable)
-            return OpenTurns(point=point, needs_work=is_work and not has_work, detached=detached)
+            return OpenTurns(point=point, needs_work=is_work and not has_work, detached=detached, tree=tree.tree)
     except DamagedData as exc:
         _log.error("log of interrupted turns unreadable", error=str(exc))
         return OpenTurns()
@@ -98,7 +99,7 @@ class _OpenTurns:
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
-        self._tree = TurnTree()
+        self.tree = TurnTree()
         self._events: dict[str | None, list[Event]] = {}
         self._waiting = {fact.key: fact for fact in loaded.open_facts if isinstance(fact, TurnWaiting)}
         detached = {fact.key for fact in self._waiting.values() if fact.detached}
@@ -107,14 +108,14 @@ class _OpenTurns:
     def add(self, entry: SessionEvent) -> None:
         """Fold an event of one of the turns; raises `DamagedData`."""
         with map_decode_errors(f"the log of turn {entry.turn_id!r}"):
-            self._tree.apply(entry.event, entry.ts)
+            self.tree.apply(entry.event, entry.ts)
         self._events.setdefault(entry.turn_id, []).append(entry.event)
 
     def interrupted(self, turn: TurnRecord) -> InterruptedTurn:
         """Return a turn with its facts; raises `DamagedData`."""
         if self._loaded.facts_damaged:
             raise DamagedData("a fact of the turn is damaged")
-        return InterruptedTurn.with_facts(turn.session_id, self._tree[turn.id], self._loaded.open_facts)
+        return InterruptedTurn.with_facts(turn.session_id, self.tree[turn.id], self._loaded.open_facts)
 
     def resumed(self, turn: TurnRecord) -> ResumedTurn | None:
         """Return the turn as it goes on, with those below it; None if it cannot."""

@@ -21,6 +21,7 @@ from agenticx.sessions.files.artifacts import SessionContents
 from agenticx.sessions.files.options import OptionNotDone, OptionState, find_option, option_states, pick_text
 from agenticx.sessions.hub import commands
 from agenticx.sessions.hub.answers import store_answer
+from agenticx.sessions.hub.live_turns import LiveTurns, MainTurn
 from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission, steer
 from agenticx.sessions.hub.recovery import end_leftover_processes
 from agenticx.sessions.hub.retries import RetriedWork
@@ -29,7 +30,6 @@ from agenticx.sessions.hub.state import load_session
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest, check_same_input, check_task
 from agenticx.sessions.hub.turn_runner import TurnRunner
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
-from agenticx.sessions.hub.turns.running_turn import RunningTurn
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import OwnershipLost
@@ -51,8 +51,8 @@ class SessionActor:
     """A session with its conversation, its only writer, its running turn, its queued messages and its questions.
 
     The holder of the lock alone decides what the session does next: which messages are queued, begin a turn or are
-    handed back, and whether it is rewound or deleted. `unresumed` is a turn of an earlier process that is not resumed
-    or ended yet; `is_here` is true on the host of the workspace; `deleted` is set once the session is deleted.
+    handed back, and whether it is rewound or deleted. `is_here` is true on the host of the workspace; `deleted` is set
+    once the session is deleted.
     """
 
     def __init__(self, lease: AttachmentLease, loaded: Loaded, services: TurnServices) -> None:
@@ -64,12 +64,12 @@ class SessionActor:
         self.lease = lease
         self._services = services
         self._queue = MessageQueue()
-        self._writer = SessionWriter(lease, loaded, self.session, self._queue, services.clock)
+        live = LiveTurns(loaded)
+        self._writer = SessionWriter(lease, loaded, self.session, self._queue, services.clock, live.fold)
         self._snapshots = session_snapshots(lease, services.store.blobs, self._writer)
         self.session.snapshots = self._snapshots
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
-        self.turns = TurnRunner(self.session, self._writer, services, self._on_free)
-        self.unresumed = loaded.running
+        self.turns = TurnRunner(self.session, self._writer, services, live, self._on_free)
         self._lock, self._answer_lock = asyncio.Lock(), asyncio.Lock()
         self._users, self.deleted = 0, False
         self._unused = asyncio.Event()
@@ -94,7 +94,7 @@ class SessionActor:
             case commands.Submit():
                 return await self.submit(command)
             case commands.WaitingTurn():
-                return self.turns.waiting_for_work and self.turns.waiting_for_work.turn
+                return self.turns.waiting_for_work and self.turns.waiting_for_work.record
             case commands.Stop():
                 return await self.stop()
             case commands.Change():
@@ -142,13 +142,7 @@ class SessionActor:
     @property
     def has_suspended(self) -> bool:
         """True if a turn of an earlier process is still suspended."""
-        return self.unresumed is not None or self.turns.children.has_suspended
-
-    @property
-    def _is_free(self) -> bool:
-        """True if a turn may begin: none runs, and the end of the last one is stored."""
-        latest, pending_end = self.turns.latest, self.turns.pending_end
-        return self.unresumed is None and pending_end is None and (latest is None or latest.done_event.is_set())
+        return self.turns.live.has_suspended
 
     # --- submitting ---------------------------------------------------------------------------------------------------
 
@@ -162,16 +156,17 @@ class SessionActor:
         admitted = admitted or await self._admit(request, record, setup, work)
         if isinstance(admitted, Submission):
             return admitted
-        if isinstance(admitted, RunningTurn):
+        if isinstance(admitted, MainTurn):
             after_seq = await asyncio.shield(admitted.started)
             shown_after = after_seq if admitted.picked_after is None else admitted.picked_after
-            return Submission(state="started", turn=replace(admitted.turn, after_seq=after_seq), after_seq=shown_after)
+            turn = replace(admitted.record, after_seq=after_seq)
+            return Submission(state="started", turn=turn, after_seq=shown_after)
         if request.when_busy == "interrupt":
             with suppress(TimeoutError):
                 await asyncio.wait_for(admitted.resolved.wait(), self._services.clock.real(_INTERRUPT_SECONDS))
         return await self._current_submission(admitted)
 
-    async def _go_on(self, setup: TurnSetup, turn_id: str | None) -> RunningTurn | None:
+    async def _go_on(self, setup: TurnSetup, turn_id: str | None) -> MainTurn | None:
         """Go on with the turn `turn_id`, which waits for the work of `setup`; without an id end one that waits."""
         async with self._lock:
             self._check_open()
@@ -183,7 +178,7 @@ class SessionActor:
 
     async def _admit(
         self, request: TurnRequest, record: SessionRecord, setup: TurnSetup, work: TurnWork | None
-    ) -> Submission | RunningTurn | QueuedMessage:
+    ) -> Submission | MainTurn | QueuedMessage:
         """Return the earlier submission of the message, the turn that it began, or the message if it was queued.
 
         `setup` is that of `record`, which may have changed since: a reader may have a handoff before its commit has
@@ -196,7 +191,7 @@ class SessionActor:
                 if (earlier := await self._earlier_submission(request)) is not None:
                     return earlier
                 self._check_open()
-                if self._is_free and not self._queue.messages:
+                if self.turns.is_free and not self._queue.messages:
                     if self._writer.record.team is not None:
                         check_task(request, self.session.messages)
                     if self._writer.record is not record:
@@ -207,9 +202,9 @@ class SessionActor:
                     running = self.turns.begin(turn, message.message, setup)
                     running.picked_after = picked_after
                     return running
-                if self._is_free or self.turns.pending_end:
+                if self.turns.is_free or self.turns.has_pending_end:
                     continue  # the turn has ended since: its end and the queue come first
-                if request.when_busy == "reject" or self.unresumed is not None:
+                if request.when_busy == "reject" or self.turns.stays_suspended:
                     await self._check_free()
                     continue
                 if self.turns.running is not None:
@@ -228,15 +223,15 @@ class SessionActor:
 
     async def _check_free(self) -> None:
         """Raise `SessionBusy` while a turn runs."""
-        if not self._is_free:
+        if not self.turns.is_free:
             with suppress(StoreError):  # a reader may have the turn's end before its commit has returned
                 await self._writer.settle()
-        if not self._is_free:
+        if not self.turns.is_free:
             await self.lease.check()
-            turn = self.unresumed or (self.turns.latest and self.turns.latest.turn)
-            raise SessionBusy(f"session {self.id!r} already runs turn {turn.id if turn else None!r}")
+            main = self.turns.live.main
+            raise SessionBusy(f"session {self.id!r} already runs turn {main.id if main else None!r}")
 
-    async def _earlier_submission(self, request: TurnRequest) -> Submission | RunningTurn | None:
+    async def _earlier_submission(self, request: TurnRequest) -> Submission | MainTurn | None:
         """Return the state of an earlier message with the same `client_turn_id`, None if there is none.
 
         Raises `TurnConflict` if its input was another one. A message that was reported as failed is queued again if
@@ -257,10 +252,10 @@ class SessionActor:
             submission = recorded_submission(self.id, taken)
             check_same_input(client_turn_id, submission.turn, request)
             return await self._resolved_submission(submission)
-        latest = self.turns.latest
-        if latest is not None and latest.turn.client_turn_id == client_turn_id and not latest.has_failed_to_begin:
-            check_same_input(client_turn_id, latest.turn, request)
-            return latest
+        main = self.turns.live.main
+        if main is not None and main.record.client_turn_id == client_turn_id and not main.has_failed_to_begin:
+            check_same_input(client_turn_id, main.record, request)
+            return main
         turn = await self.lease.turn(client_turn_id=client_turn_id)
         if turn is None:
             return None
@@ -296,7 +291,7 @@ class SessionActor:
         self._queue.check_capacity(message.message)
         running, own_turn_id = self.turns.running, message.turn_id
         if request.when_busy == "steer" and running is not None and not running.steering.closed:
-            message.turn_id, message.steers = running.turn.id, True
+            message.turn_id, message.steers = running.id, True
         try:
             await self._writer.commit(
                 None,
@@ -321,18 +316,18 @@ class SessionActor:
         Messages that the ended turn did not take in (`steers`) are handed back too, and all messages once the hub is
         closing. The caller holds the lock.
         """
-        latest, queue, writer = self.turns.latest, self._queue, self._writer
-        if latest is not None:
-            if not latest.closed or latest.suspended:
+        main, queue, writer = self.turns.live.main, self._queue, self._writer
+        if main is not None:
+            if not main.is_over:
                 return
-            await latest.done_event.wait()
-            if queue.messages and latest.has_failed_to_begin:
-                queue.cancel(latest.turn.id)
+            await main.done_event.wait()
+            if queue.messages and main.has_failed_to_begin:
+                queue.cancel(main.id)
         if writer.unsettled is not None:
             await run_to_completion(writer.settle())
-        if self.turns.pending_end is not None:
+        if self.turns.has_pending_end:
             await run_to_completion(self.turns.end_pending())
-        while queue.messages and self._is_free:
+        while queue.messages and self.turns.is_free:
             closing = self._services.closing
             returned = [message for message in queue.messages if message.cancelled or message.steers or closing]
             if returned:
@@ -373,7 +368,7 @@ class SessionActor:
             await run_to_completion(self._lock_and_dispatch())
         except (SessionNotFound, OwnershipLost):  # deleted meanwhile, with its queue, or another owner's now
             self._queue.clear()
-            self.turns.pending_end = None
+            self.turns.live.leave()
         except StoreError as exc:
             _log.error("queue dispatch failed; retrying", session=self.id, error=str(exc))
             self._queue.cancel()
@@ -393,14 +388,14 @@ class SessionActor:
         self.turns.stop_below()
         if (running := self.turns.running) is not None:
             running.stop.set()
-            return running.turn
+            return running.record
         await self._lock_and_dispatch()
         return None
 
     async def close(self) -> None:
         """Hand back the queued messages, unless the turn before them continues after the next start; give it up."""
         try:
-            if self._queue.messages or self.turns.pending_end:
+            if self._queue.messages or self.turns.has_pending_end:
                 await self._lock_and_dispatch()
         except StoreError as exc:
             _log.error("messages stay queued until restart", error=str(exc))
@@ -408,7 +403,7 @@ class SessionActor:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._services.clock.real(_USERS_SECONDS)):
                 await self._unused.wait()
-        await self.lease.release(work_left=bool(self.has_suspended or self._queue.messages or self.turns.has_work))
+        await self.lease.release(work_left=bool(self._queue.messages or self.turns.live.by_id))
 
     async def abandon(self) -> None:
         """End all tasks without writing anything: another owner has the session."""
@@ -435,15 +430,13 @@ class SessionActor:
                 turn = loaded.running
                 with bound_ids(session=self.id, **({} if turn is None else {"turn": turn.id})):
                     try:
-                        is_left = await self.turns.recover(loaded, may_resume=may_resume)
-                        self.unresumed = turn if is_left else None
+                        await self.turns.recover(loaded, may_resume=may_resume)
                     except StoreError as exc:
                         _log.error("session recovery failed", error=str(exc))
-                        self.unresumed = None
-                        if turn is not None:
-                            self.turns.end_later(turn)
+                        if (main := self.turns.live.main) is not None and main.status == "suspended":
+                            self.turns.end_later(main)
         await self.turns.subagents.recover(loaded)
-        if self.unresumed is None:
+        if not self.turns.stays_suspended:
             await self._recover_facts(loaded)
 
     async def _recover_facts(self, loaded: Loaded) -> None:
@@ -619,10 +612,7 @@ class SessionActor:
 
     async def _wait_until_asked(self, request_id: str) -> None:
         """Wait until a turn that was resumed just now has asked its question again, or has ended."""
-        asked = self.turns.children.waiting.open_questions.get(request_id)
-        if asked is None and (running := self.turns.running) is not None:
-            asked = running.open_questions.get(request_id)
-        if asked is not None:
+        if (asked := self.turns.live.asked_again(request_id)) is not None:
             await asked.wait()
 
     async def delete(self) -> None:
@@ -634,7 +624,7 @@ class SessionActor:
             await self._services.store.delete(self.lease.lease)
             self.deleted = True
             self._queue.clear()
-            self.turns.pending_end = None
+            self.turns.live.leave()
             if self._snapshots is not None:  # only now: with a lost lease, they are another owner's
                 await self._snapshots.delete()
             await self._contents.delete()

@@ -29,17 +29,18 @@ from agenticx.runtime import (
     Session,
     TurnContext,
 )
-from agenticx.runtime.resume import ResumePoint
+from agenticx.runtime.resume import ResumedTurn, ResumePoint
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_log import log_interrupted_turn
+from agenticx.runtime.turns.child_turns import TurnSuspended
 from agenticx.sessions.hub.child_turns import FactJournal, SessionChildTurns
+from agenticx.sessions.hub.live_turns import NOT_STORED, DueEnd, LiveTurns, MainTurn
 from agenticx.sessions.hub.records import derive_name, name_announcement, with_switch
 from agenticx.sessions.hub.recovery import OpenTurns, read_interrupted, resumable_turns
 from agenticx.sessions.hub.subagents.budgets import TurnBudgets
 from agenticx.sessions.hub.subagents.session_subagents import SessionSubagents
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.turn_services import NoteTurn, TurnServices, TurnSetup
-from agenticx.sessions.hub.turns.running_turn import RunningTurn
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost, TurnEnded
 from agenticx.sessions.store.entries import Fact, NameDerived, StoredEvent
@@ -48,7 +49,7 @@ from agenticx.subagents.tools import CURRENT_OWNER
 
 __all__ = ["TurnRunner"]
 
-_INTERRUPTED = "The program ended while this turn was running."
+_INTERRUPTED = DueEnd("interrupted", "The program ended while this turn was running.")
 _CLOSING_SECONDS = 3.5  # a stopped turn may spend 3 s ending processes
 
 _log = get_logger(__name__)
@@ -58,8 +59,8 @@ class TurnRunner:
     """The turns of one session, one after another; each always gets a terminal event.
 
     `on_free` is called once a turn has ended, and with True if its end could not be stored and must be tried again.
-    `pending_end` is such a turn; `unannounced` the fact of a derived name whose event is not stored yet. `children` are
-    the child turns of these, `subagents` the agents of some of them.
+    `unannounced` is the fact of a derived name whose event is not stored yet. `children` are the child turns of those
+    that are `live`, `subagents` the agents of some of them.
     """
 
     def __init__(
@@ -67,75 +68,94 @@ class TurnRunner:
         session: Session,
         writer: SessionWriter,
         services: TurnServices,
+        live: LiveTurns,
         on_free: Callable[[bool], None],
     ) -> None:
-        self.latest: RunningTurn | None = None
-        self.pending_end: TurnRecord | None = None
         self.unannounced: NameDerived | None = None
         self.record_lock = asyncio.Lock()
-        self.children = SessionChildTurns(session, writer, services.log)
+        self.live = live
+        self.children = SessionChildTurns(session, writer, services.log, live)
         self._budgets = TurnBudgets(session.id, services.log, services.settings)
         self.subagents = SessionSubagents(session, writer, services, self.children, self.ended_turn)
         self._session = session
         self._writer = writer
         self._services = services
         self._on_free = on_free
-        self._is_abandoned = False
         self._tasks = set[asyncio.Task[None]]()
 
     @property
-    def running(self) -> RunningTurn | None:
-        """The turn that runs, None if there is none."""
-        return None if self.latest is None or self.latest.closed else self.latest
+    def running(self) -> MainTurn | None:
+        """The main turn that goes on here, perhaps only once the application runs its work again; None without one."""
+        main = self.live.main
+        return main if main is not None and (main.accepts_events or main.awaits_resume) else None
 
     @property
-    def waiting_for_work(self) -> RunningTurn | None:
+    def waiting_for_work(self) -> MainTurn | None:
         """The turn that waits for the application to run its work again, None if there is none."""
-        running = self.running
-        return running if running is not None and running.waits_for_work else None
+        main = self.live.main
+        return main if main is not None and main.awaits_resume else None
+
+    @property
+    def has_pending_end(self) -> bool:
+        """True if the end of the last main turn could not be stored."""
+        return self.live.main is not None and self.live.main.has_pending_end
+
+    @property
+    def stays_suspended(self) -> bool:
+        """True if a main turn is suspended until another process, or a later call, goes on with it."""
+        return self.live.main is not None and self.live.main.stays_suspended
+
+    @property
+    def is_free(self) -> bool:
+        """True if a turn may begin: none is live, and all is done at the end of the last one."""
+        main = self.live.main
+        return main is None or (main.status == "ended" and main.done_event.is_set())
 
     @property
     def is_idle(self) -> bool:
-        """True if no turn's task runs and no end is pending."""
-        children = self.children
-        is_waiting = children.waiting.by_id or self.waiting_for_work
-        return not (self._tasks or self.pending_end or children.is_open or is_waiting or self.subagents.is_busy)
+        """True if no turn's task runs, and no turn is live but those that stay suspended."""
+        is_live = any(not turn.stays_suspended for turn in self.live.by_id.values())
+        return not (self._tasks or is_live or self.subagents.is_busy)
 
-    @property
-    def has_work(self) -> bool:
-        """True if the next owner of the session goes on with a turn, or stores its end."""
-        is_suspended = self.latest is not None and self.latest.suspended
-        return self.pending_end is not None or is_suspended or self.children.has_work
-
-    def begin(
-        self,
-        turn: TurnRecord,
-        turn_input: UserMessage | ResumePoint,
-        setup: TurnSetup,
-        waiting: RunningTurn | None = None,
-    ) -> RunningTurn:
-        """Begin a turn with a message, or go on with the turn of an earlier process, which may be `waiting`, in a task.
-
-        Where there is no memory to begin it, it is ended before the session's next one, and `MemoryError` is raised.
-        """
-        running = waiting or RunningTurn(turn, setup)
-        running.setup = setup
-        if isinstance(turn_input, ResumePoint):
-            running.resume(turn_input)
-        elif self._writer.record.name is None:
-            running.derived_name = derive_name(turn_input.content)
+    def begin(self, record: TurnRecord, message: UserMessage, setup: TurnSetup) -> MainTurn:
+        """Begin a turn with a message, in a task; raises `MemoryError` where there is none to begin it."""
+        live, before = self.live, self.live.main
+        main = MainTurn(record=record, logged=live.tree.add(record.id), setup=setup)
+        if self._writer.record.name is None:
+            main.derived_name = derive_name(message.content)
+        live.main = main
+        live.add(main)
         try:
-            with bound_ids(session=self._session.id, turn=running.turn.id):
-                running.task = asyncio.create_task(self._run(running, turn_input), name=f"agx hub {running.turn.id}")
-                self._tasks.add(running.task)
-                running.task.add_done_callback(self._on_turn_task_done)
+            self._start_task(main, message)
         except MemoryError:
-            if running.task is not None:
-                running.task.cancel()
-            self.end_later(running.turn)
+            live.remove(main)
+            live.main = before
+            self._on_free(True)
             raise
-        self.latest = running
-        return running
+        return main
+
+    def _resume(self, main: MainTurn, point: ResumePoint, setup: TurnSetup) -> MainTurn:
+        """Go on with a suspended turn, in a task; where there is no memory for that, it is ended later."""
+        main.setup = setup
+        main.expect_questions(point)
+        main.resume()
+        try:
+            self._start_task(main, point)
+        except MemoryError:
+            self.end_later(main)
+            raise
+        return main
+
+    def _start_task(self, main: MainTurn, turn_input: UserMessage | ResumePoint) -> None:
+        try:
+            with bound_ids(session=self._session.id, turn=main.id):
+                main.task = asyncio.create_task(self._run(main, turn_input), name=f"agx hub {main.id}")
+                self._tasks.add(main.task)
+                main.task.add_done_callback(self._on_turn_task_done)
+        except MemoryError:
+            if main.task is not None:
+                main.task.cancel()
+            raise
 
     def _on_turn_task_done(self, task: asyncio.Task[None]) -> None:
         """Report a task that raised, and gave its turn no terminal event, to the loop's handler: nothing awaits it."""
@@ -144,52 +164,53 @@ class TurnRunner:
             context = {"message": "a turn could not be ended", "exception": exc, "task": task}
             task.get_loop().call_exception_handler(context)
 
-    async def _run(self, running: RunningTurn, turn_input: UserMessage | ResumePoint) -> None:
+    async def _run(self, main: MainTurn, turn_input: UserMessage | ResumePoint) -> None:
         """Run the turn and store a terminal event in every case."""
         try:
-            await self._run_into_log(running, turn_input)
-            if not running.closed:
-                await self._abort(running, "internal", "The turn ended without a terminal event.")
+            await self._run_into_log(main, turn_input)
+            if main.accepts_events:
+                await self._abort(main, "internal", "The turn ended without a terminal event.")
+        except TurnSuspended as exc:
+            _log.debug("turn suspended", why=str(exc))
         except asyncio.CancelledError:
-            await self._abort(running, "interrupted", "The server shut down before the turn had ended.")
+            await self._abort(main, "interrupted", "The server shut down before the turn had ended.")
             raise
         except StoreError as exc:
             why = exc if isinstance(exc, SessionNotFound | OwnershipLost) else None
-            await self._abort(running, "storage", f"The session's log could not be written: {exc}", why)
+            await self._abort(main, "storage", f"The session's log could not be written: {exc}", why)
         except (SettingsError, ResourcesExhausted) as exc:
-            await self._abort(running, "internal", f"The turn could not begin: {exc}", exc)
+            await self._abort(main, "internal", f"The turn could not begin: {exc}", exc)
         except MemoryError as exc:
             exc.__traceback__ = None  # its frames hold references to what filled the memory
             _log.error("turn failed: out of memory")
             why = exhausted_error(exc)
-            await self._abort(running, "internal", f"The turn failed: {why}", why)
+            await self._abort(main, "internal", f"The turn failed: {why}", why)
         except Exception as exc:
             _log.exception("turn failed")
             why = exhausted_error(exc)
             text = f"The turn failed: {why}" if why else "The turn failed because of an error in AgenticX."
-            await self._abort(running, "internal", text, why)
+            await self._abort(main, "internal", text, why)
 
-    async def _run_into_log(self, running: RunningTurn, turn_input: UserMessage | ResumePoint) -> None:
+    async def _run_into_log(self, main: MainTurn, turn_input: UserMessage | ResumePoint) -> None:
         """Run the turn to its end, and write its events in batches."""
         CURRENT_OWNER.set(self.subagents)
-        session, services, setup = self._session, self._services, running.setup
+        session, services, setup = self._session, self._services, main.setup
         assert setup is not None
-        if self.children.unended:
-            await self.children.end_unended()
+        await self.children.end_due()
         configuration = setup.configuration or await services.read_configuration(self._writer.record)
-        notes = await self._enter_notes(running)
-        if running.closed:  # suspended meanwhile
+        notes = await self._enter_notes(main)
+        if not main.accepts_events:  # suspended meanwhile
             return
         runtime = services.runtime(setup.model, configuration.settings)
         context = TurnContext(
-            client_turn_id=running.turn.client_turn_id,
-            turn_id=running.turn.id,
+            client_turn_id=main.record.client_turn_id,
+            turn_id=main.id,
             child_turns=self.children,
             work=setup.work,
-            journal=FactJournal(running.turn.id, self.write_fact),
-            steering=running.steering,
+            journal=FactJournal(main.id, partial(self._store_journal, main)),
+            steering=main.steering,
             pacer=services.pacer,
-            permission_mode=running.turn.permission_mode,
+            permission_mode=main.record.permission_mode,
             agent=setup.agent,
             agents=setup.agents,
             shares_history=bool(services.agents),
@@ -198,7 +219,7 @@ class TurnRunner:
             max_rounds=notes and notes.max_rounds,
             turn_seconds=notes and notes.turn_seconds,
             notes=notes and notes.notes,
-            budget=await self._budgets.of(running.turn.id) if self._budgets.has_limits else None,
+            budget=await self._budgets.of(main.id) if self._budgets.has_limits else None,
         )
         if isinstance(turn_input, ResumePoint):
             run = partial(runtime.resume_turn, turn_input)
@@ -206,14 +227,14 @@ class TurnRunner:
             run = partial(runtime.write_turn, turn_input)
         await run(
             session,
-            partial(self._write_events, running),
-            running.stop,
+            partial(self._write_events, main),
+            main.stop,
             tools=setup.tools if notes is None or notes.enabled is None else notes.enabled(setup.tools),
             system_prompt=configuration.system_prompt,
-            sampling=running.turn.sampling,
+            sampling=main.record.sampling,
             context=context,
         )
-        if running.closed and not running.suspended:
+        if main.status == "ended":
             await self._remove_dropped_contents()
 
     async def _remove_dropped_contents(self) -> None:
@@ -223,12 +244,12 @@ class TurnRunner:
         except StoreError as exc:
             _log.warning("contents of old revisions could not be deleted", error=str(exc))
 
-    async def _enter_notes(self, running: RunningTurn) -> NoteTurn | None:
+    async def _enter_notes(self, main: MainTurn) -> NoteTurn | None:
         """Return the notes of the turn; None for a session without vaults, and for one whose work is not a model's."""
-        source, setup = self._services.notes, running.setup
+        source, setup = self._services.notes, main.setup
         if source is None or setup is None:
             return None
-        notes = await source.enter(self._writer.record, running.turn)
+        notes = await source.enter(self._writer.record, main.record)
         return notes if setup.work is None else None
 
     async def ended_turn(self, turn_id: str, agent_path: Sequence[str]) -> Turn:
@@ -243,40 +264,43 @@ class TurnRunner:
         context = TurnContext(turn_id=turn_id, child_turns=self.children, budget=await self._budgets.of(turn_id))
         return runtime.ended_turn(self._session, agent_path=agent_path, tools=setup.tools, context=context)
 
-    async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
+    async def _write_events(self, main: MainTurn, batch: Sequence[RuntimeEvent]) -> None:
         """Store events of the turn; those after its terminal event are dropped."""
-        if not running.closed and self.children.unended and batch[-1].terminal:
+        if batch[-1].terminal and main.accepts_events:
             with suppress(StoreError):
-                await self.children.end_unended()
-        if not running.closed and self.children.waiting.by_id and batch[-1].terminal:
-            await self.children.end_waiting_below(running.turn.id)
-        if running.closed:  # perhaps meanwhile
-            if not (running.suspended or self._is_abandoned):
+                await self.children.end_due()
+            await self.children.end_not_resumed(main.id)
+        if not main.accepts_events:  # perhaps meanwhile
+            if main.status != "suspended":
                 _log.error("events after the terminal event dropped", count=len(batch))
             return
-        if running.started.done():
-            stored = await self._write_later_events(running, batch)
+        if main.status == "queued":
+            stored = await self._write_first_events(main, batch)
+            main.started.set_result(stored[0].seq - 1)
         else:
-            stored = await self._write_first_events(running, batch)
-            running.started.set_result(stored[0].seq - 1)
+            stored = await self._write_later_events(main, batch)
         if stored[-1].terminal:
-            self._mark_closed(running)
+            self._mark_done(main)
             if not self._services.closing:
                 await self.announce_name()
 
+    async def _store_journal(self, main: MainTurn, fact: Fact) -> None:
+        self.children.check_open(main)
+        await self.write_fact(fact)
+
     async def write_fact(self, fact: Fact) -> None:
-        """Store a fact of the running turn."""
+        """Store a fact of a turn."""
         await self._writer.commit(fact.turn_id, facts=[fact])
 
-    async def _write_first_events(self, running: RunningTurn, first: Sequence[RuntimeEvent]) -> Sequence[StoredEvent]:
+    async def _write_first_events(self, main: MainTurn, first: Sequence[RuntimeEvent]) -> Sequence[StoredEvent]:
         """Store the first events of a turn; a session without a name gets the turn's `derived_name` with them."""
-        turn = running.turn
+        turn = main.record
         async with self.record_lock:
             record = self._writer.record
-            if running.derived_name is None or record.name is not None:
+            if main.derived_name is None or record.name is not None:
                 return await self._writer.commit(turn.id, first, begins=turn)
-            named = replace(record, name=running.derived_name)
-            fact = NameDerived(key=turn.id, turn_id=turn.id, name=running.derived_name)
+            named = replace(record, name=main.derived_name)
+            fact = NameDerived(key=turn.id, turn_id=turn.id, name=main.derived_name)
 
             def on_stored() -> None:
                 self.unannounced = fact
@@ -285,16 +309,16 @@ class TurnRunner:
                 turn.id, first, begins=turn, record=named, facts=[fact], on_stored=on_stored
             )
 
-    async def _write_later_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> Sequence[StoredEvent]:
+    async def _write_later_events(self, main: MainTurn, batch: Sequence[RuntimeEvent]) -> Sequence[StoredEvent]:
         """Store events of a turn that has begun; with a handoff, the session's active agent changes in one commit."""
-        is_last_of_guest = running.has_guest and batch[-1].terminal
+        is_last_of_guest = main.has_guest and batch[-1].terminal
         if not is_last_of_guest and all(event.type is not EventType.HANDOFF for event in batch):
-            return await self._writer.commit(running.turn.id, batch)
+            return await self._writer.commit(main.id, batch)
         async with self.record_lock:
-            events, record, running.has_guest = with_switch(
-                batch, self._writer.record, has_agent=self._services.has_agent, has_guest=running.has_guest
+            events, record, main.has_guest = with_switch(
+                batch, self._writer.record, has_agent=self._services.has_agent, has_guest=main.has_guest
             )
-            stored = await self._writer.commit(running.turn.id, events, record=record)
+            stored = await self._writer.commit(main.id, events, record=record)
             if stored[-1].terminal:
                 self._session.active_agent = record.agent
             return stored
@@ -307,36 +331,41 @@ class TurnRunner:
                 await run_to_completion(self._writer.commit(None, events, facts=[fact]))
                 self.unannounced = None
 
-    async def _abort(self, running: RunningTurn, code: str, text: str, why: AgenticXError | None = None) -> None:
+    async def _abort(self, main: MainTurn, code: str, text: str, why: AgenticXError | None = None) -> None:
         """Store a terminal event for a turn that cannot continue.
 
         If that fails, it is repeated before the session's next turn. Callers that wait for the turn to begin get `why`,
         an error that the user can fix, if there is one.
         """
-        if running.closed:
+        if main.done_event.is_set() or main.due_end is not None or main.stays_suspended:
             return
-        running.close()
+        self.live.fail(main, DueEnd(code, text))
         try:
-            running.fail_to_begin(why or (StoreError(text) if code == "storage" else TurnFailed(text)))
-            await run_to_completion(self._end(running.turn, code, text))
+            main.fail_to_begin(why or (StoreError(text) if code == "storage" else TurnFailed(text)))
+            await run_to_completion(self._end(main))
         except (SessionNotFound, OwnershipLost) as exc:
             _log.info("session has no owner here any more before its turn ended", why=str(exc))
+            main.leave()
         except StoreError as exc:
             _log.error("end of turn could not be stored; retried before the next turn", why=text, error=str(exc))
-            self.end_later(running.turn)
+            self.end_later(main)
         else:
             if code == "storage":
                 _log.error("turn failed: its log could not be written", why=text)
             elif why is not None:
                 _log.warning("turn could not begin", error=str(why))
-        self._mark_closed(running)
+        self._mark_done(main)
 
-    def _mark_closed(self, running: RunningTurn) -> None:
-        running.close()
-        running.done_event.set()
+    def _mark_done(self, main: MainTurn) -> None:
+        main.done_event.set()
         self._on_free(False)
 
     # --- endings ------------------------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """Wait for the commit that is being made: a reader may have its events before a turn's status shows them."""
+        with suppress(StoreError):
+            await self._writer.settle()
 
     def suspend(self) -> None:
         """Suspend the turn if it waits for an answer of the user and continues after a restart, and those below it.
@@ -346,36 +375,43 @@ class TurnRunner:
         """
         if not self._services.can_resume:
             return
-        self.children.suspend_detached()
-        running = self.running
-        if running is not None and self._waits(running):
-            self.children.suspend(running.turn.id)
-            running.suspended = self._writer.state_frozen = True
-            running.close()
+        self.live.suspend_detached()
+        main = self.running
+        if main is not None and self._waits(main):
+            self.live.suspend(main)
+            self._writer.state_frozen = True
             if isinstance(turn := self._session.running_turn, Turn):
                 turn.log.suspend()
 
-    def _waits(self, running: RunningTurn) -> bool:
-        gate, session_id = self._services.gate, self._session.id
-        if running.setup is None:
+    def _waits(self, main: MainTurn) -> bool:
+        if main.setup is None:
             return True
-        if self._makes_options(running.turn.id):
+        if self._makes_options(main.id):
             return False
-        asked = (*gate.pending(session_id), *gate.pending_questions(session_id))
-        has_asked = running.asks_again or not all(one.agent_path for one in asked)
-        if running.setup.work is None:
-            return has_asked and not self.children.has_attached
-        return self.children.waits(running.turn.id, by_itself=has_asked)
+        if main.status == "waiting" and not self._asks(main):
+            return False
+        if main.setup.work is None:
+            return main.status == "waiting" and not self.live.has_attached
+        return self.live.waits(main, has_work=True)
+
+    def _asks(self, main: MainTurn) -> bool:
+        """Return whether the turn has a question that is not decided; the event of a decision is stored later."""
+        gate, session_id = self._services.gate, self._session.id
+        asked = {one.id for one in (*gate.pending(session_id), *gate.pending_questions(session_id))}
+        asked.update(id_ for id_, event in main.asked_again.items() if not event.is_set())
+        return any(id_ in asked for id_ in main.logged.open_questions)
 
     def gate_of(self, turn_id: str) -> AsyncConfirmGate | None:
         """Return the gate that a turn asks; None if it is not here: it takes its answers when it goes on."""
-        is_latest = (latest := self.latest) is not None and latest.turn.id == turn_id and latest.asks_here
-        return self._services.gate if is_latest or self.children.runs(turn_id) else None
+        main, child = self.live.main, self.live.by_id.get(turn_id)
+        if main is not None and main.id == turn_id:
+            return self._services.gate if main.status != "suspended" else None
+        return self._services.gate if child is not None and child.runs_here else None
 
     async def stop(self) -> None:
         """Stop the turn and those below it, and wait for them, bounded."""
-        if self.latest is not None:
-            self.latest.stop.set()
+        if self.live.main is not None:
+            self.live.main.stop.set()
         self.stop_below()
         if tasks := list(self._tasks):
             _, late = await asyncio.wait(tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
@@ -391,113 +427,153 @@ class TurnRunner:
         self.children.stop()
         self.subagents.stop()
 
-    async def _end(self, turn: TurnRecord, code: str, text: str) -> None:
-        """End a turn of which events are stored, as the store has it: it may have stored what it reported as failed."""
-        self.children.close_below(turn.id)
-        loaded = await self._writer.reload()
-        if loaded.running is not None and loaded.running.id == turn.id:
-            await self.append_end(loaded, loaded.running, code, text)
-
     async def abandon(self) -> None:
         """End all tasks without writing anything: another owner has the session."""
-        self._is_abandoned = self.children.closed = True
+        self.live.abandoned = True
         self.stop_below()
-        if (running := self.latest) is not None:
-            running.close()
-            running.fail_to_begin(OwnershipLost(f"session {self._session.id!r} has another owner"))
-            running.done_event.set()
+        if (main := self.live.main) is not None and main.status != "ended":
+            main.leave()
+            main.fail_to_begin(OwnershipLost(f"session {self._session.id!r} has another owner"))
+            main.done_event.set()
         for task in self._tasks:
             task.cancel()
         await self.subagents.abandon()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
 
-    async def append_end(self, loaded: Loaded, turn: TurnRecord, code: str, text: str) -> None:
+    def end_later(self, main: MainTurn) -> None:
+        """Have a turn ended before the session's next one begins, as it cannot be ended now."""
+        self.live.fail(main, NOT_STORED)
+        main.done_event.set()
+        self._on_free(True)
+
+    async def end_pending(self) -> None:
+        """Store the turn's end that could not be stored before, if any; raises `StoreError` if it fails again."""
+        if (main := self.live.main) is not None and main.has_pending_end:
+            await self._end(main)
+
+    async def _end(self, main: MainTurn) -> None:
+        """Store the end of a turn that is due, as the store has it: it may have stored what it reported as failed."""
+        loaded = await self._writer.reload()
+        if loaded.running is not None and loaded.running.id == main.id and main.due_end is not None:
+            await self._append_end(loaded, loaded.running, main.due_end)
+        self.live.remove(main)
+
+    async def _append_end(self, loaded: Loaded, record: TurnRecord, end: DueEnd) -> None:
         """Append the events that answer the turn's open calls and questions and end it, after its child turns."""
-        if loaded.children:
-            await self.children.end(code, text)
-        interrupted = await read_interrupted(self._services.log, turn, loaded)
+        await self.children.end_due()
+        interrupted = await read_interrupted(self._services.log, record, loaded)
         may_repeat = partial(self._services.is_repeatable, loaded.record)
         self._session.messages += interrupted.missing_messages(self._session.messages, may_repeat)
-        events = interrupted.closing_events(self._session.messages, code, text)
+        events = interrupted.closing_events(self._session.messages, *end)
         if interrupted.turn.has_handed_over and not self._services.has_agent(interrupted.turn.acting_agent_id):
             events.insert(len(events) - 1, RuntimeEvent(EventType.SESSION_CHANGED, {"agent": loaded.record.agent}))
             self._session.active_agent = loaded.record.agent
         try:
-            await self._writer.commit(turn.id, events)
+            await self._writer.commit(record.id, events)
         except TurnEnded as exc:
             return _log.error("a turn was to be ended that has an end", error=str(exc))
-        if code == "interrupted":
+        if end.code == "interrupted":
             ended = interrupted.turn
             log_interrupted_turn(events, ended.questions, rounds=ended.round, usage=ended.usage)
 
     # --- after a restart ----------------------------------------------------------------------------------------------
 
-    async def recover(self, loaded: Loaded, *, may_resume: bool) -> bool:
-        """Go on with the open turns that wait for a person, and end all others as interrupted.
+    async def recover(self, loaded: Loaded, *, may_resume: bool) -> None:
+        """Go on with the suspended turns that wait for a person, and end all others as interrupted.
 
         One with the work of an application waits until `resume_work` brings that. Unless `may_resume` the others that
-        can go on are still suspended; returns True if the running one is among them.
+        can go on are still suspended.
         """
-        loaded = replace(loaded, children=[turn for turn in loaded.children if not self.children.runs(turn.id)])
-        turn, found = loaded.running, await self._resumable_turns(loaded)
-        self.children.resume_all()
-        if turn is not None and found.point is not None and found.needs_work:
-            self._wait_for_work(turn, found.point)
-            turn, found = None, replace(found, point=None)
-        if not may_resume:
-            self.children.suspend_all(found.detached)
-            if found.point is None:
-                await self.end_interrupted(loaded, turn)
-                return False
-            self.children.suspend_all(found.point.children)
-            return True
-        self.children.waiting.add(found.detached, detached=True)
-        for resumed in found.detached:
-            self.children.resume(resumed)
-        setup = None if turn is None or found.point is None else await self._setup_again(loaded, turn, found.point)
-        if turn is None or found.point is None or setup is None:
-            await self.end_interrupted(loaded, turn)
-            return False
-        self.children.waiting.add(found.point.children)
-        await self.end_interrupted(loaded, None)
-        self.begin(turn, found.point, setup)
-        return False
+        live, main = self.live, self.live.main
+        if main is not None and not main.stays_suspended:
+            main = None
+        children = [turn for turn in loaded.children if live.by_id[turn.id].stays_suspended]
+        running = None if main is None else loaded.running
+        found = await self._resumable_turns(replace(loaded, running=running, children=children))
+        live.restore(found.tree)
+        self._resume_detached(found.detached, may_resume=may_resume)
+        point, setup = None if main is None else found.point, None
+        if main is not None and point is not None:
+            if found.needs_work:
+                self._wait_for_work(main, point)
+            elif not may_resume:
+                return
+            elif (setup := await self._setup_again(loaded, main.record, point)) is None:
+                point = None
+            else:
+                live.await_resume(point.children)
+        self._fail_others([*found.detached, *(() if point is None else point.children)])
+        if main is not None and point is None:
+            live.fail(main, _INTERRUPTED)
+            await self._append_end(loaded, main.record, _INTERRUPTED)
+            live.remove(main)
+            main.done_event.set()
+        else:
+            await self._end_others()
+        if main is not None and point is not None and setup is not None:
+            self._resume(main, point, setup)
 
-    def _wait_for_work(self, turn: TurnRecord, point: ResumePoint) -> None:
+    def _resume_detached(self, detached: Sequence[ResumedTurn], *, may_resume: bool) -> None:
+        """Have the owner of detached turns go on with them, if that may and can be."""
+        turns = self.live.by_id
+        for one in detached:
+            turns[one.turn_id].detached = True
+        if may_resume:
+            self.live.await_resume(detached)
+            for one in detached:
+                if not self.children.resumer.resume(one):
+                    self.live.fail(turns[one.turn_id], _INTERRUPTED)
+
+    async def _end_others(self) -> None:
+        try:
+            await self.children.end_due()
+        except StoreError as exc:
+            _log.error("child turns could not be ended; retried before the next turn", error=str(exc))
+
+    def _fail_others(self, resumed: Sequence[ResumedTurn]) -> None:
+        """Have all suspended child turns ended but for these and those below them."""
+        kept = set[str]()
+        while resumed:
+            kept.update(one.turn_id for one in resumed)
+            resumed = [child for one in resumed for child in one.point.children]
+        for turn in self.live.children:
+            if turn.stays_suspended and turn.id not in kept:
+                self.live.fail(turn, _INTERRUPTED)
+
+    def _wait_for_work(self, main: MainTurn, point: ResumePoint) -> None:
         """Keep a turn, and those below it, as they are until `resume_work` or a stop; the session is busy with it."""
-        self.children.waiting.add(point.children, ask=False)
-        self.latest = running = RunningTurn(turn, None)
-        running.started.set_result(turn.after_seq or 0)
-        running.stop.watch(lambda: self._stop_waiting(running))
+        self.live.await_resume(point.children, ask=False)
+        main.resume_point = point
+        main.stop.watch(lambda: self._stop_waiting(main))
 
-    def _stop_waiting(self, running: RunningTurn) -> None:
-        if running.waits_for_work and not running.closed:
-            running.task = asyncio.create_task(self.end_waiting("stopped", "the turn was stopped"))
-            self._tasks.add(running.task)
-            running.task.add_done_callback(self._on_turn_task_done)
+    def _stop_waiting(self, main: MainTurn) -> None:
+        if main.awaits_resume:
+            main.task = asyncio.create_task(self.end_waiting("stopped", "the turn was stopped"))
+            self._tasks.add(main.task)
+            main.task.add_done_callback(self._on_turn_task_done)
 
     async def end_waiting(self, code: str, text: str) -> None:
         """End the turn that waits for its work, if there is one."""
-        if (running := self.waiting_for_work) is not None:
-            with bound_ids(session=self._session.id, turn=running.turn.id):
-                await self._abort(running, code, text)
+        if (main := self.waiting_for_work) is not None:
+            with bound_ids(session=self._session.id, turn=main.id):
+                await self._abort(main, code, text)
 
-    async def resume_work(self, turn_id: str, setup: TurnSetup) -> RunningTurn:
+    async def resume_work(self, turn_id: str, setup: TurnSetup) -> MainTurn:
         """Go on with a turn that waits for its work, which `setup` has, with the answers that are stored by now.
 
         The caller sees to it that none is stored meanwhile. Raises `TurnFailed` if the turn does not wait, and
         `SettingsError` if it cannot go on now; it waits on.
         """
-        if (running := self.waiting_for_work) is None or running.turn.id != turn_id:
+        if (main := self.waiting_for_work) is None or main.id != turn_id:
             raise TurnFailed(f"turn {turn_id!r} does not wait for its work")
         setup = replace(setup, configuration=await self._services.read_configuration(self._writer.record))
         found = await self._resumable_turns(await self._writer.read())
-        if running.closed or found.point is None:
-            await self.end_waiting("interrupted", _INTERRUPTED)
+        if not main.awaits_resume or found.point is None:
+            await self.end_waiting(*_INTERRUPTED)
             raise TurnFailed(f"turn {turn_id!r} cannot go on: it was stopped, or its log cannot be read")
-        self.children.waiting.add(found.point.children)
-        return self.begin(running.turn, found.point, setup, running)
+        self.live.await_resume(found.point.children)
+        return self._resume(main, found.point, setup)
 
     async def _resumable_turns(self, loaded: Loaded) -> OpenTurns:
         services, record, messages = self._services, loaded.record, self._session.messages
@@ -526,25 +602,3 @@ class TurnRunner:
         except AgenticXError as exc:
             _log.warning("turn cannot be resumed", error=str(exc))
             return None
-
-    async def end_interrupted(self, loaded: Loaded, turn: TurnRecord | None) -> None:
-        """Append an end to the child turns that an earlier process left, and to `turn`."""
-        if turn is not None:
-            return await self.append_end(loaded, turn, "interrupted", _INTERRUPTED)
-        try:
-            if loaded.children:
-                await self.children.end("interrupted", _INTERRUPTED)
-        except StoreError as exc:
-            _log.error("child turns could not be ended; retried before the next turn", error=str(exc))
-            self.children.end_later(loaded)
-
-    def end_later(self, turn: TurnRecord) -> None:
-        """Have `turn` ended before the session's next one begins, as it cannot be ended now."""
-        self.pending_end = turn
-        self._on_free(True)
-
-    async def end_pending(self) -> None:
-        """Store the turn's end that could not be stored before, if any; raises `StoreError` if it fails again."""
-        if self.pending_end is not None:
-            await self._end(self.pending_end, "storage", "The session's log could not be written.")
-            self.pending_end = None

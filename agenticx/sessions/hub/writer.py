@@ -56,9 +56,18 @@ class SessionWriter:
     repeated at once, a few times, and if the store still does not answer, again before anything else is written;
     `unsettled` is that commit, or the one that is being made; `known_effects` is `effect_count` without it. With
     `state_frozen` the conversation stays as it is stored. `subagents` are the runs of sub-agents as they are stored.
+    `fold` is called with the id of the turn and the events of each commit that is stored.
     """
 
-    def __init__(self, lease: Lease, loaded: Loaded, session: Session, queue: MessageQueue, clock: Clock) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        loaded: Loaded,
+        session: Session,
+        queue: MessageQueue,
+        clock: Clock,
+        fold: Callable[[str | None, Sequence[RuntimeEvent]], None],
+    ) -> None:
         self.record = loaded.record
         self.seq = loaded.last_seq
         self.state_frozen = False
@@ -68,6 +77,7 @@ class SessionWriter:
         self._queue = queue
         self._clock = clock
         self._session = session
+        self._fold = fold
         self._tracker = StateTracker(session)
         self._lock = asyncio.Lock()
         self._id_prefix = token_hex(6)  # of commit ids, which are unique in a session, also across restarts
@@ -213,6 +223,7 @@ class SessionWriter:
             self._queue.mark_stored(commit.events)
         self.record = commit.record or self.record
         self.seq += len(stored)
+        self._fold(commit.turn_id, commit.events)
         if write.on_stored is not None:
             write.on_stored()
         return stored

@@ -248,8 +248,8 @@ class SessionSubagents:
         await run_to_completion(self._writer.commit(None, facts=[fact]))
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
-        if ending.turn_id in self._turns.waiting.by_id:  # it could not go on after a restart
-            return await self._turns.end_waiting(ending.turn_id, ending.code or "internal", ending.text)
+        if self._turns.awaits_resume(ending.turn_id):  # it could not go on after a restart
+            return await self._turns.end_suspended(ending.turn_id, ending.code or "internal", ending.text)
         if ending.turn_id not in self._runs.deliveries:
             await run_to_completion(self._writer.commit(None, facts=self._ended_facts(ending)))
 

@@ -1,0 +1,291 @@
+"""The turns of a session that have not ended, and the status of each.
+
+The status of a turn, from its beginning in this process, or in an earlier one, to its end:
+
+    queued     begun here; none of its events is stored yet
+    running    its task is alive
+    waiting    its task is alive, and has asked a person
+    suspended  a process left it without an end: another one, or this one later, resumes or ends it
+    ended      its terminal event is stored, or nothing of it ever was
+
+    from                        to                 when
+    (begun here)                queued             `add`
+    (left by an earlier owner)  suspended          the session is claimed
+    queued                      running            its first events are stored
+    running                     waiting            an event is stored that asks
+    waiting                     running            the events with all answers are stored
+    suspended                   running, waiting   it is begun again here (`resume`)
+    queued, running, waiting    suspended          the program ends while nothing of it goes on without an answer, or
+                                                   another process owns the session (`suspend`, `leave`)
+    any                         ended              its terminal event is stored
+
+Events are folded once they are stored. A turn that cannot go on keeps its status until its end is stored: `due_end` is
+that end, and no other event of the turn is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+from agenticx.errors import AgenticXError
+from agenticx.runtime import Steering, StopSignal
+from agenticx.runtime.events import DELTAS, Event, EventType, RuntimeEvent
+from agenticx.runtime.resume import ResumedTurn, ResumePoint
+from agenticx.runtime.turns.child_turns import ChildTurn
+from agenticx.sessions.hub.turn_services import TurnSetup
+from agenticx.sessions.store.records import Loaded, TurnRecord
+from agenticx.sessions.turn_tree import LoggedTurn, TurnStatus, TurnTree
+
+__all__ = ["NOT_STORED", "DueEnd", "LiveTurn", "LiveTurns", "MainTurn"]
+
+_KEEPS_STATUS = DELTAS | {EventType.TOOL_PROGRESS, EventType.ARTIFACT}
+
+
+class DueEnd(NamedTuple):
+    """The end of a turn that did not emit it: the code and the text of its `error`."""
+
+    code: str
+    text: str
+
+
+NOT_STORED = DueEnd("storage", "The session's log could not be written.")
+"""The end of a turn whose own could not be stored."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class LiveTurn:
+    """A turn that has not ended: a child turn, or a `MainTurn`. Its `status` changes as the module's table says.
+
+    `logged` is the turn as its stored events show it, without the text of its messages. `due_end` is the end that is
+    to be stored for it. A suspended turn with a `resume_point` is resumed here once it is begun again. `asked_again`
+    are the questions of an earlier process that it is to ask again, by id; each event is set once that is so, or the
+    turn asks no more. `running_calls` are the calls without a result that have begun. `child` is the child turn while
+    it runs here.
+    """
+
+    record: TurnRecord
+    logged: LoggedTurn
+    status: TurnStatus = "queued"
+    due_end: DueEnd | None = None
+    detached: bool = False
+    resume_point: ResumePoint | None = None
+    asked_again: Mapping[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
+    running_calls: set[str] = field(default_factory=set[str])
+    child: ChildTurn | None = None
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def is_over(self) -> bool:
+        """True if no event of it is stored any more, but its end if that is due."""
+        return self.status == "ended" or self.due_end is not None
+
+    @property
+    def accepts_events(self) -> bool:
+        """True if the events of its task are stored."""
+        return not (self.is_over or self.status == "suspended")
+
+    @property
+    def awaits_resume(self) -> bool:
+        """True if it is suspended until it is begun again here."""
+        return self.status == "suspended" and self.resume_point is not None and not self.is_over
+
+    @property
+    def stays_suspended(self) -> bool:
+        """True if it is suspended until another process, or a later call, goes on with the session."""
+        return self.status == "suspended" and self.resume_point is None and not self.is_over
+
+    @property
+    def runs_here(self) -> bool:
+        """True if it is a child turn with a task in this process that goes on."""
+        return self.child is not None and self.status != "suspended"
+
+    def expect_questions(self, point: ResumePoint) -> None:
+        """Take the questions without an answer at `point` as those that the turn asks again."""
+        questions = (question for question in point.questions.values() if question.answer is None)
+        self.asked_again = {question.request.id: question.asked for question in questions}
+
+    def ask_no_more(self) -> None:
+        """Wake up all that wait for the turn to ask its questions again."""
+        for asked in self.asked_again.values():
+            asked.set()
+
+    def resume(self) -> None:
+        """Take the turn, which is being begun again here, as it stands in the log."""
+        self.status, self.resume_point = self.logged.status, None
+
+    def leave(self) -> None:
+        """Leave the turn to another owner of its session."""
+        self.status, self.due_end, self.resume_point = "suspended", None, None
+        self.ask_no_more()
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class MainTurn(LiveTurn):
+    """A turn of the session's own, which is no child turn.
+
+    `started` has the sequence number before the turn's first event once that is stored; a caller that waits for it
+    shields it. `done_event` is set once the turn's end is stored, its session deleted or its end left to a later try;
+    never for a turn that is suspended as the program ends. `derived_name` becomes the name of a session without one
+    once the turn has begun. `setup` is that with which it runs, None before it does here. `has_guest` says that an
+    agent acts which the hub does not have, so that the session goes back to its main agent at the end of the turn.
+    `picked_after` is the sequence number before the pick that its message made, None if it made none.
+    """
+
+    setup: TurnSetup | None = None
+    derived_name: str | None = None
+    stop: StopSignal = field(default_factory=StopSignal)
+    steering: Steering = field(default_factory=Steering)
+    started: asyncio.Future[int] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    done_event: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    has_guest: bool = False
+    picked_after: int | None = None
+
+    @property
+    def has_failed_to_begin(self) -> bool:
+        """True if the turn ended before its first event was stored, as far as is known."""
+        return self.started.done() and self.started.exception() is not None
+
+    @property
+    def has_pending_end(self) -> bool:
+        """True if its end could not be stored, and is to be stored before the session's next turn begins."""
+        return self.due_end is not None and self.done_event.is_set()
+
+    def fail_to_begin(self, why: AgenticXError) -> None:
+        """Raise `why` in all that wait for the turn to begin, unless it has begun."""
+        if not self.started.done():
+            self.started.set_exception(why)
+            self.started.exception()  # retrieved: nobody awaits the begin of a queued message's turn
+
+
+class LiveTurns:
+    """The live turns of one session, `by_id`, and their `tree`.
+
+    `main` is the last main turn, which stays after its end, for those who repeat its message. Once the turns are
+    `abandoned`, as the session has another owner, no event of a child turn is stored any more.
+    """
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.tree = TurnTree()
+        self.by_id: dict[str, LiveTurn] = {}
+        self.main: MainTurn | None = None
+        self.abandoned = False
+        for record in loaded.children:
+            self.add(LiveTurn(record=record, logged=self.tree.add(record.id), status="suspended"))
+        if (record := loaded.running) is not None:
+            self.main = MainTurn(record=record, logged=self.tree.add(record.id), status="suspended")
+            self.main.started.set_result(record.after_seq or 0)
+            self.add(self.main)
+
+    @property
+    def children(self) -> Sequence[LiveTurn]:
+        """The child turns."""
+        return [turn for turn in self.by_id.values() if turn is not self.main]
+
+    @property
+    def has_attached(self) -> bool:
+        """True if a child turn runs here that is not detached."""
+        return any(turn.child is not None and not turn.detached for turn in self.by_id.values())
+
+    @property
+    def has_suspended(self) -> bool:
+        """True if a turn stays suspended."""
+        return any(turn.stays_suspended for turn in self.by_id.values())
+
+    def attached_to(self, turn_id: str) -> Sequence[LiveTurn]:
+        """Return the child turns of a turn that are not detached."""
+        return [turn for turn in self.children if turn.record.parent_turn_id == turn_id and not turn.detached]
+
+    def asked_again(self, request_id: str) -> asyncio.Event | None:
+        """Return the event that is set once a question of an earlier process is asked again; None for any other."""
+        return next((asked for turn in self.by_id.values() if (asked := turn.asked_again.get(request_id))), None)
+
+    def add(self, turn: LiveTurn) -> None:
+        self.by_id[turn.id] = turn
+
+    def fold(self, turn_id: str | None, events: Iterable[RuntimeEvent]) -> None:
+        """Take stored events of a turn; one that has ended is live no more."""
+        if turn_id is None or (turn := self.by_id.get(turn_id)) is None:
+            return
+        folded = [event for event in events if event.type not in _KEEPS_STATUS]
+        if not folded:
+            return
+        for event in folded:
+            turn.logged.apply(cast("Event", event))
+            if event.type is EventType.TOOL_RESULT:
+                turn.running_calls.discard(event.data["tool_call_id"])
+        if turn.logged.status == "ended":
+            self.remove(turn)
+        elif turn.status != "suspended":
+            turn.status = turn.logged.status
+
+    def remove(self, turn: LiveTurn) -> None:
+        """Take a turn as ended."""
+        turn.status, turn.due_end = "ended", None
+        turn.ask_no_more()
+        self.by_id.pop(turn.id, None)
+        self.tree.remove(turn.id)
+
+    def fail(self, turn: LiveTurn, end: DueEnd) -> None:
+        """Store no more of a turn and its child turns but this end; detached ones go on."""
+        turn.due_end, turn.resume_point = end, None
+        turn.ask_no_more()
+        for child in self.attached_to(turn.id):
+            self.fail(child, end)
+
+    def leave(self) -> None:
+        """Leave all turns to another owner of the session, or with the deleted session."""
+        for turn in self.by_id.values():
+            turn.leave()
+
+    # --- turns of an earlier owner ------------------------------------------------------------------------------------
+
+    def restore(self, tree: TurnTree) -> None:
+        """Take the suspended turns as they are in a tree that was read from the log."""
+        for turn in self.by_id.values():
+            if turn.status == "suspended" and turn.id in tree.turns:
+                self.tree.turns[turn.id] = turn.logged = tree.turns[turn.id]
+
+    def await_resume(self, resumed: Iterable[ResumedTurn], *, ask: bool = True) -> None:
+        """Keep suspended child turns, and those below them, until they are begun again.
+
+        Unless they `ask` their questions again, nobody can wait for that.
+        """
+        for one in resumed:
+            if (turn := self.by_id.get(one.turn_id)) is not None:
+                turn.resume_point = one.point
+                if ask:
+                    turn.expect_questions(one.point)
+                self.await_resume(one.point.children, ask=ask)
+
+    # --- suspending ---------------------------------------------------------------------------------------------------
+
+    def waits(self, turn: LiveTurn, *, has_work: bool) -> bool:
+        """Return whether nothing of a turn goes on without an answer: with work, itself or all turns below it wait."""
+        if not has_work:
+            return turn.status == "waiting" and not turn.running_calls
+        below = [child for child in self.attached_to(turn.id) if child.child is not None or child.awaits_resume]
+        return bool(turn.status == "waiting" or below) and all(map(self._child_waits, below))
+
+    def _child_waits(self, turn: LiveTurn) -> bool:
+        return turn.awaits_resume or (turn.child is not None and self.waits(turn, has_work=turn.child.has_work))
+
+    def suspend_detached(self) -> None:
+        """Suspend the detached turns that wait for a person."""
+        for turn in self.children:
+            if turn.detached and not turn.is_over and self._child_waits(turn):
+                self.suspend(turn)
+
+    def suspend(self, turn: LiveTurn) -> None:
+        """Store nothing more of a turn and its child turns: they go on after the next start."""
+        turn.leave()
+        if turn.child is not None:
+            turn.child.suspend()
+        for child in self.attached_to(turn.id):
+            self.suspend(child)

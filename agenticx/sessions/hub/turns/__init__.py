@@ -1,1 +1,0 @@
-"""The turns of a session while they run, or wait to go on."""
