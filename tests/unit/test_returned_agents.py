@@ -24,7 +24,7 @@ from agenticx.sessions import Hub, TurnRequest
 from agenticx.sessions.store.entries import decode
 from agenticx.settings import Settings, load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
-from agenticx.teams.agents.uncommitted_answer import uncommitted_answer
+from agenticx.teams.replay import uncommitted_answer
 from agenticx.testing import ScriptedModel, call, check_grammar, collect, outline
 from agenticx.tools import tool
 from tests.support.sessions import wait_for_event

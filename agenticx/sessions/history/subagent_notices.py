@@ -7,9 +7,9 @@ message where the process died before the first call.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from agenticx.runtime.events import EventType, SteeredEvent
+from agenticx.runtime.events import TEAM_REPLAY_EVENTS, EventType, SteeredEvent
 from agenticx.sessions.history.turns_on_path import read_events_on_path
 from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.entries import Fact, SessionEvent, SubagentDelivered, decode
@@ -20,9 +20,9 @@ __all__ = ["read_talk_events", "with_subagent_notices"]
 _STEPS = frozenset({EventType.TURN_STARTED, EventType.ROUND_START})
 
 
-async def read_talk_events(log: Log, session_id: str, types: Collection[str]) -> list[SessionEvent]:
-    """Return what `read_events_on_path` does, and what participants of teams were told; raises `DamagedData`."""
-    events = await read_events_on_path(log, session_id, types)
+async def read_talk_events(log: Log, session_id: str) -> list[SessionEvent]:
+    """Return the events of teams on the path, and what participants were told; raises `DamagedData`."""
+    events = await read_events_on_path(log, session_id, TEAM_REPLAY_EVENTS)
     facts = await log.subagent_facts(session_id)
     return with_subagent_notices(map(decode, events), facts)
 

@@ -45,7 +45,6 @@ from agenticx.teams.agents.quoted_speech import quote_speakers
 from agenticx.teams.agents.spending import current_budget
 from agenticx.teams.agents.states import STATE_VERSION, checked_state
 from agenticx.teams.agents.turn_messages import TurnMessages
-from agenticx.teams.agents.uncommitted_answer import uncommitted_answer
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -58,6 +57,7 @@ from agenticx.teams.messages import (
     TextMessage,
     ToolCallSummaryMessage,
 )
+from agenticx.teams.replay import uncommitted_answer
 from agenticx.tools.base import Tool
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class AssistantAgent(BaseChatAgent):
         )
         self._session = Session()
         self._unanswered: set[str] = set()  # the ids of the messages since the last answer
-        self._unreported: Sequence[Event] | None = None  # those of an ended turn whose answer nobody has got yet
+        self._uncommitted: Sequence[Event] | None = None  # those of an ended turn whose answer nobody has got yet
         self._refused_elsewhere: Sequence[RefusedFile] = ()
 
     @property
@@ -224,10 +224,10 @@ class AssistantAgent(BaseChatAgent):
         self, messages: Sequence[BaseChatMessage], stop: StopSignal, output: OutputType | None
     ) -> AsyncGenerator[Event, None]:
         """Return the events of the turn that answers the messages: one that has ended already, or one that runs now."""
-        unreported, self._unreported = self._unreported, None
+        uncommitted, self._uncommitted = self._uncommitted, None
         new = self._new_messages(messages)
-        if unreported is not None and not new:
-            return _replayed(unreported)
+        if uncommitted is not None and not new:
+            return _replayed(uncommitted)
         last = new.pop() if new else UserMessage(content="Continue.", injected=True)
         assert isinstance(last, UserMessage)
         self._session.messages.extend(new)
@@ -251,7 +251,7 @@ class AssistantAgent(BaseChatAgent):
         return replace(context, parent=parent)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        self._session, self._unreported, self._unanswered = Session(), None, set()
+        self._session, self._uncommitted, self._unanswered = Session(), None, set()
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the conversation as a JSON mapping, also while an answer is being made."""
@@ -267,7 +267,7 @@ class AssistantAgent(BaseChatAgent):
             unanswered = _IDS.validate_python(state["unanswered"])
         except (pydantic.ValidationError, KeyError, TypeError) as exc:
             raise ValueError(f"the state of agent {self.name!r} cannot be read: {exc}") from exc
-        self._session, self._unreported, self._unanswered = Session(messages=messages), None, unanswered
+        self._session, self._uncommitted, self._unanswered = Session(messages=messages), None, unanswered
 
     def restore(self, events: Sequence[SessionEvent], heard: Sequence[BaseChatMessage]) -> None:
         """Take the conversation from a session's log; `heard` are all messages that others have said to the agent.
@@ -290,7 +290,7 @@ class AssistantAgent(BaseChatAgent):
                 heard_count = place + 1
             messages.append(message)
         self._session = Session(messages=messages)
-        self._unreported = uncommitted_answer(events, self.name)
+        self._uncommitted = uncommitted_answer(events, self.name)
 
     async def close(self) -> None:
         await self._runtime.aclose()

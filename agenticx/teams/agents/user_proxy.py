@@ -33,7 +33,6 @@ from agenticx.teams.agents.no_model import NoModel
 from agenticx.teams.agents.protocols import first_of
 from agenticx.teams.agents.spending import waiting_for_person
 from agenticx.teams.agents.turn_messages import TurnMessages
-from agenticx.teams.agents.uncommitted_answer import uncommitted_answer
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -42,6 +41,7 @@ from agenticx.teams.messages import (
     TextMessage,
     UserInputRequestedEvent,
 )
+from agenticx.teams.replay import uncommitted_answer
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.entries import SessionEvent
@@ -80,7 +80,7 @@ class UserProxyAgent(BaseChatAgent):
         self._input = input_func
         self._settings = settings
         self._terminal = SyncConfirmGate()
-        self._unreported: Sequence[Event] | None = None  # those of an ended turn whose answer nobody has got yet
+        self._uncommitted: Sequence[Event] | None = None  # those of an ended turn whose answer nobody has got yet
         self._heard = set[str]()  # ids of the messages before that
 
     @property
@@ -135,9 +135,9 @@ class UserProxyAgent(BaseChatAgent):
 
         Raises CancelledError if the token is cancelled.
         """
-        unreported, self._unreported = self._unreported, None
-        if unreported is not None and all(message.id in self._heard for message in messages):
-            events += unreported
+        uncommitted, self._uncommitted = self._uncommitted, None
+        if uncommitted is not None and all(message.id in self._heard for message in messages):
+            events += uncommitted
             return
         session, stop = Session(), StopSignal()
         unlink = token.add_callback(stop.set)
@@ -175,7 +175,7 @@ class UserProxyAgent(BaseChatAgent):
 
     def restore(self, events: Sequence[SessionEvent], heard: Sequence[BaseChatMessage]) -> None:
         """Go on from a session's log; an answer that was given, but not reported to the team, is the next one."""
-        self._unreported = uncommitted_answer(events, self.name)
+        self._uncommitted = uncommitted_answer(events, self.name)
         self._heard = {message.id for message in heard}
 
     # --- a function ---------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class UserProxyAgent(BaseChatAgent):
         return text
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        self._unreported = None
+        self._uncommitted = None
 
 
 _NOT_ANSWERED: Mapping[AnsweredBy, str] = {

@@ -12,7 +12,6 @@ from agenticx.errors import AgenticXError
 from agenticx.llms.base import ChatModel
 from agenticx.messages import UserMessage
 from agenticx.runtime import HookRegistry
-from agenticx.runtime.events import TEAM_REPLAY_EVENTS
 from agenticx.runtime.turn import Turn, TurnWork
 from agenticx.runtime.turns.work import WorkResult
 from agenticx.sessions.history.subagent_notices import read_talk_events
@@ -72,7 +71,7 @@ class SessionTeams:
             team = build_team(name, config, parts)
         except TeamConfigError as exc:
             raise TeamUnavailable(str(exc)) from exc
-        events = await read_talk_events(self.log, record.id, TEAM_REPLAY_EVENTS)
+        events = await read_talk_events(self.log, record.id)
         messages = (message for message in turn.session.all_messages if isinstance(message, UserMessage))
         events = with_contents(events, [file for message in messages for file in message.attachments])
         task = _last_message(turn)

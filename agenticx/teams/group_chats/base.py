@@ -37,10 +37,8 @@ from agenticx.teams.group_chats.participants import (
     load_states,
     produced_types,
 )
-from agenticx.teams.group_chats.team_replay import EarlierRun, StoredTurns, events_since_reset, read_talk
 from agenticx.teams.group_chats.team_run import Speaking, TeamRun, is_being_cancelled, outcome
 from agenticx.teams.group_chats.team_turns import TeamTurn, TeamTurns
-from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -48,7 +46,9 @@ from agenticx.teams.messages import (
     SelectSpeakerEvent,
     TaskResult,
 )
+from agenticx.teams.replay import EarlierRun, StoredTurns, events_since_reset, read_talk
 from agenticx.teams.termination.base import ConditionRun, TerminationCondition, checked_condition
+from agenticx.teams.transcript import MessageTypes, TeamTranscript
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.entries import SessionEvent

@@ -21,7 +21,6 @@ from agenticx.teams.actors.protocols import MessageRuntime
 from agenticx.teams.agents.assistant_agent import AssistantAgent
 from agenticx.teams.agents.protocols import ChatAgent, Team
 from agenticx.teams.group_chats.errors import TeamError
-from agenticx.teams.group_chats.team_replay import StoredTurns
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -30,6 +29,7 @@ from agenticx.teams.messages import (
     TaskResult,
     TextMessage,
 )
+from agenticx.teams.replay import StoredTurns
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.entries import SessionEvent

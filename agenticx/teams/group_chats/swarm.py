@@ -8,7 +8,6 @@ from agenticx.teams.agents.protocols import ChatAgent
 from agenticx.teams.group_chats.base import BaseGroupChat
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.team_run import Speaking
-from agenticx.teams.group_chats.transcript import TeamTranscript
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -16,6 +15,7 @@ from agenticx.teams.messages import (
     MultiModalMessage,
     TextMessage,
 )
+from agenticx.teams.transcript import TeamTranscript
 
 __all__ = ["Swarm"]
 

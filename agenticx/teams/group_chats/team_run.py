@@ -13,8 +13,8 @@ from agenticx.runtime import StopSignal
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.spending import Spending
 from agenticx.teams.group_chats.errors import TeamError
-from agenticx.teams.group_chats.team_replay import EarlierRun
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
+from agenticx.teams.replay import EarlierRun
 from agenticx.teams.termination.base import ConditionRun, Run
 from agenticx.teams.termination.repetition import Repetition
 

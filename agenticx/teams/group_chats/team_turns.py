@@ -12,7 +12,6 @@ from agenticx.argument_types import check_type
 from agenticx.errors import AgenticXError, SessionBusy, StoreError
 from agenticx.messages import UserMessage, clean_text
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
-from agenticx.runtime.events import TEAM_REPLAY_EVENTS
 from agenticx.runtime.interrupts import TurnInterrupted
 from agenticx.runtime.results import own_events
 from agenticx.runtime.turn import Turn
@@ -28,8 +27,8 @@ from agenticx.teams.group_chats.logged_attachments import (
     stored_attachments,
     with_contents,
 )
-from agenticx.teams.group_chats.team_replay import events_at
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, MultiModalMessage, TextMessage
+from agenticx.teams.replay import events_at
 
 if TYPE_CHECKING:
     from agenticx.sessions.hub.open_hubs import OpenHub
@@ -141,7 +140,7 @@ class TeamTurns:
         head = await store.log.head(self._session)
         if head == self._known_head or (above is not None and self._known_head is not None):
             return None
-        events = await read_talk_events(store.log, self._session, TEAM_REPLAY_EVENTS)
+        events = await read_talk_events(store.log, self._session)
         if digests := named_digests(events):
             stored = await stored_attachments(store, self._session, digests)
             events = with_contents(events, [*attachments_of(known), *stored])

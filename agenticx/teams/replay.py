@@ -1,4 +1,4 @@
-"""The runs of a team in a session, read from its log."""
+"""The runs of a team and the answers of its participants, read from the log of a session."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING, Any
 from agenticx.llms.base import Usage
 from agenticx.runtime.budgets.usage_payload import usage_from_data
 from agenticx.runtime.events import (
+    Event,
+    FinalEvent,
     SessionChangedEvent,
     SpeakerSelectedEvent,
     SteeredEvent,
     TeamMessageEvent,
+    TurnStartedEvent,
     UsageEvent,
 )
-from agenticx.teams.group_chats.transcript import EarlierRun, MessageTypes, TeamTranscript
 from agenticx.teams.messages import BaseChatMessage
+from agenticx.teams.transcript import EarlierRun, MessageTypes, TeamTranscript
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.entries import SessionEvent
     from agenticx.sessions.turn_tree import TurnTree
 
-__all__ = ["StoredTalk", "StoredTurns", "events_at", "events_since_reset", "read_talk"]
+__all__ = ["StoredTalk", "StoredTurns", "events_at", "events_since_reset", "read_talk", "uncommitted_answer"]
 
 
 class StoredTurns:
@@ -147,3 +150,23 @@ def _speeches(events: Sequence[SessionEvent]) -> Iterator[tuple[str | None, str 
             messages.append(event.data["message"])
     if messages or speaker is not None:
         yield turn_id, speaker, messages
+
+
+def uncommitted_answer(events: Sequence[SessionEvent], agent_id: str) -> Sequence[Event] | None:
+    """Return the last turn of the agent if it ended with an answer that is not in the log as `team_message`, else None.
+
+    A speech is stored after the turn in which it was made, so a process can die between the two.
+    """
+    turn_id: str | None = None
+    is_uncommitted = False
+    for entry in events:
+        match entry.event:
+            case TeamMessageEvent(data=data):
+                is_uncommitted = is_uncommitted and data["message"]["source"] != agent_id
+            case TurnStartedEvent(agent_id=name) if name == agent_id:
+                turn_id, is_uncommitted = entry.turn_id, False
+            case TurnStartedEvent() | FinalEvent() if entry.turn_id == turn_id:
+                is_uncommitted = True  # the last event, of the agent or of one that has taken over
+            case _:
+                pass
+    return [entry.event for entry in events if entry.turn_id == turn_id] if is_uncommitted else None
