@@ -62,31 +62,34 @@ class StoredRuns:
         return self._store is not None
 
     async def events(self, execution: Execution) -> AsyncGenerator[Event, None]:
-        """Run a task, and yield the events of its turn and those below it, each once it is stored.
+        """Run a task, and yield the events of its turn and its child turns, each once it is stored.
 
         Closing the generator early stops the run; a store that is closed while the run waits for a person leaves it so.
         Raises `SessionNotFound`, `SessionBusy`, `OwnedElsewhere`, `StoreError`, and `SettingsError` for a URL that
         cannot be used.
         """
+        from agenticx.sessions.turn_tree import TurnTree  # on first use: its package imports the stores
+
         hub, session_id = await self._session_for(execution)
         execution.session_id = session_id
         prompt, waiting = clean_text(execution.prompt), await hub.waiting_turn(session_id)
         turn_id = None if waiting is None or waiting.input != prompt else waiting.id
         work = _Work(execution, hub.store.log, session_id)
         turn = await hub.run_work(session_id, prompt, work, turn_id=turn_id)
-        turn_ids, below, is_over, waits_on = {turn.id}, list[Event](), False, False
+        tree, of_children, is_over, waits_on = TurnTree(), list[Event](), False, False
         try:
             async for item in hub.follow(session_id, after=turn.after_seq or 0):
                 event = item.event
-                if event.type == "turn_started" and event.data.get("parent_turn_id") in turn_ids:
-                    turn_ids.add(item.turn_id or "")
-                if item.turn_id in turn_ids:
-                    if item.turn_id != turn.id:
-                        below.append(event)
-                    is_over = item.turn_id == turn.id and event.terminal
-                    if is_over and event.type == "error":
-                        execution.fail(event.data["code"], event.data["text"], below)
-                    yield event
+                if event.type == "turn_started":
+                    tree.apply(event)
+                if not tree.is_within(item.turn_id, {turn.id}):
+                    continue
+                if item.turn_id != turn.id:
+                    of_children.append(event)
+                is_over = item.turn_id == turn.id and event.terminal
+                if is_over and event.type == "error":
+                    execution.fail(event.data["code"], event.data["text"], of_children)
+                yield event
                 if is_over:
                     return
             waits_on = True

@@ -18,11 +18,9 @@ from agenticx.clocks import rfc3339
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.runtime.events.payloads import Citation
-from agenticx.sessions.history.export import as_jsonl, as_markdown
+from agenticx.sessions.history.export import export_jsonl, export_markdown
 from agenticx.sessions.history.fork import fork as fork_session
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.store.base import Log, read_log_pages
-from agenticx.threads import run_in_thread
 from studio.http.bodies import RequestBody, read_body
 from studio.http.queries import RequestQuery, read_query
 from studio.http.response_writer import ABORT_KEY
@@ -215,20 +213,13 @@ async def export(request: Request) -> Response:
     record = await studio.store.catalog.get(session_id)
     match read_query(request, ExportQuery).format:
         case "jsonl":
-            last = await studio.store.log.head(session_id)
-            lines = _lines(studio.store.log, session_id, last)
+            lines = export_jsonl(studio.store.log, session_id)
             first = await anext(lines, b"")  # before the response starts: an error can still have a status
             content, headers = _stream_or_abort(request, first, lines), _download_headers(f"{session_id}.jsonl")
             return StreamingResponse(content, headers=headers, media_type="application/jsonl")
         case "markdown":
-            text = await run_in_thread(as_markdown, record, await read_messages(studio.store.log, session_id))
+            text = await export_markdown(studio.store.log, record)
             return Response(text, headers=_download_headers(f"{session_id}.md"), media_type="text/markdown")
-
-
-async def _lines(log: Log, session_id: str, last: int) -> AsyncGenerator[bytes]:
-    """Yield the log up to event `last`; events that a running session adds meanwhile are left out, so that it ends."""
-    async for events in read_log_pages(log, session_id, until=last):
-        yield as_jsonl(events)
 
 
 async def _stream_or_abort(request: Request, first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

@@ -29,7 +29,7 @@ from agenticx.config_files.table import (
 from agenticx.core.agent_files import AgentConfig, parse_agent
 from agenticx.errors import AgentConfigError
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions.history.export import as_jsonl, as_markdown
+from agenticx.sessions.history.export import as_markdown
 from agenticx.sessions.history.speech_calls import SpeechCalls
 from agenticx.sessions.history.transcript import Conversation, transcript
 from agenticx.sessions.hub.records import derive_name
@@ -251,7 +251,6 @@ SESSION_CASES = [
     LinearCase(
         of=as_markdown, run=lambda messages: as_markdown(_RECORD, messages), inputs=_CONVERSATIONS, where="thread"
     ),
-    LinearCase(of=as_jsonl, run=as_jsonl, inputs=_LOGS),
     LinearCase(
         of=merge_deltas, run=merge_deltas, inputs={"tokens": _tokens, "letters": lambda size: _tokens(size, "a")}
     ),

@@ -136,6 +136,7 @@ EXEMPT: dict[str, str] = {
         "they read paths of at most 200 characters, which `check_artifact_path` has passed": """
             tools.artifact_paths.check_path_beside
         """,
+        "it joins the pages of a log": "sessions.history.export.export_jsonl",
         "the rows of their wires go through it": """
             llms.json_values.arguments_json llms.json_values.items_in llms.json_values.fields_in
             llms.json_values.text_in llms.json_values.json_string_fragment
@@ -164,6 +165,7 @@ EXEMPT: dict[str, str] = {
             llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel
             llms.wrappers.xml_tools.XmlToolModel
             runtime.structured_output.OutputType runtime.questions.question_text.describe_size
+            runtime.questions.question_text.parse_choice
             tools.command_output.ProgressEmitter tools.lines.common_start tools.lines.common_end
             sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.encode_body
             sessions.store.sqlite._segments.segment_lines

@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Literal
 
 from agenticx.cli.client.envelopes import Envelope
-from agenticx.sessions.history.export import as_jsonl, as_markdown
-from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.history.export import export_jsonl, export_markdown
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.records import SessionRecord
 
@@ -24,7 +23,7 @@ async def read_envelopes(log: Log, session_id: str) -> AsyncGenerator[Envelope]:
 async def export_log(log: Log, record: SessionRecord, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[bytes]:
     """Yield the parts of a session's export."""
     if form == "markdown":
-        yield as_markdown(record, await read_messages(log, record.id)).encode()
+        yield (await export_markdown(log, record)).encode()
         return
-    async for events in read_log_pages(log, record.id):
-        yield as_jsonl(events)
+    async for lines in export_jsonl(log, record.id):
+        yield lines

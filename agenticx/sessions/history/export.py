@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
 
-from agenticx.sessions.store.entries import StoredEvent
+from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.records import SessionRecord
+from agenticx.threads import run_in_thread
 from agenticx.tools.visible import escape_controls
 
-__all__ = ["as_jsonl", "as_markdown"]
-
+__all__ = ["as_markdown", "export_jsonl", "export_markdown"]
 
 _HEADINGS = {"user": "You", "assistant": "Assistant"}
 
 
-def as_jsonl(events: Iterable[StoredEvent]) -> bytes:
-    """Return the envelopes, one per line, byte for byte as they were sent."""
-    return b"".join(event.frame_json + b"\n" for event in events)
+async def export_jsonl(log: Log, session_id: str) -> AsyncGenerator[bytes]:
+    """Yield the envelopes, one per line, byte for byte as they were sent.
+
+    Events that a running session adds meanwhile are left out, so that it ends.
+    """
+    last = await log.head(session_id)
+    async for events in read_log_pages(log, session_id, until=last):
+        yield b"".join([event.frame_json + b"\n" for event in events])
+
+
+async def export_markdown(log: Log, record: SessionRecord) -> str:
+    """Return the conversation as `as_markdown` does."""
+    return await run_in_thread(as_markdown, record, await read_messages(log, record.id), name="agx export")
 
 
 def as_markdown(record: SessionRecord, messages: Sequence[dict[str, Any]]) -> str:

@@ -120,7 +120,8 @@ class Conversation:
 
     def __init__(self, agent_id: str | None = None) -> None:
         self._agent_id = agent_id
-        self._tree = TurnTree()  # of the turns that have begun, without their other events
+        self.tree = TurnTree()
+        """The turns that have begun, without their other events."""
         self.entries: dict[str, TranscriptEntry] = {}
         self.head: str | None = None
         self._resets: list[tuple[int, str | None]] = []  # the number of each `team_reset`, and the last message before
@@ -133,7 +134,7 @@ class Conversation:
         self._chunks: list[str] = []
         self._citations: dict[str, list[dict[str, Any]]] = {}  # by the id of an answer that is not complete yet
         self._copies: dict[str, int] = {}  # by id, the number of messages that have it
-        self._calls = SpeechCalls(self._tree)
+        self._calls = SpeechCalls(self.tree)
 
     @classmethod
     def from_events(cls, events: Iterable[StoredEvent]) -> Conversation:
@@ -152,7 +153,7 @@ class Conversation:
             for entry in entries:
                 event = entry.event
                 if isinstance(event, TurnStartedEvent):
-                    self._tree.apply(event)
+                    self.tree.apply(event)
                 if self._agent_id is None:
                     self._calls.feed(event)
                 if self._has(event.turn_id):
@@ -162,7 +163,7 @@ class Conversation:
 
     def _has(self, turn_id: str | None) -> bool:
         """Return whether the messages are those of this turn, or of the session itself."""
-        turn = None if turn_id is None else self._tree.turns.get(turn_id)
+        turn = None if turn_id is None else self.tree.turns.get(turn_id)
         if turn is None or turn.parent_id is None:
             return self._agent_id is None
         return turn.agent_id == self._agent_id

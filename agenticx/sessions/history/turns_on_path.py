@@ -9,7 +9,6 @@ from agenticx.runtime.session import Option
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.entries import StoredEvent, decode
-from agenticx.sessions.turn_tree import TurnTree
 
 __all__ = ["TurnsOnPath", "read_events_on_path"]
 
@@ -44,7 +43,7 @@ class TurnsOnPath:
         last_entries = {entry.turn_id: entry for entry in path}
         final_ids = {entry.turn_id: entry.id for entry in conversation.entries.values()}
         turns: dict[str | None, list[StoredEvent]] = {turn_id: [] for turn_id in last_entries}
-        tree = TurnTree.of(decode(event).event for event in events if event.type == "turn_started")
+        tree = conversation.tree
         roots = {id_: next((one for one in tree.lineage(id_) if one in turns), None) for id_ in tree.turns}
         for event in events:
             if (root := roots.get(event.turn_id or "")) is None:

@@ -408,16 +408,16 @@ class TurnFilter:
     """A filter of a session's events, read in order, for those of one turn and of its child turns."""
 
     turn_id: str
-    _below: set[str | None] = field(default_factory=set[str | None], init=False)
+    _children: set[str | None] = field(default_factory=set[str | None], init=False)
 
     def includes(self, event: StoredEvent) -> bool:
         """Return whether the event is one of these turns; raises `DamagedData`."""
-        if event.turn_id == self.turn_id or event.turn_id in self._below:
+        if event.turn_id == self.turn_id or event.turn_id in self._children:
             return True
         parent_id = parent_turn_id(event)
-        if parent_id is None or (parent_id != self.turn_id and parent_id not in self._below):
+        if parent_id != self.turn_id and parent_id not in self._children:
             return False
-        self._below.add(event.turn_id)
+        self._children.add(event.turn_id)
         return True
 
 
