@@ -89,7 +89,7 @@ def began(key: str, turn_id: str = "turn_1", call_id: str = "c") -> CallBegan:
 
 
 def question(key: str, turn_id: str = "turn_1", seq: int = 2) -> QuestionAsked:
-    return QuestionAsked(key=key, turn_id=turn_id, digest="d", expires_at="2126-01-01T00:00:00Z", seq=seq)
+    return QuestionAsked(key=key, turn_id=turn_id, seq=seq)
 
 
 async def session_in(store: Store) -> str:

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
+from agenticx.runtime import AsyncConfirmGate
+from agenticx.runtime.events import ConfirmRequiredEvent, QuestionAskedEvent
 from agenticx.runtime.questions.kinds import kind_of
-from agenticx.runtime.questions.requests import UserAnswer
-from agenticx.sessions.store.base import Lease
-from agenticx.sessions.store.entries import Fact, QuestionAnswered, QuestionAsked, QuestionDecided
+from agenticx.runtime.questions.requests import UserAnswer, UserRequest
+from agenticx.sessions.store.base import Lease, Log
+from agenticx.sessions.store.entries import (
+    Fact,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionDecided,
+    asked_request,
+    decode,
+)
 
 __all__ = ["store_answer"]
 
@@ -19,6 +27,7 @@ _ANSWERED_BY = frozenset({"user", "policy"})
 
 async def store_answer(
     lease: Lease,
+    log: Log,
     store_fact: Callable[[Fact], Awaitable[None]],
     gate_of: Callable[[str], AsyncConfirmGate | None],
     request_id: str,
@@ -32,41 +41,51 @@ async def store_answer(
     A session's answers must be given one at a time. The gate decides at once which answer counts, and it is returned
     only once it is stored. The turn's reaction to it is stored later, as a session's commits keep their order.
     `gate_of` returns the gate of the turn that asked; without one it is not here, and takes the answer when it goes on,
-    if that was given before the question expired.
-    `digest` is that of a confirmation. Raises
-    `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late; `UnknownQuestion`
-    and `QuestionClosed` for questions of agents.
+    if that was given before the question expired. `digest` is that of a confirmation.
+
+    Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late;
+    `UnknownQuestion` and `QuestionClosed` for questions of agents.
     """
-    kind, question = kind_of(answer), await lease.fact(QuestionAsked, request_id)
-    if question is None or (question.digest is not None) != isinstance(answer, ConfirmAnswer):
+    kind, asked = kind_of(answer), await lease.fact(QuestionAsked, request_id)
+    if asked is None:
         raise kind.unknown_id(request_id)
-    kind.check_digest(request_id, question.digest or "", digest)
-    gate = gate_of(question.turn_id)
-    is_too_late = gate is None and datetime.fromisoformat(question.expires_at) <= now
-    first = await _store(lease, store_fact, gate, question, None if is_too_late else answer)
+    request = await _read_request(log, lease.session_id, asked.seq)
+    if not isinstance(request, kind.request_type):
+        raise kind.unknown_id(request_id)
+    kind.check_digest(request_id, kind.digest(request), digest)
+    gate = gate_of(asked.turn_id)
+    is_too_late = gate is None and request.expires_at <= now
+    first = await _store(lease, store_fact, gate, asked, None if is_too_late else answer)
     return kind.effective_answer(request_id, first, answer)
+
+
+async def _read_request(log: Log, session_id: str, seq: int) -> UserRequest:
+    """Return what the event `seq` asks."""
+    (stored,) = await log.read(session_id, seq - 1, 1)
+    event = decode(stored).event
+    assert isinstance(event, ConfirmRequiredEvent | QuestionAskedEvent)
+    return asked_request(event, session_id, event.agent_id)
 
 
 async def _store(
     lease: Lease,
     store_fact: Callable[[Fact], Awaitable[None]],
     gate: AsyncConfirmGate | None,
-    question: QuestionAsked,
+    asked: QuestionAsked,
     answer: UserAnswer | None,
 ) -> UserAnswer | None:
     """Store the answer unless another one counts, and return the one that counts; None if closed without one.
 
     None as the answer stores nothing.
     """
-    closed = await lease.fact(QuestionDecided, question.key)
+    closed = await lease.fact(QuestionDecided, asked.key)
     if closed is not None:
         return closed.answer if closed.answer.by in _ANSWERED_BY else None
-    earlier = await lease.fact(QuestionAnswered, question.key)
+    earlier = await lease.fact(QuestionAnswered, asked.key)
     if earlier is not None:
         return earlier.answer
-    decided = (
-        answer if gate is None or answer is None else gate.decide(question.key, answer)
-    )  # its write is queued without an await
+    # The record is queued without an await after the gate decides, so it is before all that the turn stores then.
+    decided = answer if gate is None or answer is None else gate.decide(asked.key, answer)
     if decided is not None:
-        await store_fact(QuestionAnswered(key=question.key, turn_id=question.turn_id, answer=decided))
+        await store_fact(QuestionAnswered(key=asked.key, turn_id=asked.turn_id, answer=decided))
     return decided

@@ -607,8 +607,16 @@ class SessionActor:
         """Answer a request to the user, see `store_answer`."""
         async with self._answer_lock:
             await self._wait_until_asked(command.request_id)
-            given, now = (command.request_id, command.answer, command.digest), self._services.clock.now()
-            return await store_answer(self.lease, self.turns.write_fact, self.turns.gate_of, *given, now=now)
+            return await store_answer(
+                self.lease,
+                self._services.log,
+                self.turns.write_fact,
+                self.turns.gate_of,
+                command.request_id,
+                command.answer,
+                command.digest,
+                now=self._services.clock.now(),
+            )
 
     async def _wait_until_asked(self, request_id: str) -> None:
         """Wait until a turn that was resumed just now has asked its question again, or has ended."""

@@ -248,12 +248,10 @@ class SessionWriter:
         for seq, event in enumerate(events, self.seq + 1):
             if event.type not in QUESTION_EVENTS:
                 continue
-            id_, data = event.data["id"], event.data
             if event.type in ASKING_EVENTS:
-                expiry = data["expires_at"]
-                yield QuestionAsked(key=id_, turn_id=turn_id, digest=data.get("digest"), expires_at=expiry, seq=seq)
+                yield QuestionAsked(key=event.data["id"], turn_id=turn_id, seq=seq)
             else:
-                yield QuestionDecided(key=id_, turn_id=turn_id, answer=given_answer(event))
+                yield QuestionDecided(key=event.data["id"], turn_id=turn_id, answer=given_answer(event))
 
 
 def delivered_facts(session: Session, turn_id: str) -> Sequence[Fact]:

@@ -277,11 +277,9 @@ class ProcessStarted(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAsked(Fact):
-    """The question `key` was asked in the event `seq`; a confirmation has a `digest`, an agent's own has none."""
+    """The confirmation or question `key` was asked in the event `seq`."""
 
     kind = "question_asked"
-    digest: str | None
-    expires_at: str
     seq: int
 
 

@@ -203,7 +203,7 @@ def _check_executions(log: LogFile, seen: Observations) -> Iterator[str]:
 def _check_answers(log: LogFile, seen: Observations) -> Iterator[str]:
     """Check that reported decisions are stored; only a restart may have closed a question otherwise."""
     for question, approved in seen.answers.items():
-        kept = [fact.data["answer"]["approved"] for fact in log.facts_of("question_answered") if fact.key == question]
+        kept = [fact.data["approved"] for fact in log.facts_of("question_answered") if fact.key == question]
         closed = [fact.data for fact in log.facts_of("question_decided") if fact.key == question]
         if kept != [approved] and [data["approved"] for data in closed] != [approved]:
             yield f"question {question} was answered {approved} and is kept as {kept}"

@@ -273,6 +273,6 @@ async def write_open_turns(store: Store, session_id: str) -> None:
             context = {"tool": "ask", "tool_call_id": "c3", "arguments": {}, "risk": "write", "reasons": []}
             data = {"id": "cnf_1", "question": "?", "context": context, "digest": "d", "expires_at": EXPIRY}
             events.append(RuntimeEvent(EventType.CONFIRM_REQUIRED, data | {"agent_path": ["meta", "a", "leaf"]}, agent))
-            facts = [QuestionAsked(key="cnf_1", turn_id=turn.id, digest="d", expires_at=EXPIRY, seq=10)]
+            facts = [QuestionAsked(key="cnf_1", turn_id=turn.id, seq=10)]
         await append(store, session_id, turn.id, events, begins=turn, facts=facts)
         parent = turn.id
