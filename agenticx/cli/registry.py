@@ -100,6 +100,7 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
             "agenticx.cli.commands.permissions",
         ),
         ModuleCommand("completion", "A script for Tab in bash, zsh or fish", "agenticx.cli.commands.completion"),
+        ModuleCommand("store", "A check of what is stored of sessions", "agenticx.cli.commands.store"),
         ModuleCommand("doctor", "A check of settings, keys, models and the store", "agenticx.cli.commands.doctor"),
     )
 }

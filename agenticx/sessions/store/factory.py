@@ -14,6 +14,7 @@ from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.sessions.store.owner import probe_owner_pid
 from agenticx.sessions.store.sqlite import SqliteStore
 from agenticx.sessions.store.sqlite.check import FileState, check_database
+from agenticx.sessions.store.sqlite.projections import check_projections
 from agenticx.sessions.store.sqlite.reader import SqliteReader
 from agenticx.settings import Settings
 
@@ -21,6 +22,7 @@ __all__ = [
     "MEMORY_URL",
     "absolute_url",
     "check_file",
+    "check_logs",
     "database_path",
     "open_store",
     "open_store_reader",
@@ -61,6 +63,11 @@ def probe_store_owner(settings: Settings) -> int | None:
 def check_file(settings: Settings) -> FileState:
     """Return the state of the store's file, which no process owns and which is left unchanged; raises `StoreError`."""
     return check_database(database_path(settings))
+
+
+def check_logs(settings: Settings) -> list[str]:
+    """Return a sentence for each table of a session that differs from its log; raises `StoreError`."""
+    return check_projections(database_path(settings))
 
 
 def database_path(settings: Settings) -> Path:

@@ -71,7 +71,7 @@ class KillLoop:
         return found
 
     def check(self) -> list[str]:
-        return findings(self.recorded.log(), self.recorded.seen)
+        return [*findings(self.recorded.log(), self.recorded.seen), *self.recorded.different_tables()]
 
     async def _populate(self) -> None:
         async with self.serve_without_fault() as (studio, _, client):

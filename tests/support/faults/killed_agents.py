@@ -67,7 +67,8 @@ class KilledAgents(KillLoop):
         return self.recorded.home.parent / "requests"
 
     def check(self) -> list[str]:
-        return agents_findings(self.recorded.log(), read_requests(self.requests), self.sent.accepted)
+        found = agents_findings(self.recorded.log(), read_requests(self.requests), self.sent.accepted)
+        return [*found, *self.recorded.different_tables()]
 
     async def _populate(self) -> None:
         self.recorded.home.mkdir(mode=0o700, parents=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.support.faults.checker import VOLATILE, findings
 from tests.support.faults.disk import unsynced_writes
 from tests.support.faults.log_file import read_log, snapshot
+from tests.support.faults.projections import different_tables
 from tests.support.faults.servers import RecordedFolder
 
 __all__ = ["PowerCuts"]
@@ -34,6 +35,7 @@ class PowerCuts:
                 tear(copy.with_name(name), places)
             self.images += 1
             wrong = findings(read_log(copy), self._world.seen, may_be_lost=VOLATILE)
+            wrong += [] if wrong else different_tables(copy)
             found += [f"{tear.__name__[1:]} {sum(map(len, waiting.values()))} writes: {one}" for one in wrong]
         return found
 

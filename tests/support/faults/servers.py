@@ -21,6 +21,7 @@ from httpx_sse import aconnect_sse
 from tests.support.faults.checker import Observations, Transcript
 from tests.support.faults.http_transport import LightTransport
 from tests.support.faults.log_file import LogFile, read_log, snapshot
+from tests.support.faults.projections import different_tables
 from tests.support.forked import AsyncProcess
 from tests.support.server.agx_processes import READY, agx
 from tests.support.timeouts import PATIENCE
@@ -198,6 +199,10 @@ class RecordedFolder:
     def log(self) -> LogFile:
         """Return the log as stored now, read from a copy."""
         return read_log(snapshot(self.database, self.home / "copy"))
+
+    def different_tables(self) -> list[str]:
+        """Return the tables that differ from the log as stored now, read from a copy."""
+        return different_tables(snapshot(self.database, self.home / "copy"))
 
     async def make_sessions(self, client: httpx.AsyncClient, modes: Iterable[str]) -> list[str]:
         """Create one session for each permission mode."""

@@ -42,6 +42,7 @@ __all__ = [
     "add_first_commit",
     "add_record",
     "add_session",
+    "all_facts",
     "apply_fact",
     "decode_rows",
     "decode_sessions",
@@ -380,6 +381,11 @@ def find_fact(connection: sqlite3.Connection, session_id: str, type_: type[FactT
     )
     facts = (_decode_fact(*row) for row in found)
     return next((fact for fact in facts if isinstance(fact, type_)), None)
+
+
+def all_facts(connection: sqlite3.Connection, number: int) -> list[Fact]:
+    """Return the session's facts in force, in the order of storage; raise `DamagedData`."""
+    return [_decode_fact(*row) for row in _select_facts(connection, "facts.session = ?", (number,))]
 
 
 def file_facts(connection: sqlite3.Connection, session_id: str) -> list[Fact]:

@@ -12,6 +12,7 @@ from agenticx.sessions.store.records import TurnRecord
 from agenticx.sessions.store.sqlite._cursors import session_number
 
 __all__ = [
+    "all_turns",
     "begin_turn",
     "end_turn",
     "find_client_turn",
@@ -65,6 +66,11 @@ def running_turn(connection: sqlite3.Connection, number: int) -> TurnRecord | No
     """Return the session's turn without a terminal event, else None."""
     found = _select_turns(connection, "sessions.number = ? AND sessions.running = turns.id", (number,))
     return found[0] if found else None
+
+
+def all_turns(connection: sqlite3.Connection, number: int) -> list[TurnRecord]:
+    """Return the session's turns, oldest first."""
+    return _select_turns(connection, "turns.session = ?", (number,))
 
 
 def open_children(connection: sqlite3.Connection, number: int) -> list[TurnRecord]:

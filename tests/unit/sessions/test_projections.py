@@ -1,0 +1,156 @@
+"""The tables that are made of the log agree with it, whatever is stored, and a difference is named."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.sessions import Commit, Lease, MemoryStore, SqliteStore, StateChange, Store, TurnRecord
+from agenticx.sessions.store.sqlite.projections import check_projections
+from tests.support.stores import began, final, posted, question, record, started, taken, token
+
+pytestmark = pytest.mark.anyio
+
+USAGE = {"input_tokens": 3, "output_tokens": 4, "model": "demo", "round": 1}
+
+
+class RandomSession:
+    """Random commits of one session: turns and child turns, conversations, compaction, rewinds, state and facts."""
+
+    def __init__(self, rng: random.Random, lease: Lease) -> None:
+        self._rng = rng
+        self._lease = lease
+        self._open: list[TurnRecord] = []
+        self._messages: list[Message] = []
+        self._stored: list[Message] = []
+        self._compacted = 0
+        self._state = dict[str, object]()
+        self._made = record()
+
+    async def commit(self, number: int) -> Commit:
+        """Make a random commit and return it."""
+        rng, turn, begins = self._rng, None, None
+        if not self._open or rng.random() < 0.2:
+            above = self._open[-1].id if self._open else None
+            id_ = f"turn_{number}"
+            begins = TurnRecord(id=id_, session_id=self._lease.session_id, input="x", parent_turn_id=above)
+            self._open.append(begins)
+            turn, events = begins, [started()]
+        else:
+            turn = rng.choice(self._open)
+            usage = RuntimeEvent(EventType.USAGE, USAGE)
+            events = rng.choice([[], [token(f"{number}")], [token("a"), usage], [final()]])
+            if events and events[-1].terminal:
+                if any(one.parent_turn_id == turn.id for one in self._open):
+                    events = []
+                else:
+                    self._open.remove(turn)
+        key = f"{self._lease.session_id} {rng.randrange(5)}"
+        some = [began(key, turn.id), posted(key), taken(key), question(key, turn.id)]
+        commit = Commit(
+            turn_id=turn.id,
+            begins=begins,
+            events=events,
+            state=self._change(number) if rng.random() < 0.6 else None,
+            facts=rng.sample(some, rng.randrange(3)),
+            record=replace(self._made, id=self._lease.session_id, name=f"n{number}") if rng.random() < 0.1 else None,
+        )
+        await self._lease.commit(commit)
+        return commit
+
+    def _change(self, number: int) -> StateChange:
+        rng, keep, compacted, ids = self._rng, len(self._messages), list[Message](), None
+        keep_compacted = self._compacted if self._compacted else None
+        kind = rng.choice([UserMessage, AssistantMessage])
+        new: list[Message] = [kind(content=f"text {number} {rng.random()}", message_id=f"m{number}")]
+        what = rng.random()
+        if what < 0.2 and keep > 2:  # a summary takes the place of the first ones
+            compacted, new, keep = self._messages[:2], [*new, *self._messages[2:]], 0
+            keep_compacted = self._compacted
+            self._compacted += 2
+        elif what < 0.4 and self._stored:  # back to some that were there before
+            keep = rng.randrange(keep + 1)
+            new = rng.sample(self._stored, min(3, len(self._stored)))
+            self._compacted, keep_compacted = 0, 0
+            ids = frozenset(message.message_id for message in [*self._messages[:keep], *new])
+        self._messages[keep:] = new
+        self._stored += new
+        self._state[rng.choice("abc")] = rng.choice([number, {"x": number}, dict.fromkeys(rng.sample("xyz", 2), 1), []])
+        if rng.random() < 0.2:
+            self._state.pop(rng.choice("abc"), None)
+        state = json_of(self._state)
+        return StateChange(new, state, keep, ids, compacted=compacted, keep_compacted=keep_compacted)
+
+
+def json_of(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+async def stored_in(store: Store, session_id: str) -> object:
+    """Return all that the protocols tell of a session."""
+    loaded = await (await store.ownership.claim(session_id)).load()
+    events = await store.log.read(session_id, 0, 100_000)
+    return (
+        *(replace(loaded, record=replace(loaded.record, id="", created_at="")), [event.type for event in events]),
+        *(await store.log.compacted_messages(session_id), [row.counts for row in await store.catalog.usage()]),
+        sorted(found.matches[0].message_id or "" for found in await store.catalog.search("text")),
+    )
+
+
+@pytest.mark.cases(quick=10, full=100)
+async def test_the_tables_of_random_sessions_agree_with_their_logs(tmp_path: Path, rng: random.Random) -> None:
+    path, seed = tmp_path / "sessions.db", rng.random()
+    stores = [SqliteStore(path), MemoryStore()]
+    made, told = record(), []
+    for store in stores:
+        await store.create(made)
+        session = RandomSession(random.Random(seed), await store.ownership.claim(made.id))
+        for number in range(100):
+            await session.commit(number)
+        told.append(await stored_in(store, made.id))
+        await store.aclose()
+    assert told[0] == told[1]
+    assert check_projections(path) == []
+
+
+DAMAGES = {
+    "its properties": "UPDATE sessions SET record = json_set(record, '$.name', 'other')",
+    "the columns of the list": "UPDATE sessions SET pinned = 1",
+    "the running turn": "UPDATE sessions SET running = 'turn_none'",
+    "its turns": "DELETE FROM turns WHERE id = 'turn_1'",
+    "its open child turns": "UPDATE turns SET is_open_child = 1 WHERE id = 'turn_1'",
+    "its messages": "DELETE FROM messages WHERE message_index = 1",
+    "its compacted messages": "INSERT INTO compacted SELECT session, 0, rev, record_index FROM messages LIMIT 1",
+    "its state": "UPDATE sessions SET state = '{}'",
+    "its facts": "DELETE FROM facts",
+    "the texts of the search": "UPDATE texts SET text = 'other' WHERE role = 'user'",
+    "its usage": "UPDATE usage SET calls = calls + 1",
+    "the numbers of its commits": "UPDATE commits SET rev = rev + 1 WHERE rev = (SELECT max(rev) FROM commits)",
+}
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+async def test_a_table_that_differs_from_the_log_is_named(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "sessions.db"
+    store, made = SqliteStore(path), record("one")
+    await store.create(made)
+    lease = await store.ownership.claim(made.id)
+    turn = TurnRecord(id="turn_1", session_id=made.id, input="x")
+    said = [UserMessage(content="hi"), AssistantMessage(content="hello")]
+    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[started()], facts=[began("k"), posted("m")]))
+    used = RuntimeEvent(EventType.USAGE, USAGE)
+    await lease.commit(Commit(turn_id=turn.id, events=[used, final()], state=StateChange(said, '{"a":1}')))
+    await lease.commit(Commit(events=[token("a")]))
+    await store.aclose()
+    assert check_projections(path) == []
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(DAMAGES[what])
+    assert check_projections(path) == [f"session {made.id!r}: {what} differ from its log"]
