@@ -153,4 +153,4 @@ async def test_a_table_that_differs_from_the_log_is_named(tmp_path: Path, what: 
     assert check_projections(path) == []
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(DAMAGES[what])
-    assert check_projections(path) == [f"session {made.id!r}: {what} differ from its log"]
+    assert check_projections(path) == [f"session {made.id!r} differs from its log in {what}"]

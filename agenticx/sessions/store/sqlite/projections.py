@@ -50,7 +50,7 @@ def differences(connection: sqlite3.Connection) -> Iterator[str]:
                 yield f"session {session_id!r}: {what} cannot be read: {exc}"
                 continue
             if stored != expected:
-                yield f"session {session_id!r}: {what} differ from its log"
+                yield f"session {session_id!r} differs from its log in {what}"
 
 
 def _entries(connection: sqlite3.Connection, number: int, session_id: str) -> Iterator[StoredEvent | StoredRecord]:
