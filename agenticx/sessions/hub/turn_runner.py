@@ -51,6 +51,7 @@ __all__ = ["TurnRunner"]
 
 _INTERRUPTED = DueEnd("interrupted", "The program ended while this turn was running.")
 _CLOSING_SECONDS = 3.5  # a stopped turn may spend 3 s ending processes
+_SETTLING_SECONDS = 0.5  # for a commit, of which a reader may have the events already
 
 _log = get_logger(__name__)
 
@@ -363,7 +364,14 @@ class TurnRunner:
     # --- endings ------------------------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Wait for the commit that is being made: a reader may have its events before a turn's status shows them."""
+        """Wait, bounded, for the commit that is being made: a reader may have its events before a status shows them."""
+        if self._writer.unsettled is not None:
+            task = asyncio.create_task(self._settle(), name=f"agx settling {self._session.id}")
+            self._tasks.add(task)
+            task.add_done_callback(self._on_turn_task_done)
+            await asyncio.wait({task}, timeout=self._services.clock.real(_SETTLING_SECONDS))
+
+    async def _settle(self) -> None:
         with suppress(StoreError):
             await self._writer.settle()
 
