@@ -1,4 +1,4 @@
-"""The check of the tables that are made of the log: each session is folded anew and compared with them."""
+"""The check of the tables that are made of the log, for which each session is folded anew."""
 
 from __future__ import annotations
 
