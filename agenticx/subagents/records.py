@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -135,7 +135,7 @@ class SubagentEnding:
     text: str
     code: str | None = None
     rounds: int = 0
-    sources: Sequence[str] = ()
+    sources: tuple[str, ...] = ()
 
     @classmethod
     def from_event(
@@ -190,15 +190,15 @@ class SubagentEnding:
     def notice(self, *, is_stored: bool, reader: str = "") -> Notice:
         """Return what the parent's model is told, see `Notice`; of a stored ending it is recorded that it was."""
         key = self.turn_id if is_stored else ""
-        return Notice(self.to_model_text(), key, self.dump(), reader=reader, sources=tuple(self.sources))
+        return Notice(self.to_model_text(), key, self.dump(), reader=reader, sources=self.sources)
 
 
-def sources_read(session: Session | None) -> Sequence[str]:
+def sources_read(session: Session | None) -> tuple[str, ...]:
     """Return the names of the texts of others in a conversation, and below it; the latest of very many."""
     if session is None:
         return ()
     found = dict.fromkeys([*sources_of(session.messages), *session.state.sources_below])
-    return list(found)[-_KEPT_SOURCES:]
+    return tuple(found)[-_KEPT_SOURCES:]
 
 
 def looks_like_ending(line: str) -> bool:
