@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Literal
 
 from agenticx.errors import ToolError
-from agenticx.sessions.files.changes import FileChange, FileEdit, RewindEdit
+from agenticx.sessions.files.changes import FileChange, file_rewound
 from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, content_digest
-from agenticx.sessions.store.entries import Fact
+from agenticx.sessions.store.entries import Fact, FileEdited, FileRewound
 from agenticx.threads import run_in_thread
 from agenticx.tools.builtin.files import file_version
 from agenticx.tools.paths import (
@@ -111,12 +111,12 @@ class _Change:
     current: bytes | None = None
 
     @property
-    def record(self) -> RewindEdit:
+    def record(self) -> FileRewound:
         """The record of the change, with the permissions of a file that it removes."""
         transition = self.plan.transition
         mode = self.mode if transition.end is None else None
         in_place = self.current is not None
-        return RewindEdit(self.plan.path, transition.undone, transition.redone, mode, in_place=in_place)
+        return file_rewound(self.plan.path, transition.undone, transition.redone, mode=mode, in_place=in_place)
 
 
 async def restore_files(
@@ -147,7 +147,7 @@ async def restore_files(
     elsewhere = {
         (change.path, change.host): None
         for change in changes
-        if not is_here(change.host) and isinstance(change, FileEdit) and change.call_id in calls
+        if not is_here(change.host) and isinstance(change, FileEdited) and change.call_id in calls
     }
     return restored + [
         RestoredFile(_display_path(path, workspace), "left", f"It was changed on another host, {other!r}.")
@@ -155,42 +155,57 @@ async def restore_files(
     ]
 
 
-def _plan_files(changes: Iterable[FileChange], undone: Collection[str], redone: Collection[str]) -> list[_FilePlan]:
-    """Return a plan for each file that these calls changed."""
-    undo_steps: dict[str, list[_Transition]] = {}
-    redo_steps: dict[str, list[_Transition]] = {}
-    undone_by_rewinds: dict[str, frozenset[str]] = {}  # by path, the calls whose edits are undone now
-    modes: dict[str, int] = {}
-    last_changes: dict[str, FileChange] = {}
-    last_edits: dict[str, FileEdit] = {}
+def _plan_files(changes: Sequence[FileChange], undone: Collection[str], redone: Collection[str]) -> list[_FilePlan]:
+    """Return a plan for each file that these calls changed: first for those with edits to undo."""
+    by_path: dict[str, list[FileChange]] = {}
     for change in changes:
-        last_changes[change.path] = change
-        if isinstance(change, RewindEdit):
-            already = undone_by_rewinds.get(change.path, frozenset())
-            undone_by_rewinds[change.path] = already.difference(change.redone).union(change.undone)
-            if change.mode is not None:
-                modes[change.path] = change.mode
-            continue
-        last, last_edits[change.path] = last_edits.get(change.path), change
-        if last is not None and change.in_place and replace(change, in_place=False) == last:
-            continue  # the same edit, which could only be made in place
-        call_ids = frozenset((change.call_id,))
-        if change.call_id in undone:
-            undo_steps.setdefault(change.path, []).insert(0, _Transition(change.after, change.before, undone=call_ids))
-        elif change.call_id in redone:
-            redo_steps.setdefault(change.path, []).append(_Transition(change.before, change.after, redone=call_ids))
-    plans: list[_FilePlan] = []
-    for path in undo_steps | redo_steps:
-        undo, redo = _join_steps(undo_steps.get(path, [])), _join_steps(redo_steps.get(path, []))
-        plan = _plan_file(path, undo, redo, undone_by_rewinds.get(path, frozenset()))
-        cut_off: list[tuple[str | None, str | None]] = []
-        if isinstance(last_changes[path], RewindEdit) and last_changes[path].in_place:
-            cut_off.append((plan.transition.start, plan.transition.end))
-        if last_changes[path].in_place and last_edits[path].in_place:
-            cut_off.append((last_edits[path].before, last_edits[path].after))
-        in_place = tuple((old, new) for old, new in cut_off if old is not None and new is not None)
-        plans.append(replace(plan, mode=modes.get(path), in_place=in_place, root=last_edits[path].root))
-    return plans
+        by_path.setdefault(change.path, []).append(change)
+    edits = [change for change in changes if isinstance(change, FileEdited)]
+    paths = dict.fromkeys(edit.path for calls in (undone, redone) for edit in edits if edit.call_id in calls)
+    return [_plan_file(path, by_path[path], undone, redone) for path in paths]
+
+
+def _plan_file(path: str, changes: Sequence[FileChange], undone: Collection[str], redone: Collection[str]) -> _FilePlan:
+    """Return the plan for a file with these changes, some of which are edits of these calls."""
+    edits = [change for change in changes if isinstance(change, FileEdited)]
+    rewinds = [change for change in changes if isinstance(change, FileRewound)]
+    undone_by_rewinds = set[str]()  # the calls whose edits are undone now
+    for rewind in rewinds:
+        undone_by_rewinds = undone_by_rewinds.difference(rewind.redone).union(rewind.undone)
+    distinct = _distinct_edits(edits)
+    undo_steps = [
+        _Transition(edit.after, edit.before, undone=frozenset((edit.call_id,)))
+        for edit in reversed(distinct)
+        if edit.call_id in undone
+    ]
+    redo_steps = [
+        _Transition(edit.before, edit.after, redone=frozenset((edit.call_id,)))
+        for edit in distinct
+        if edit.call_id in redone
+    ]
+    plan = _plan_steps(path, _join_steps(undo_steps), _join_steps(redo_steps), undone_by_rewinds)
+    last, last_edit = changes[-1], edits[-1]
+    cut_off: list[tuple[str | None, str | None]] = []
+    if isinstance(last, FileRewound) and last.in_place:
+        cut_off.append((plan.transition.start, plan.transition.end))
+    if last.in_place and last_edit.in_place:
+        cut_off.append((last_edit.before, last_edit.after))
+    in_place = tuple((old, new) for old, new in cut_off if old is not None and new is not None)
+    mode = next((rewind.mode for rewind in reversed(rewinds) if rewind.mode is not None), None)
+    return replace(plan, mode=mode, in_place=in_place, root=last_edit.root)
+
+
+def _distinct_edits(edits: Sequence[FileEdited]) -> list[FileEdited]:
+    """Return the edits without those that were recorded again because their file could only be written in place."""
+    return [edit for last, edit in zip([None, *edits], edits, strict=False) if not _is_repeated(edit, last)]
+
+
+def _is_repeated(edit: FileEdited, last: FileEdited | None) -> bool:
+    return (
+        last is not None
+        and edit.in_place
+        and replace(edit, in_place=False, key=last.key, checksum=last.checksum) == last
+    )
 
 
 def _join_steps(steps: Iterable[_Transition]) -> list[_Transition]:
@@ -208,8 +223,8 @@ def _join_steps(steps: Iterable[_Transition]) -> list[_Transition]:
     return transitions
 
 
-def _plan_file(
-    path: str, undo_steps: list[_Transition], redo_steps: list[_Transition], undone_by_rewinds: frozenset[str]
+def _plan_steps(
+    path: str, undo_steps: list[_Transition], redo_steps: list[_Transition], undone_by_rewinds: set[str]
 ) -> _FilePlan:
     """Return the transition of a file from its joined undo steps and redo steps, either of which may be empty.
 

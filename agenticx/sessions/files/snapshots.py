@@ -10,24 +10,25 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agenticx.errors import AgenticXError, StoreError, ToolError
 from agenticx.logs import get_logger
+from agenticx.messages import new_id
 from agenticx.sessions.files.changes import (
     FileChange,
-    FileEdit,
-    RewindEdit,
-    change_fact,
-    damaged_fact,
+    checked_changes,
+    damaged_change,
     damaged_list_error,
-    parse_changes,
+    file_edited,
+    reversed_edit,
 )
 from agenticx.sessions.store.base import Doubtful, Log
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, Blobs, content_digest
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import Fact
+from agenticx.sessions.store.entries import Fact, FileEdited, FileRewound
 from agenticx.threads import run_in_thread
 
 __all__ = ["SessionSnapshots", "copied_edits", "share_contents"]
@@ -79,17 +80,16 @@ class SessionSnapshots:
                 f" {LARGEST_CONTENT:,} bytes cannot be stored before that"
             )
         outside = root is not None and await run_in_thread(_is_outside, path, self._workspace(), name="agx snapshot")
-        edit = FileEdit(call_id, str(path), *digests, in_place=in_place, root=str(root) if outside else None)
-        fact = change_fact(edit)
-        recording = self._track(self._record_edit(fact, before, after, in_place))
+        edit = file_edited(call_id, str(path), *digests, in_place=in_place, root=str(root) if outside else None)
+        recording = self._track(self._record_edit(edit, before, after))
         try:
             await asyncio.shield(recording)
         except asyncio.CancelledError:
-            await asyncio.shield(self._track(self._cancel_edit(recording, edit, fact)))
+            await asyncio.shield(self._track(self._cancel_edit(recording, edit)))
             raise
         except StoreError as exc:
             if isinstance(exc, Doubtful):
-                await asyncio.shield(self._track(self._cancel_edit(recording, edit, fact)))
+                await asyncio.shield(self._track(self._cancel_edit(recording, edit)))
             raise ToolError(f"nothing was changed, because a snapshot could not be stored: {exc}") from exc
 
     def _track(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
@@ -99,26 +99,26 @@ class SessionSnapshots:
         task.add_done_callback(self._recordings.discard)
         return task
 
-    async def _record_edit(self, fact: Fact, before: bytes | None, after: bytes, in_place: bool) -> None:
+    async def _record_edit(self, edit: FileEdited, before: bytes | None, after: bytes) -> None:
         if before is not None:
-            await self._blobs.put(self._session_id, before, kept=in_place)
+            await self._blobs.put(self._session_id, before, kept=edit.in_place)
         # Otherwise it need not be synced, as it is about to be written to the file as well.
-        await self._blobs.put(self._session_id, after, synced=in_place, kept=in_place)
-        await self._commit([fact])
+        await self._blobs.put(self._session_id, after, synced=edit.in_place, kept=edit.in_place)
+        await self._commit([edit])
 
-    async def _cancel_edit(self, recording: asyncio.Future[None], edit: FileEdit, fact: Fact) -> None:
+    async def _cancel_edit(self, recording: asyncio.Future[None], edit: FileEdited) -> None:
         """Record the reverse of an edit that is not made, unless it is known that the edit is not recorded."""
         await asyncio.wait({recording})
         try:
             with suppress(Doubtful):
                 recording.result()
-            await self._commit([fact, change_fact(edit.reverse)])  # the fact of the edit once, in either case
+            await self._commit([edit, reversed_edit(edit)])  # that of the edit is stored once, in either case
         except AgenticXError as exc:
             _log.warning("file edit that is not made may be recorded", error=str(exc))
 
-    async def record_rewind(self, began: Sequence[Fact], edit: RewindEdit) -> None:
+    async def record_rewind(self, began: Sequence[Fact], change: FileRewound) -> None:
         """Store the facts that a rewind began, and a change that it is about to make; raise `StoreError`."""
-        await self._commit([*began, change_fact(edit)])
+        await self._commit([*began, change])
 
     async def keep(self, *contents: bytes) -> None:
         """Store contents whatever room is left, before a file with one of them is written in place."""
@@ -144,29 +144,28 @@ def _is_outside(path: Path, folder: Path) -> bool:
     return not path.is_relative_to(os.path.realpath(folder))
 
 
-async def copied_edits(log: Log, session_id: str, calls: Collection[str]) -> list[FileChange] | None:
+async def copied_edits(log: Log, session_id: str, calls: Collection[str]) -> list[FileEdited] | None:
     """Return the edits of these calls, None if the session's changes cannot be read."""
     try:
         changes = await _read_changes(lambda: log.file_facts(session_id))
     except DamagedData as exc:
         _log.error("file edits not copied to the fork", error=str(exc))
         return None
-    return [change for change in changes if isinstance(change, FileEdit) and change.call_id in calls]
+    return [change for change in changes if isinstance(change, FileEdited) and change.call_id in calls]
 
 
 async def share_contents(
-    blobs: Blobs, session_id: str, other_id: str, edits: Sequence[FileChange] | None
-) -> list[Fact]:
+    blobs: Blobs, session_id: str, other_id: str, edits: Sequence[FileEdited] | None
+) -> Sequence[FileEdited]:
     """Give a new session the contents of these edits; return its facts about them.
 
     If the edits of the old session cannot be read (None), those of the new one cannot be either, as they are unknown.
     """
     if edits is None:
-        return [damaged_fact()]
-    digests = {digest for edit in edits if isinstance(edit, FileEdit) for digest in (edit.before, edit.after) if digest}
-    if digests:
+        return [damaged_change()]
+    if digests := {digest for edit in edits for digest in (edit.before, edit.after) if digest}:
         await blobs.share(session_id, other_id, digests)
-    return [change_fact(edit) for edit in edits]
+    return [replace(edit, key=new_id("chg")) for edit in edits]  # the keys of a store are distinct
 
 
 async def _read_changes(read: Callable[[], Awaitable[Sequence[Fact]]]) -> list[FileChange]:
@@ -174,4 +173,4 @@ async def _read_changes(read: Callable[[], Awaitable[Sequence[Fact]]]) -> list[F
         facts = await read()
     except DamagedData as exc:
         raise damaged_list_error("facts", "one cannot be decoded") from exc
-    return parse_changes(facts)
+    return checked_changes(facts)

@@ -380,7 +380,12 @@ class NameAnnounced(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEdited(Fact):
-    """A call is about to change a file of `host`; see `FileEdit`. `checksum` is that of the other fields."""
+    """A call is about to change a file of `host`; `before` and `after` are digests of its contents (None: no file).
+
+    A file that is written `in_place` has parts of both contents if the process ends meanwhile. `root` is the folder in
+    which the call could change files, such as a vault of notes, for a file outside the session's workspace. `checksum`
+    is that of the other fields.
+    """
 
     kind = "file_edited"
     on_fork = "copied"
@@ -397,7 +402,11 @@ class FileEdited(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRewound(Fact):
-    """A rewind is about to change a file of `host`; see `RewindEdit`. `checksum` is that of the other fields."""
+    """A rewind is about to change a file of `host`: it undoes the edits of the calls `undone`, and redoes others.
+
+    `mode` are the permissions of a file that it removes. One `in_place` may be cut off, as that of a `FileEdited`.
+    `checksum` is that of the other fields.
+    """
 
     kind = "file_rewound"
     about_files = True

@@ -7,18 +7,28 @@ import os
 import random
 import zlib
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from agenticx.errors import ToolError
 from agenticx.sessions import SessionRecord
-from agenticx.sessions.files.changes import FileEdit, RewindEdit, change_fact, damaged_fact, parse_change, parse_changes
+from agenticx.sessions.files.changes import (
+    FileChange,
+    checked_changes,
+    damaged_change,
+    file_edited,
+    file_rewound,
+    is_intact,
+)
 from agenticx.sessions.files.restore import RestoredFile, restore_files
 from agenticx.sessions.files.snapshots import SessionSnapshots, copied_edits, share_contents
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, content_digest
 from agenticx.sessions.store.changes import decode_record, encode_record
 from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.entries import FileEdited
 from agenticx.tools import ToolContext
 from agenticx.tools.builtin import builtin_tools
 from tests.support.snapshots import SnapshotSessions
@@ -51,7 +61,8 @@ async def test_an_edit_stores_both_contents_and_its_call_id(folder: SnapshotSess
     await write(folder, workspace, "call_2", "a.txt", "two")
     kept, path = await folder.session(), str(workspace / "a.txt")
     one, two = content_digest(b"one"), content_digest(b"two")
-    assert await kept.changes() == [FileEdit("call_1", path, None, one), FileEdit("call_2", path, one, two)]
+    expected = [file_edited("call_1", path, None, one), file_edited("call_2", path, one, two)]
+    assert [replace(edit, key="") for edit in await kept.changes()] == [replace(edit, key="") for edit in expected]
     contents = [await kept.read_content(digest) for digest in (one, two, content_digest(b"three"))]
     assert contents == [b"one", b"two", None]
     other = await folder.session("ses_2")
@@ -261,19 +272,19 @@ async def test_the_undo_of_a_rewind_skips_files_that_the_user_had_reverted(
 
 @pytest.mark.parametrize(
     "change",
-    [FileEdit("call_1", "/a", None, "0" * 64), RewindEdit("/a", frozenset({"call_1"}), frozenset(), 0o644)],
+    [file_edited("call_1", "/a", None, "0" * 64), file_rewound("/a", {"call_1"}, (), mode=0o644)],
     ids=["edit", "rewind"],
 )
-def test_damage_of_any_byte_of_a_fact_is_never_ignored(change: FileEdit | RewindEdit) -> None:
-    fact = change_fact(change)
-    whole = encode_record(fact).encode()
-    assert parse_changes([fact]) == [change]
+def test_damage_of_any_byte_of_a_fact_is_never_ignored(change: FileChange) -> None:
+    whole = encode_record(change).encode()
+    assert checked_changes([change]) == [change]
     for place in range(len(whole)):
         for bits in (0x01, 0x04, 0x20, 0x80):
             damaged = bytearray(whole)
             damaged[place] ^= bits
             with suppress(ValueError, DamagedData):
-                assert parse_change(decode_record(fact.kind, fact.key, "", damaged.decode())) in (None, change)
+                found = decode_record(change.kind, change.key, "", damaged.decode())
+                assert found == change or not is_intact(cast("FileChange", found))
 
 
 async def fork(folder: SnapshotSessions, session_id: str, other_id: str, calls: set[str]) -> SessionSnapshots:
@@ -294,7 +305,7 @@ async def test_a_file_outside_the_workspace_is_restored_in_its_vault_alone(tmp_p
     await write(folder, notes, "call_1", "Lease.md", "new")
     await write(folder, notes, "call_1", "Work/New.md", "new")
     kept = await folder.session()
-    edits = [change for change in await kept.changes() if isinstance(change, FileEdit)]
+    edits = [change for change in await kept.changes() if isinstance(change, FileEdited)]
     assert [edit.root for edit in edits] == [None, str(notes), str(notes)]
     forked = await fork(folder, "ses_1", "ses_2", {"call_1"})
 
@@ -336,7 +347,7 @@ async def test_rewinds_of_a_session_with_a_damaged_list_and_of_its_forks_change_
     folder: SnapshotSessions, workspace: Path
 ) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
-    await folder.commit("ses_1", [damaged_fact()])
+    await folder.commit("ses_1", [damaged_change()])
     await write(folder, workspace, "call_2", "a.txt", "two")
     first = await fork(folder, "ses_1", "ses_2", {"call_1"})
     second = await fork(folder, "ses_2", "ses_3", {"call_1"})
@@ -373,7 +384,7 @@ async def test_an_edit_whose_call_is_stopped_meanwhile_is_recorded_as_not_made(
         await stopped
     await write(folder, workspace, "call_3", "a.txt", "three")
     one, two, three = map(content_digest, (b"one", b"two", b"three"))
-    edits = [change for change in await (await folder.session()).changes() if isinstance(change, FileEdit)]
+    edits = [change for change in await (await folder.session()).changes() if isinstance(change, FileEdited)]
     assert [(edit.call_id, edit.before, edit.after) for edit in edits] == [
         ("call_1", None, one),
         ("call_2", one, two),
@@ -424,12 +435,12 @@ async def test_no_forged_edit_leads_out_of_the_workspace_or_out_of_the_snapshots
     (folder.folder().parent / "stolen").write_bytes(zlib.compress(b"secret"))
     one = content_digest(b"one")
     forged = [
-        FileEdit("call_2", str(outside), None, one),
-        FileEdit("call_3", f"{workspace}/../outside.txt", None, one),
-        FileEdit("call_4", str(workspace / "a.txt"), "../stolen", one),
-        FileEdit("call_5", str(outside), None, one, root="/"),
+        file_edited("call_2", str(outside), None, one),
+        file_edited("call_3", f"{workspace}/../outside.txt", None, one),
+        file_edited("call_4", str(workspace / "a.txt"), "../stolen", one),
+        file_edited("call_5", str(outside), None, one, root="/"),
     ]
-    await folder.commit("ses_1", [change_fact(edit) for edit in forged])
+    await folder.commit("ses_1", forged)
     calls = {f"call_{number}" for number in range(2, 6)}
     done = await restore_files(kept, workspace, undone=calls, redone=())
     assert [(file.path, file.outcome) for file in done] == [

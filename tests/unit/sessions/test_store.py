@@ -26,7 +26,7 @@ from agenticx.sessions import (
     Store,
     TurnRecord,
 )
-from agenticx.sessions.files.changes import FileEdit, RewindEdit, change_fact
+from agenticx.sessions.files.changes import file_edited, file_rewound
 from agenticx.sessions.store.blobs import (
     LARGEST_CONTENT,
     TOO_LARGE,
@@ -258,8 +258,8 @@ async def test_methods_raise_session_not_found_for_an_unknown_session(store: Sto
 async def test_facts_about_files_are_kept_in_order_after_their_turn_and_deleted_with_the_session(store: Store) -> None:
     def changed(key: str) -> Fact:
         if key == "b":
-            return replace(change_fact(RewindEdit("/b", ["c"], [])), key=key)
-        return replace(change_fact(FileEdit("c", f"/{key}", None, "0" * 64)), key=key)
+            return replace(file_rewound("/b", ["c"], []), key=key)
+        return replace(file_edited("c", f"/{key}", None, "0" * 64), key=key)
 
     made = record()
     await store.create(made, facts=[changed("a")])
