@@ -1,17 +1,15 @@
-"""The files that live in a session: contents among the blobs, and a table in the state."""
+"""The contents of files that live in a session, stored as blobs; a table in the state names them."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.tools.session_files import Artifacts
 
-__all__ = ["SessionContents", "artifacts_of_state", "forked_artifacts"]
+__all__ = ["SessionContents", "forked_artifacts"]
 
 
 class SessionContents:
@@ -42,15 +40,6 @@ class SessionContents:
         while self._storing:
             await asyncio.wait(self._storing)
         await self._blobs.forget(self._session_id)
-
-
-def artifacts_of_state(state_json: str | None, blobs: Blobs, session_id: str) -> Artifacts:
-    """Return the files of a session whose state this is; raises `DamagedData`."""
-    contents = SessionContents(blobs, session_id)
-    if state_json is None:
-        return Artifacts(contents)
-    with map_decode_errors("the state of a session"):
-        return Artifacts.from_json(json.loads(state_json)["artifacts"], contents)
 
 
 async def forked_artifacts(

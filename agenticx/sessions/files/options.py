@@ -14,12 +14,12 @@ from agenticx.foreign_text import MATERIAL, frame_text, one_line
 from agenticx.runtime import Session
 from agenticx.runtime.events import ErrorEvent, FinalEvent, UsageEvent
 from agenticx.runtime.session import Option
-from agenticx.sessions.files.artifacts import artifacts_of_state
+from agenticx.sessions.files.artifacts import SessionContents
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.entries import StoredEvent, decode
-from agenticx.tools.session_files import UnknownArtifact, is_image_type
+from agenticx.tools.session_files import Artifacts, UnknownArtifact, is_image_type
 
 __all__ = [
     "OptionNotDone",
@@ -111,10 +111,13 @@ def load_options(session: Session, data: Mapping[str, Any]) -> None:
 
 def stored_session_files(state_json: str | None, blobs: Blobs, session_id: str) -> Session:
     """Return a session with the files and options that its stored state has, and nothing else; raises `DamagedData`."""
-    session = Session(artifacts=artifacts_of_state(state_json, blobs, session_id))
+    contents = SessionContents(blobs, session_id)
+    session = Session(artifacts=Artifacts(contents))
     if state_json is not None:
         with map_decode_errors("the state of a session"):
-            load_options(session, json.loads(state_json)["options"])
+            state = json.loads(state_json)
+            session.artifacts = Artifacts.from_json(state["artifacts"], contents)
+            load_options(session, state["options"])
     return session
 
 
