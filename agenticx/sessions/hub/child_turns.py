@@ -249,7 +249,7 @@ class _ChildTurnWriter:
         rounds = [event.data["round"] for event in events if event.type is EventType.ROUND_START]
         try:
             await turns.commit(turn.id, events, facts, begins, round_=rounds[-1] if rounds else turn.logged.round)
-        except StoreError:
+        except (StoreError, asyncio.CancelledError):  # the events may be stored
             if not turn.is_over:
                 turn.due_end = DueEnd("storage", _NO_TERMINAL_EVENT)
             raise

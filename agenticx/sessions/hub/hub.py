@@ -38,7 +38,6 @@ from agenticx.runtime.session import Option
 from agenticx.runtime.turn import TurnWork
 from agenticx.sessions.files.options import OptionState, find_option, option_states, stored_session_files
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.hub.cache import ActorCache
 from agenticx.sessions.hub.commands import (
     Answer,
     Change,
@@ -62,6 +61,7 @@ from agenticx.sessions.hub.commands import (
     repeatable,
 )
 from agenticx.sessions.hub.open_hubs import register_hub, remove_hub
+from agenticx.sessions.hub.ownership import ActorCache, Takeover
 from agenticx.sessions.hub.readers import EventReader
 from agenticx.sessions.hub.records import check_fields, check_text
 from agenticx.sessions.hub.rewind import RewindResult
@@ -76,7 +76,6 @@ from agenticx.sessions.hub.submission import (
     check_files,
     check_request,
 )
-from agenticx.sessions.hub.takeover import Takeover
 from agenticx.sessions.hub.turn_services import (
     AgentFileSource,
     AgentSource,

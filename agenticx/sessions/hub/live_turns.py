@@ -226,8 +226,9 @@ class LiveTurns:
             turn.status = turn.logged.status
 
     def remove(self, turn: LiveTurn) -> None:
-        """Take a turn as ended."""
+        """Take a turn as ended; if it is the main turn, it stays without its events."""
         turn.status, turn.due_end = "ended", None
+        turn.logged = LoggedTurn(turn.id)
         turn.ask_no_more()
         self.by_id.pop(turn.id, None)
         self.tree.remove(turn.id)
