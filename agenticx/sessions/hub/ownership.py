@@ -1,4 +1,4 @@
-"""The sessions that this process owns: those in use, those used last, and those that another worker left to it."""
+"""The sessions that this process owns: those in use or used last, and orphans that it takes over."""
 
 from __future__ import annotations
 
