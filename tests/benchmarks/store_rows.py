@@ -13,8 +13,13 @@ from pathlib import Path
 from secrets import token_hex
 from statistics import median, quantiles
 
-from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions import Commit, Lease, SessionRecord, SqliteStore, TurnRecord
+from agenticx.clocks import SystemClock
+from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.runtime import EventType, RuntimeEvent, Session
+from agenticx.sessions import Commit, Lease, SessionRecord, SqliteStore, StateChange, TurnRecord
+from agenticx.sessions.hub.queue import MessageQueue
+from agenticx.sessions.hub.state import load_session
+from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store.entries import Position
 from tests.benchmarks.floor import bare_group_commit, cpu_of
 from tests.benchmarks.rows import Row, Scale
@@ -29,6 +34,7 @@ TURN_TOKENS, TURNS = 300, 4
 SEPARATE_CALLS = 100
 DURABLE_EVERY = 100
 MERGED, PAGE = 20, 512
+CONVERSATIONS = (10, 10_000)
 
 
 async def store_rows(scale: Scale) -> list[Row]:
@@ -38,6 +44,7 @@ async def store_rows(scale: Scale) -> list[Row]:
     """
     return [
         *await _appends(scale),
+        *[await _message(scale, length) for length in CONVERSATIONS],
         *await _latency(scale),
         await _answer(),
         await _size(scale),
@@ -128,6 +135,30 @@ async def _appends(scale: Scale) -> list[Row]:
             unit="µs",
         ),
     ]
+
+
+async def _message(scale: Scale, length: int) -> Row:
+    """Measure a commit with one more message of a conversation of that length, as the writer of a session makes it."""
+    commits, spent = scale.tokens // 10, list[float]()
+    said: list[Message] = [UserMessage(content=f"question {number}") for number in range(length)]
+    for _ in range(scale.repeats):
+        async with database() as (store, _):
+            made = SessionRecord(workspace="/tmp", created_at="2026-01-01T00:00:00.000Z")
+            await store.create(made, state=StateChange(said))
+            lease = await store.ownership.claim(made.id)
+            loaded = await lease.load()
+            session = load_session(made, loaded.state)
+            writer = SessionWriter(lease, loaded, session, MessageQueue(), SystemClock(), lambda *_: None)
+            turn = TurnRecord(session_id=made.id, input="x")
+            await writer.commit(turn.id, begins=turn, keeps_state=True)
+
+            async def converse(session: Session = session, writer: SessionWriter = writer, id_: str = turn.id) -> None:
+                for number in range(commits):
+                    session.messages.append(AssistantMessage(content=f"answer {number}"))
+                    await writer.commit(id_, [call(number)])
+
+            spent.append(await cpu_of(converse))
+    return Row(name=f"commit of a message after {length:,} others", value=median(spent) * MICRO / commits, unit="µs")
 
 
 async def _latency(scale: Scale) -> list[Row]:

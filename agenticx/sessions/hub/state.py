@@ -1,20 +1,22 @@
 """The stored state of a session between turns and processes: its messages and tool state.
 
-It is stored beside the log, which does not hold all of it (not the state that providers require back with a message,
-nor the state of tools), and in one transaction with the events that changed it.
+It is stored as records of the log, in the commit of the events that changed it: of the messages those that are new, of
+the tool state what is changed.
 
-Compacted messages are stored once, when their summary is, and are not held in memory afterwards; opening a session does
-not read them. The state (key `front`) has the number of summaries at the start of the messages and the number of stored
-compacted messages that they replace.
+Compacted messages are not held in memory once their summary is stored; opening a session does not read them. The state
+(key `front`) has the number of summaries at the start of the messages and the number of stored compacted messages that
+they replace.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, SupportsIndex
+
+from typing_extensions import override
 
 from agenticx.logs import get_logger
 from agenticx.messages import Message, message_adapter
@@ -43,6 +45,7 @@ def load_session(record: SessionRecord, stored: SessionState, contents: Contents
         resumed=bool(stored.messages),
         artifacts=Artifacts() if contents is None else Artifacts(contents),
     )
+    session.messages = TrackedMessages(session.messages)
     session.active_agent = record.agent
     if stored.state_json is not None:
         state: dict[str, Any] = json.loads(stored.state_json)
@@ -93,6 +96,8 @@ class StateTracker:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._messages: list[Message] = list(session.messages)
+        self._unchanged = len(self._messages)  # of those that are stored, as of the last look
+        self._pending: StateChange | None = None
         self._state = _state_text(session, _replacement_count(session))
 
     def pending_change(self, searchable_ids: frozenset[str] | None = None) -> StateChange | None:
@@ -101,13 +106,13 @@ class StateTracker:
         `searchable_ids` holds the ids of all messages that a search finds from then on, where some are removed.
         """
         session, before = self._session, self._messages
-        common = _common_prefix(before, session.messages)
+        common = self._unchanged = self._look_at_messages()
         replacement_count = _replacement_count(session)
         state = _state_text(session, replacement_count)
         is_same = common == len(before) == len(session.messages) and state == self._state
         if is_same and searchable_ids is None:
             return None
-        return StateChange(
+        self._pending = StateChange(
             session.messages[common:],
             None if state == self._state else state,
             common,
@@ -115,6 +120,14 @@ class StateTracker:
             compacted=tuple(session.compacted) if replacement_count else (),
             keep_compacted=session.stored_compacted if replacement_count else 0,
         )
+        return self._pending
+
+    def _look_at_messages(self) -> int:
+        """Return how many of the stored messages the conversation begins with, at a cost of what has changed."""
+        messages, start = self._session.messages, 0
+        if isinstance(messages, TrackedMessages):
+            start = min(self._unchanged, messages.take_unchanged())
+        return start + _common_prefix(self._messages[start:], messages[start:])
 
     def pending_files(self) -> StateChange | None:
         """Return the change of the files and options alone, None if there is none.
@@ -129,6 +142,8 @@ class StateTracker:
     def mark_stored(self, change: StateChange) -> None:
         """Take `change`, which is stored, as the base of the next one."""
         self._messages[change.keep_messages :] = change.messages
+        if change is self._pending:
+            self._unchanged = len(self._messages)
         self._state = self._state if change.state_json is None else change.state_json
         _drop_stored_compacted(self._session, change)
 
@@ -137,7 +152,8 @@ class StateTracker:
 
         Tool state is stored with the next change; one that cannot be encoded is dropped too.
         """
-        self._session.messages, self._messages = list(stored.messages), list(stored.messages)
+        self._session.messages, self._messages = TrackedMessages(stored.messages), list(stored.messages)
+        self._unchanged = len(self._messages)
         self._state = stored.state_json or ""
         self._session.compacted.clear()
         _mark_replacements(self._session, stored.state_json)
@@ -147,6 +163,74 @@ class StateTracker:
             _log.error("tool state cannot be encoded; it is reset to what is stored", error=str(exc))
             state = stored.state_json
             self._session.state = ToolState() if state is None else _tool_state(json.loads(state))
+
+
+class TrackedMessages(list[Message]):
+    """Messages of a conversation, of which is known where they were changed, so that none but new ones are compared."""
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        super().__init__(messages)
+        self._unchanged = len(self)
+
+    def take_unchanged(self) -> int:
+        """Return how many messages at the start have not changed since this was called last."""
+        unchanged, self._unchanged = min(self._unchanged, len(self)), len(self)
+        return unchanged
+
+    @override
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._change_from(index)
+        super().__setitem__(index, value)
+
+    @override
+    def __delitem__(self, index: Any) -> None:
+        self._change_from(index)
+        super().__delitem__(index)
+
+    @override
+    def insert(self, index: SupportsIndex, message: Message, /) -> None:
+        self._change_from(slice(index, None))
+        super().insert(index, message)
+
+    @override
+    def pop(self, index: SupportsIndex = -1, /) -> Message:
+        self._change_from(index)
+        return super().pop(index)
+
+    @override
+    def remove(self, message: Message, /) -> None:
+        self._unchanged = 0
+        super().remove(message)
+
+    @override
+    def clear(self) -> None:
+        self._unchanged = 0
+        super().clear()
+
+    @override
+    def reverse(self) -> None:
+        self._unchanged = 0
+        super().reverse()
+
+    @override
+    def sort(self, **options: Any) -> None:
+        self._unchanged = 0
+        super().sort(**options)
+
+    @override
+    def __imul__(self, times: SupportsIndex) -> Self:
+        self._unchanged = 0
+        return super().__imul__(times)
+
+    def _change_from(self, index: SupportsIndex | slice) -> None:
+        """Note that the messages at this index, and perhaps all behind it, change."""
+        if isinstance(index, slice):
+            places = range(*index.indices(len(self)))
+            first = index.indices(len(self))[0] if index.step in (None, 1) else min(places, default=len(self))
+        else:
+            first = index.__index__()
+            first += len(self) if first < 0 else 0
+        self._unchanged = min(self._unchanged, max(first, 0))
 
 
 def _replacement_count(session: Session) -> int:

@@ -260,14 +260,17 @@ def events_after(connection: sqlite3.Connection, session_id: str, after: int, li
 
 def message_count(connection: sqlite3.Connection, table: MessageTable, number: int) -> int:
     """Return the number of the session's messages in that table."""
-    query = f"SELECT coalesce(max(message_index) + 1, 0) FROM {table} WHERE session = ?"
-    return connection.execute(query, (number,)).fetchone()[0]
+    query = f"SELECT message_index + 1 FROM {table} WHERE session = ? ORDER BY message_index DESC LIMIT 1"
+    return (connection.execute(query, (number,)).fetchone() or (0,))[0]
 
 
 def find_message(connection: sqlite3.Connection, number: int, key: str) -> tuple[int, int] | None:
     """Return the place of the record with the message of that key, else None."""
-    query = "SELECT rev, record_index FROM records WHERE session = ? AND key = ? AND kind = 'message_added'"
-    return connection.execute(query, (number, key)).fetchone()
+    return connection.execute(
+        """SELECT rev, record_index FROM records INDEXED BY message_records
+           WHERE session = ? AND key = ? AND kind = 'message_added'""",  # by itself SQLite takes the primary key
+        (number, key),
+    ).fetchone()
 
 
 def replace_messages(
