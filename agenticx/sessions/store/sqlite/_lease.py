@@ -270,9 +270,10 @@ def _store(
     check_turn(commit, cursor.open_turns, lambda turn_id: turns.is_known(connection, turn_id))
     number, before, rev = cursor.number, cursor.last_seq, cursor.rev + 1
     rows.add_commit(connection, cursor, commit.id, stored, position)
-    accepted = [StoredRecord(rev, index, before, one) for index, one in enumerate(records_before_events(commit))]
-    add_records(connection, number, accepted)
+    accepted = list[StoredRecord]()
     if commit.begins is not None:
+        accepted += (StoredRecord(rev, index, before, one) for index, one in enumerate(records_before_events(commit)))
+        add_records(connection, number, accepted)
         cursor.open_turns.add(commit.begins.id)
     if stored:
         if stored[-1].terminal and commit.turn_id is not None:
