@@ -20,8 +20,7 @@ from agenticx.runtime.events import (
     UsageEvent,
 )
 from agenticx.sessions.store.base import Log, read_log_pages
-from agenticx.sessions.store.entries import StoredEvent, decode
-from agenticx.sessions.turn_tree import TurnTree
+from agenticx.sessions.store.entries import StoredEvent, decode, parent_turn_id
 from agenticx.settings import Settings
 
 __all__ = ["SpentCounter", "TurnBudgets", "read_spent"]
@@ -77,7 +76,7 @@ class SpentCounter:
 
     def __init__(self, turn_ids: Collection[str]) -> None:
         self._own = turn_ids
-        self._tree = TurnTree()
+        self._with_children = set(turn_ids)
         self._tokens = 0
         self._cost_usd = Decimal(0)
         self._seconds = 0.0
@@ -92,10 +91,10 @@ class SpentCounter:
 
     def count(self, event: StoredEvent) -> None:
         """Count an event; they come in the order of the log."""
-        if event.type == "turn_started":
-            self._tree.apply(decode(event).event)
-        if not self._tree.is_within(event.turn_id, self._own):
-            return
+        if event.turn_id not in self._with_children:
+            if event.turn_id is None or parent_turn_id(event) not in self._with_children:
+                return
+            self._with_children.add(event.turn_id)
         entry = decode(event)
         if isinstance(entry.event, UsageEvent):
             spent = spent_in_call(entry.event.data)
