@@ -28,7 +28,8 @@ from agenticx.errors import InvalidArguments, ModelError, UserCodeError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import Usage
 from agenticx.logs import HIDDEN, excerpt, get_logger, hidden_members, is_secret_field
-from agenticx.runtime.events import ConfirmRequiredEvent, EventType, QuestionAskedEvent, RuntimeEvent
+from agenticx.runtime.events import ConfirmRequiredEvent, EventType, RuntimeEvent
+from agenticx.runtime.events.types import AskingEvent
 from agenticx.runtime.questions.requests import ConfirmRequest
 from agenticx.runtime.resume import ResumePoint
 from agenticx.secret_names import is_secret_name, is_secret_value
@@ -140,7 +141,7 @@ class LlmCallLine:
 
 def log_interrupted_turn(
     events: Sequence[RuntimeEvent],
-    questions: Mapping[str, ConfirmRequiredEvent | QuestionAskedEvent],
+    questions: Mapping[str, AskingEvent],
     *,
     rounds: int,
     usage: Usage | None,

@@ -11,14 +11,11 @@ from agenticx.llms.base import Usage
 from agenticx.messages import ToolMessage, new_id
 from agenticx.runtime.budgets.usage_payload import usage_from_data
 from agenticx.runtime.events import (
-    ConfirmRequiredEvent,
-    ConfirmResponseEvent,
     Event,
-    QuestionAnsweredEvent,
-    QuestionAskedEvent,
     TurnState,
 )
 from agenticx.runtime.events.payloads import ArtifactData, ToolResultData
+from agenticx.runtime.events.types import AnsweringEvent, AskingEvent
 from agenticx.tools.session_files import ArtifactPreview
 
 __all__ = ["LoggedTurn", "TurnStatus", "TurnTree", "result_message"]
@@ -57,14 +54,10 @@ class LoggedTurn:
     open_calls: dict[str, str] = field(default_factory=dict[str, str])
     results: dict[str, ToolMessage] = field(default_factory=dict[str, ToolMessage])
     previews: dict[str, ArtifactPreview] = field(default_factory=dict[str, ArtifactPreview])
-    questions: dict[str, ConfirmRequiredEvent | QuestionAskedEvent] = field(
-        default_factory=dict[str, ConfirmRequiredEvent | QuestionAskedEvent]
-    )
+    questions: dict[str, AskingEvent] = field(default_factory=dict[str, AskingEvent])
     asked_at: dict[str, datetime] = field(default_factory=dict[str, datetime])
     askers: set[str] = field(default_factory=set[str])
-    responses: dict[str, ConfirmResponseEvent | QuestionAnsweredEvent] = field(
-        default_factory=dict[str, ConfirmResponseEvent | QuestionAnsweredEvent]
-    )
+    responses: dict[str, AnsweringEvent] = field(default_factory=dict[str, AnsweringEvent])
 
     @property
     def open_questions(self) -> Sequence[str]:

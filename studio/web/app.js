@@ -155,7 +155,7 @@ async function openSession(session) {
   current?.unsubscribe();
   const insertDraft = (text) => restoreDraft(asTyped(text), []);
   const readNote = (vault, path) => vaults.readNote(vault, path);
-  const actions = { answerConfirm, answerQuestion, insertDraft, rewind, fork, readNote };
+  const actions = { answerRequest, insertDraft, rewind, fork, readNote };
   const conversation = new Conversation($("log"), actions);
   const unsubscribe = followEvents(`api/sessions/${session.id}/events`, {
     token: () => sessionStorage.getItem(TOKEN_KEY),
@@ -283,13 +283,9 @@ async function fork(message_id) {
   }
 }
 
-async function answerQuestion(id, answer) {
-  await api(`api/questions/${id}`, json("POST", { answer }));
-}
-
-async function answerConfirm(question, decision) {
-  const body = { ...decision, digest: question.digest };
-  await api(`api/confirms/${question.id}`, json("POST", body));
+/** Answer a request to the user; `kind` is "confirms" or "questions". */
+async function answerRequest(kind, id, answer) {
+  await api(`api/${kind}/${id}`, json("POST", answer));
 }
 
 $("composer").addEventListener("submit", (event) => { event.preventDefault(); send(); });

@@ -21,10 +21,9 @@ const STALL_TEXTS = {
 
 export class Conversation {
   /** Show a session in `log`; the other arguments are the actions of its buttons. */
-  constructor(log, { answerConfirm, answerQuestion, insertDraft, rewind, fork, readNote }) {
+  constructor(log, { answerRequest, insertDraft, rewind, fork, readNote }) {
     this.log = log;
-    this.answerConfirm = answerConfirm;
-    this.answerQuestion = answerQuestion;
+    this.answerRequest = answerRequest;
     this.insertDraft = insertDraft;
     this.rewind = rewind;
     this.fork = fork;
@@ -223,8 +222,7 @@ export class Conversation {
 
   on_confirm_required(question) {
     const { id, context } = question;
-    const box = this.add(`ask ${id}`, make("section", "ask"));
-    addAsker(box, question.agent_path);
+    const box = this.addRequest(id, question.agent_path);
     box.append(make("h2", "", escapeHidden(question.question)));
     const reasons = box.appendChild(make("ul"));
     for (const reason of context.reasons ?? []) reasons.append(make("li", "", escapeHidden(reason)));
@@ -243,8 +241,9 @@ export class Conversation {
 
   decisionButtons(question, box) {
     const row = make("div", "buttons");
+    const { id, digest } = question;
     const addButton = (label, className, decide) =>
-      addAnswerButton(row, box, label, className, () => this.answerConfirm(question, decide()));
+      addAnswerButton(row, box, label, className, () => this.answerRequest("confirms", id, { ...decide(), digest }));
     addButton("Allow", "main allow", () => ({ approved: true }));
     if (question.context.tool !== "memory_save") { // which is asked about each time
       addButton("Allow for the session", "allow-session", () => ({ approved: true, remember: "session" })).title =
@@ -263,24 +262,21 @@ export class Conversation {
 
   on_confirm_response({ id, approved, by, reason }) {
     const decision = `${approved ? "Allowed" : "Denied"}${by === "user" ? "" : ` (${by})`}.`;
-    const box = this.elements.get(`ask ${id}`);
-    box?.querySelector(".buttons")?.replaceChildren(
-      make("p", "note", reason ? `${decision} Reason: ${escapeHidden(reason)}` : decision));
+    this.closeRequest(id, reason ? `${decision} Reason: ${escapeHidden(reason)}` : decision);
   }
 
   on_question_asked({ id, text, options, agent_path }) {
-    const box = this.add(`ask ${id}`, make("section", "ask"));
-    addAsker(box, agent_path);
+    const box = this.addRequest(id, agent_path);
     box.append(make("p", "text", escapeHidden(text)));
     const row = box.appendChild(make("div", "buttons"));
-    for (const option of options ?? []) {
-      addAnswerButton(row, box, escapeHidden(option), "option", () => this.answerQuestion(id, option));
-    }
+    const addButton = (label, className, text) =>
+      addAnswerButton(row, box, label, className, () => this.answerRequest("questions", id, { answer: text() }));
+    for (const option of options ?? []) addButton(escapeHidden(option), "option", () => option);
     const answer = row.appendChild(make("textarea", "answer"));
     answer.rows = 1;
     answer.placeholder = options?.length ? "Another answer" : "Your answer";
     answer.setAttribute("aria-label", answer.placeholder);
-    const send = addAnswerButton(row, box, "Answer", "main", () => this.answerQuestion(id, answer.value.trim()));
+    const send = addButton("Answer", "main", () => answer.value.trim());
     const enable = () => { send.disabled = !answer.value.trim(); };
     enable();
     answer.addEventListener("input", enable);
@@ -294,6 +290,19 @@ export class Conversation {
 
   on_question_answered({ id, answer, by }) {
     const text = answer ? `Answer: ${escapeHidden(answer)}` : `No answer${by === "user" ? "" : ` (${by})`}.`;
+    this.closeRequest(id, text);
+  }
+
+  /** Add the box of a request to the user, and say which agent asks, unless it is the main one. */
+  addRequest(id, agent_path) {
+    const box = this.add(`ask ${id}`, make("section", "ask"));
+    const [agent, ...above] = (agent_path ?? []).slice(1).reverse();
+    if (agent) box.append(make("p", "note", escapeHidden([`${agent} asks`, ...above].join(", below "))));
+    return box;
+  }
+
+  /** Show the answer to a request in place of its buttons. */
+  closeRequest(id, text) {
     this.elements.get(`ask ${id}`)?.querySelector(".buttons")?.replaceChildren(make("p", "note", text));
   }
 
@@ -352,12 +361,6 @@ export class Conversation {
 function modeText({ mode, mode_reason }) {
   const name = { vault: "notes" }[mode] ?? mode;
   return escapeHidden(mode_reason ? `mode ${name}: ${mode_reason}` : `mode ${name}`);
-}
-
-/** Say which agent asks, unless it is the main one; `path` names those above it first. */
-function addAsker(box, path) {
-  const [agent, ...above] = (path ?? []).slice(1).reverse();
-  if (agent) box.append(make("p", "note", escapeHidden([`${agent} asks`, ...above].join(", below "))));
 }
 
 /** Add a button that answers a question; while the answer is sent, and once it is, all fields of the row are disabled. */

@@ -23,9 +23,9 @@ from agenticx.runtime.questions.requests import (
     AnsweredBy,
     ConfirmAnswer,
     ConfirmRequest,
+    QuestionAnswer,
     QuestionRequest,
     UserRequest,
-    answer_text,
 )
 from agenticx.runtime.resume import ResumedQuestion
 from agenticx.runtime.turn import Turn
@@ -184,12 +184,12 @@ class CallAuthorizer:
                 answer = await asker.answer_again(turn, resumed, open_question, cast("Any", resumed.answer))
         finally:
             if closing.answer.by == "stop":
-                pending.outcome = CallOutcome(answer_text(closing.answer), "cancelled")
+                pending.outcome = CallOutcome(_answer_text(closing.answer), "cancelled")
             elif closing.answer.answer:  # also if the turn is stopped in this very step
                 pending.value.append(closing.answer.answer)
         await slot.acquire()
         await turn.channel.wait_until_written()
-        text, truncated = render_value(clean_text(answer_text(answer)), self.settings.tool_result_chars)
+        text, truncated = render_value(clean_text(_answer_text(answer)), self.settings.tool_result_chars)
         return CallOutcome(text, truncated=truncated)
 
     def _confirms(self, turn: Turn) -> Asker[ConfirmRequest, ConfirmAnswer]:
@@ -325,6 +325,20 @@ async def _validate_replacement(tool: Tool, arguments: Mapping[str, Any]) -> Val
         return await run_in_thread(validate_arguments, tool, arguments, name="agx reading a call")
     except InvalidArguments as exc:
         raise CallRefused(f"Invalid arguments given with the confirmation: {exc}", "invalid_arguments") from exc
+
+
+def _answer_text(answer: QuestionAnswer) -> str:
+    """Return the result of the call that asked a question."""
+    return answer.answer or _NO_ANSWER[answer.by]
+
+
+_NO_ANSWER: dict[AnsweredBy, str] = {
+    "user": "No answer: the user did not want to give one.",
+    "policy": "No answer: nobody can be asked now. Go on without it, or say in your reply what you need to know.",
+    "timeout": "No answer: none was given in time. Go on without it, or say in your reply what you need to know.",
+    "stop": "No answer: the turn was stopped.",
+    "restart": "No answer: the program was restarted before one was given.",
+}
 
 
 def _denial_text(answer: ConfirmAnswer) -> str:

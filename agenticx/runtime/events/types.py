@@ -54,7 +54,9 @@ __all__ = [
     "TEXT_DELTAS",
     "TOOL_EVENTS",
     "TRANSCRIPT_EVENTS",
+    "AnsweringEvent",
     "ArtifactEvent",
+    "AskingEvent",
     "CitationEvent",
     "CompactionEvent",
     "ConfirmRequiredEvent",
@@ -428,6 +430,12 @@ Event = (
     | TeamMessageEvent
 )
 """The events of a turn; compare `type` with a literal string to narrow it."""
+
+AskingEvent = ConfirmRequiredEvent | QuestionAskedEvent
+"""The `ASKING_EVENTS`."""
+
+AnsweringEvent = ConfirmResponseEvent | QuestionAnsweredEvent
+"""The `ANSWERING_EVENTS`."""
 
 PAYLOADS: dict[EventType, Any] = {}
 """The payload class of each event type."""

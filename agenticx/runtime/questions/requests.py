@@ -23,7 +23,6 @@ __all__ = [
     "UnknownQuestion",
     "UserAnswer",
     "UserRequest",
-    "answer_text",
 ]
 
 AnsweredBy = Literal["user", "policy", "timeout", "stop", "restart"]
@@ -68,6 +67,11 @@ class ConfirmRequest:
     session_id: str = ""
     agent_id: str = "meta"
     agent_path: tuple[str, ...] = ()
+
+    @property
+    def tool_call_id(self) -> str:
+        """The id of the call that asks, "" outside of turns."""
+        return self.context.get("tool_call_id", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,17 +129,3 @@ UserRequest = ConfirmRequest | QuestionRequest
 """A request to the user; it has one answer, of the same kind."""
 
 UserAnswer = ConfirmAnswer | QuestionAnswer
-
-
-def answer_text(answer: QuestionAnswer) -> str:
-    """Return the result of the call that asked."""
-    return answer.answer or _NO_ANSWER[answer.by]
-
-
-_NO_ANSWER: dict[AnsweredBy, str] = {
-    "user": "No answer: the user did not want to give one.",
-    "policy": "No answer: nobody can be asked now. Go on without it, or say in your reply what you need to know.",
-    "timeout": "No answer: none was given in time. Go on without it, or say in your reply what you need to know.",
-    "stop": "No answer: the turn was stopped.",
-    "restart": "No answer: the program was restarted before one was given.",
-}

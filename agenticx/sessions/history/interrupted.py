@@ -15,10 +15,6 @@ from dataclasses import dataclass, field, replace
 
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolOutcome
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.runtime.events import (
-    ConfirmRequiredEvent,
-    QuestionAskedEvent,
-)
 from agenticx.runtime.questions.kinds import kind_of_event
 from agenticx.runtime.questions.requests import AnsweredBy, UserAnswer
 from agenticx.runtime.resume import ResumedQuestion, ResumedTurn, ResumePoint
@@ -67,15 +63,15 @@ class InterruptedTurn:
 
     def open_questions(self, again: Collection[str] = ()) -> Iterator[tuple[str, ResumedQuestion]]:
         """Yield call id and question for each call that may still begin, or begins `again`."""
-        for id_, question in self.turn.questions.items():
-            call_id = _call_id(question)
+        for resumed in map(self._resumed, self.turn.questions):
+            call_id = resumed.request.tool_call_id
             if call_id in self.turn.open_calls and (call_id not in self.begun_calls or call_id in again):
-                yield call_id, self._resumed(id_)
+                yield call_id, resumed
 
     def _resumed(self, id_: str) -> ResumedQuestion:
         question, response = self.turn.questions[id_], self.turn.responses.get(id_)
         return ResumedQuestion(
-            request=asked_request(question, self.session_id, self.turn.acting_agent_id),
+            request=asked_request(question, self.session_id),
             answer=self.answers.get(id_) if response is None else given_answer(response),
             asked_at=self.turn.asked_at.get(id_),
             is_response_logged=response is not None,
@@ -83,7 +79,8 @@ class InterruptedTurn:
 
     def asked_questions(self) -> Mapping[str, ResumedQuestion]:
         """Return the questions that the work of the turn has asked, by their ids, with their answers."""
-        return {id_: self._resumed(id_) for id_, asked in self.turn.questions.items() if not _call_id(asked)}
+        asked = map(self._resumed, self.turn.questions)
+        return {resumed.request.id: resumed for resumed in asked if not resumed.request.tool_call_id}
 
     @property
     def waits_by_itself(self) -> bool:
@@ -190,13 +187,6 @@ def work_resume_point(interrupted: InterruptedTurn, children: Sequence[ResumedTu
         usage=interrupted.turn.usage,
         children=children,
     )
-
-
-def _call_id(question: ConfirmRequiredEvent | QuestionAskedEvent) -> str:
-    """Return the id of the call that asks, "" for a question of the turn's work."""
-    if question.type == "confirm_required":
-        return question.data["context"].get("tool_call_id", "")
-    return question.data.get("tool_call_id", "")
 
 
 def _calls(messages: Sequence[Message]) -> dict[str, ToolCall]:

@@ -6,18 +6,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from agenticx.runtime import AsyncConfirmGate
-from agenticx.runtime.events import ConfirmRequiredEvent, QuestionAskedEvent
 from agenticx.runtime.questions.kinds import kind_of
-from agenticx.runtime.questions.requests import UserAnswer, UserRequest
+from agenticx.runtime.questions.requests import UserAnswer
 from agenticx.sessions.store.base import Lease, Log
-from agenticx.sessions.store.entries import (
-    Fact,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionDecided,
-    asked_request,
-    decode,
-)
+from agenticx.sessions.store.entries import Fact, QuestionAnswered, QuestionAsked, QuestionDecided, stored_request
 
 __all__ = ["store_answer"]
 
@@ -49,7 +41,8 @@ async def store_answer(
     kind, asked = kind_of(answer), await lease.fact(QuestionAsked, request_id)
     if asked is None:
         raise kind.unknown_id(request_id)
-    request = await _read_request(log, lease.session_id, asked.seq)
+    (stored,) = await log.read(lease.session_id, asked.seq - 1, 1)
+    request = stored_request(stored)
     if not isinstance(request, kind.request_type):
         raise kind.unknown_id(request_id)
     kind.check_digest(request_id, kind.digest(request), digest)
@@ -57,14 +50,6 @@ async def store_answer(
     is_too_late = gate is None and request.expires_at <= now
     first = await _store(lease, store_fact, gate, asked, None if is_too_late else answer)
     return kind.effective_answer(request_id, first, answer)
-
-
-async def _read_request(log: Log, session_id: str, seq: int) -> UserRequest:
-    """Return what the event `seq` asks."""
-    (stored,) = await log.read(session_id, seq - 1, 1)
-    event = decode(stored).event
-    assert isinstance(event, ConfirmRequiredEvent | QuestionAskedEvent)
-    return asked_request(event, session_id, event.agent_id)
 
 
 async def _store(

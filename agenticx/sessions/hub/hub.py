@@ -31,7 +31,6 @@ from agenticx.runtime import (
     QuestionRequest,
     Session,
 )
-from agenticx.runtime.events import ConfirmRequiredEvent, QuestionAskedEvent
 from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, AnswerT, RequestKind, RequestT, kind_of
 from agenticx.runtime.results import UserInput
 from agenticx.runtime.session import Option
@@ -87,7 +86,7 @@ from agenticx.sessions.hub.turn_services import (
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import QuestionAsked, SessionEvent, asked_request, decode
+from agenticx.sessions.store.entries import QuestionAsked, SessionEvent, stored_request
 from agenticx.sessions.store.hosts import is_workspace_here, this_host
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
@@ -489,9 +488,7 @@ class Hub:
             check_type("session_id", session_id, str, "the id of a session, which is a str")
         now, requests = self._services.clock.now(), list[RequestT]()
         for stored in await self.store.catalog.open_questions(session_id):
-            asked = decode(stored).event
-            assert isinstance(asked, ConfirmRequiredEvent | QuestionAskedEvent)
-            request = asked_request(asked, stored.session_id, asked.agent_id)
+            request = stored_request(stored)
             if isinstance(request, kind.request_type) and request.expires_at > now:
                 requests.append(request)
         return requests

@@ -26,17 +26,13 @@ from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage
 from agenticx.runtime.events import (
     EVENT_CLASSES,
-    ConfirmRequiredEvent,
-    ConfirmResponseEvent,
     Event,
     EventType,
-    QuestionAnsweredEvent,
-    QuestionAskedEvent,
     RuntimeEvent,
     TurnStartedEvent,
     encode_envelope,
 )
-from agenticx.runtime.events.types import PAYLOADS
+from agenticx.runtime.events.types import PAYLOADS, AnsweringEvent, AskingEvent
 from agenticx.runtime.questions.kinds import KINDS, kind_of, kind_of_event
 from agenticx.runtime.questions.requests import UserAnswer, UserRequest
 from agenticx.sessions.store.damage import DECODE_ERRORS, damaged_data, map_decode_errors
@@ -83,6 +79,7 @@ __all__ = [
     "given_answer",
     "parent_turn_id",
     "question_id",
+    "stored_request",
 ]
 
 Position = NewType("Position", int)
@@ -180,7 +177,7 @@ def parent_turn_id(stored: StoredEvent) -> str | None:
 def question_id(stored: StoredEvent) -> str:
     """Return the id of the question that an event asks or answers, one of `QUESTION_EVENTS`; raises `DamagedData`."""
     event = decode(stored).event
-    assert isinstance(event, ConfirmRequiredEvent | ConfirmResponseEvent | QuestionAskedEvent | QuestionAnsweredEvent)
+    assert isinstance(event, AskingEvent | AnsweringEvent)
     return event.data["id"]
 
 
@@ -563,11 +560,18 @@ FACT_CLASSES: tuple[type[Fact], ...] = (
 """The classes of facts."""
 
 
-def asked_request(event: ConfirmRequiredEvent | QuestionAskedEvent, session_id: str, agent_id: str) -> UserRequest:
-    """Return what an event asks the user; `agent_id` is the agent that asks."""
-    return kind_of_event(event.type).read_request(event.data, session_id, agent_id)
+def asked_request(event: AskingEvent, session_id: str) -> UserRequest:
+    """Return what an event asks the user."""
+    return kind_of_event(event.type).read_request(event.data, session_id, event.agent_id)
+
+
+def stored_request(stored: StoredEvent) -> UserRequest:
+    """Return what a stored event asks the user; it is one of the `ASKING_EVENTS`. Raises `DamagedData`."""
+    event = decode(stored).event
+    assert isinstance(event, AskingEvent)
+    return asked_request(event, stored.session_id)
 
 
 def given_answer(event: RuntimeEvent) -> UserAnswer:
-    """Return the answer in a `confirm_response` or a `question_answered`."""
+    """Return the answer in one of the `ANSWERING_EVENTS`."""
     return kind_of_event(event.type).read_answer(event.data)

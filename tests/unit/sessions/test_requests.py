@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest, RuntimeEvent
-from agenticx.runtime.events import ConfirmRequiredEvent, QuestionAskedEvent, check_payload
+from agenticx.runtime.events import check_payload
+from agenticx.runtime.events.types import AskingEvent
 from agenticx.runtime.questions.kinds import kind_of, kind_of_event
 from agenticx.runtime.questions.requests import AnsweredBy, Remember, UserAnswer, UserRequest
 from agenticx.sessions.hub.commands import Answer, decode_command, decode_result, encode_command, encode_result
@@ -81,8 +82,8 @@ def test_a_request_is_read_from_its_event_as_it_was_made(request: UserRequest) -
     kind = kind_of(request)
     event = stored(RuntimeEvent(kind.asked, kind.request_data(request), request.agent_id))
     assert kind_of_event(event.type) is kind
-    assert isinstance(event, ConfirmRequiredEvent | QuestionAskedEvent)
-    assert asked_request(event, request.session_id, event.agent_id) == request
+    assert isinstance(event, AskingEvent)
+    assert asked_request(event, request.session_id) == request
 
 
 @given(_answers)

@@ -11,14 +11,11 @@ from agenticx.runtime import Budget
 from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.budgets.usage_payload import spent_in_call
 from agenticx.runtime.events import (
-    ConfirmRequiredEvent,
-    ConfirmResponseEvent,
     ErrorEvent,
     Event,
-    QuestionAnsweredEvent,
-    QuestionAskedEvent,
     UsageEvent,
 )
+from agenticx.runtime.events.types import AnsweringEvent, AskingEvent
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.entries import StoredEvent, decode, parent_turn_id
 from agenticx.settings import Settings
@@ -109,9 +106,9 @@ class SpentCounter:
         elif self._since != now:
             self._last_step = 0.0
         self._since = now
-        if isinstance(event, ConfirmRequiredEvent | QuestionAskedEvent):
+        if isinstance(event, AskingEvent):
             self._open_questions.add(event.data["id"])
-        elif isinstance(event, ConfirmResponseEvent | QuestionAnsweredEvent):
+        elif isinstance(event, AnsweringEvent):
             self._open_questions.discard(event.data["id"])
         if event.terminal:
             if isinstance(event, ErrorEvent) and event.data["code"] == "interrupted":
