@@ -27,6 +27,7 @@ from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode, encode
 from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
 from agenticx.sessions.turn_tree import LoggedTurn, TurnTree
+from agenticx.threads import run_sized
 
 __all__ = ["fork"]
 
@@ -64,11 +65,9 @@ async def fork(
     )
     current = await _current_history(store.log, session_id, state)
     messages = rebuild_history(path, conversation, current)
-    log = _ForkedLog(record.id)
     turns = TurnsOnPath(events, conversation, path)
-    parts = [*turns.turns, *([event] for event in events if event.seq in turns.picked)]
-    for part in sorted(filter(None, parts), key=lambda part: part[0].seq):
-        log.add(part)
+    size = sum(len(event.frame_json) for event in events)
+    log = await run_sized(_forked_log, record.id, turns, events, size=size, name="agx fork")
     history = HistoryWithSubagents.on_path(turns, conversation, current.ids_of(messages))
     facts = list(copied_deliveries(await store.log.subagent_facts(session_id), history, log.turn_id))
     blobs = store.blobs
@@ -118,6 +117,15 @@ def _forked_state(
     return StateChange(messages, state_json, compacted=compacted, keep_compacted=0)
 
 
+def _forked_log(session_id: str, turns: TurnsOnPath, events: Sequence[StoredEvent]) -> _ForkedLog:
+    """Return the log of a new session with these turns, and with the picks among `events` that are on their path."""
+    log = _ForkedLog(session_id)
+    parts = [*turns.turns, *([event] for event in events if event.seq in turns.picked)]
+    for part in sorted(filter(None, parts), key=lambda part: part[0].seq):
+        log.add(part)
+    return log
+
+
 class _ForkedLog:
     """The log of a new session, built turn by turn."""
 
@@ -152,10 +160,14 @@ class _ForkedLog:
 
     def turn_id(self, old: str) -> str:
         """Return the id of the turn that had another one in the old session."""
-        return self.turn_ids.setdefault(old, new_id("turn"))
+        if (new := self.turn_ids.get(old)) is None:
+            new = self.turn_ids[old] = new_id("turn")
+        return new
 
     def _question_id(self, old: str) -> str:
-        return self._question_ids.setdefault(old, new_id(old.partition("_")[0]))
+        if (new := self._question_ids.get(old)) is None:
+            new = self._question_ids[old] = new_id(old.partition("_")[0])
+        return new
 
     def _end(self, turn: LoggedTurn) -> None:
         cut = InterruptedTurn(self._session_id, turn)
