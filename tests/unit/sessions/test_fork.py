@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel
-from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.store.changes import RECORD_CLASSES
+from agenticx.sessions.store.entries import NameDerived, RewindBegan
 from agenticx.sessions.store.search import MATCHES_SHOWN
 from agenticx.settings import load_settings
+from tests.support.commits import append
 from tests.support.sessions import SessionHarness
+from tests.support.stores import began, posted, question, taken
 from tests.support.timeouts import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
@@ -74,3 +80,19 @@ async def test_an_open_question_has_a_new_id_in_a_fork(
     assert (closed["approved"], closed["by"]) == (False, "stop")
     assert [one.id for one in await hub.open_confirms()] == [question.id]
     await harness.close(hub)
+
+
+async def test_a_fork_has_no_record_of_a_kind_that_forks_drop(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    old = await compacted_session(store, tmp_path)
+    facts = [began("k"), question("q"), posted("m"), taken("n"), NameDerived(key="t", name="x")]
+    await append(store, old, None, [], facts=[*facts, RewindBegan(key="r", message_id=None, after_seq=1)])
+    made = await fork(store, old, now=NOW)
+    await store.aclose()
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        query = "SELECT DISTINCT kind FROM records JOIN sessions ON number = session WHERE id = ?"
+        of_old, of_fork = ({kind for (kind,) in connection.execute(query, (id_,))} for id_ in (old, made.id))
+    dropped = {each.kind for each in RECORD_CLASSES if each.on_fork == "dropped"}
+    assert of_old & dropped == {fact.kind for fact in facts} | {"rewind_began", "turn_accepted"}
+    assert of_fork & dropped == set()
+    assert of_fork >= {"session_changed", "events_copied", "texts_copied", "message_added", "messages_compacted"}
