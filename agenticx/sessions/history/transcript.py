@@ -177,12 +177,12 @@ class Conversation:
             if message_id in self._calls.ids:
                 raise MessageNotFound(f"message {message_id!r} is part of a speech; take the speech that follows it")
             raise MessageNotFound(f"no message of this session has the id {message_id!r}; GET …/messages lists them")
-        path: list[TranscriptEntry] = []
+        path: dict[str, TranscriptEntry] = {}
         current_id = message_id or self.head
-        while current_id is not None:
-            path.append(self.entries[current_id])
-            current_id = path[-1].parent_id
-        return path[::-1]
+        while current_id is not None and current_id not in path:  # a damaged log may have a message before itself
+            entry = path[current_id] = self.entries[current_id]
+            current_id = entry.parent_id
+        return list(path.values())[::-1]
 
     def resets_on(self, path: Sequence[TranscriptEntry]) -> set[int]:
         """Return the numbers of the events that reset a team and are part of the path: they follow a message of it."""

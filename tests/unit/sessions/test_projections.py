@@ -148,7 +148,8 @@ async def test_a_table_that_differs_from_the_log_is_named(tmp_path: Path, what: 
     await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[started()], facts=[began("k"), posted("m")]))
     used = RuntimeEvent(EventType.USAGE, USAGE)
     await lease.commit(Commit(turn_id=turn.id, events=[used, final()], state=StateChange(said, '{"a":1}')))
-    await lease.commit(Commit(events=[token("a")]))
+    second = TurnRecord(id="turn_2", session_id=made.id, input="y")
+    await lease.commit(Commit(turn_id=second.id, begins=second, events=[started()]))
     await store.aclose()
     assert check_projections(path) == []
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:

@@ -227,7 +227,8 @@ async def test_a_store_reads_the_end_of_the_log_again_after_another_process_wrot
     made = record()
     await store.create(made)
     lease = await store.ownership.claim(made.id)
-    await lease.commit(Commit(events=[token(0)]))
+    turn = TurnRecord(id="turn_1", session_id=made.id, input="x")  # the rows of an open turn are not packed yet
+    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[token(0)]))
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
         line = connection.execute("SELECT body FROM commits").fetchone()[0]
         for place in (2, 3):
@@ -250,7 +251,8 @@ async def test_a_commit_follows_what_was_loaded(tmp_path: Path) -> None:
     made = record()
     await store.create(made)
     lease = await store.ownership.claim(made.id)
-    await lease.commit(Commit(events=[token(0)]))
+    turn = TurnRecord(id="turn_1", session_id=made.id, input="x")  # the rows of an open turn are not packed yet
+    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[token(0)]))
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
         line = connection.execute("SELECT body FROM commits").fetchone()[0]
         connection.execute("INSERT INTO commits VALUES (100, 1, 3, 'other', 2, ?)", (b"100" + line[1:],))

@@ -23,7 +23,7 @@ class LogEnd(NamedTuple):
 
 @dataclass(slots=True)
 class SessionCursor:
-    """A session's key in all other tables, the end of its log, and the positions of its rows in `commits`.
+    """A session's key in all other tables, the end of its log, and the positions and size of its rows in `commits`.
 
     `open_turns` are the ids of its turns that have not ended.
     """
@@ -33,6 +33,7 @@ class SessionCursor:
     last_seq: int
     commit_id: str
     commit_positions: list[int]
+    commit_bytes: int
     open_turns: set[str]
 
 
@@ -93,7 +94,9 @@ def log_end(connection: sqlite3.Connection, number: int) -> LogEnd:
 
 def _read_cursor(connection: sqlite3.Connection, session_id: str) -> SessionCursor:
     number = session_number(connection, session_id)
-    positions = connection.execute("SELECT position FROM commits WHERE session = ? ORDER BY position", (number,))
+    rows = connection.execute(
+        "SELECT position, length(body) FROM commits WHERE session = ? ORDER BY position", (number,)
+    ).fetchall()
     open_turns = connection.execute(
         """SELECT running FROM sessions WHERE number = ?1 AND running IS NOT NULL
            UNION ALL SELECT id FROM turns WHERE session = ?1 AND is_open_child""",
@@ -102,6 +105,7 @@ def _read_cursor(connection: sqlite3.Connection, session_id: str) -> SessionCurs
     return SessionCursor(
         number=number,
         **log_end(connection, number)._asdict(),
-        commit_positions=[position for (position,) in positions],
+        commit_positions=[position for position, _ in rows],
+        commit_bytes=sum(size for _, size in rows),
         open_turns={turn_id for (turn_id,) in open_turns},
     )

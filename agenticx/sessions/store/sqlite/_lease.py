@@ -284,6 +284,7 @@ def _store(
         records = list(records_after_events(commit, StoredHead(connection, number)))
         following = (StoredRecord(rev, i, cursor.last_seq, one) for i, one in enumerate(records, len(accepted)))
         add_records(connection, number, following)
+    rows.pack_commits(connection, cursor)
 
 
 def _read_events(connection: sqlite3.Connection, session_id: str, after: int) -> Sequence[StoredEvent]:

@@ -187,15 +187,20 @@ def add_commit(
     )
     cursor.rev, cursor.last_seq, cursor.commit_id = rev, last_seq, commit_id
     cursor.commit_positions.append(position)
-    is_end = bool(events) and events[-1].terminal
-    if is_end or len(cursor.commit_positions) >= _MAX_COMMITS or len(body) > MAX_SEGMENT_BYTES:
-        _pack_commits(connection, cursor)
+    cursor.commit_bytes += len(body)
 
 
-def _pack_commits(connection: sqlite3.Connection, cursor: SessionCursor) -> None:
-    """Replace the session's rows of commits by compressed segments; damaged ones stay as they are."""
+def pack_commits(connection: sqlite3.Connection, cursor: SessionCursor) -> None:
+    """Replace the session's rows of commits by compressed segments; damaged ones stay as they are.
+
+    While a turn is open, a few small rows stay. Without one none do: reading a session searches the rows of all.
+    """
+    is_small = len(cursor.commit_positions) < _MAX_COMMITS and cursor.commit_bytes <= MAX_SEGMENT_BYTES
+    if cursor.open_turns and is_small:
+        return
     positions = json.dumps(cursor.commit_positions)
     cursor.commit_positions.clear()
+    cursor.commit_bytes = 0
     rows = connection.execute(
         f"""SELECT position, rev, commit_id, last_seq, body FROM commits WHERE position IN {_POSITION_LIST}
             ORDER BY position""",
