@@ -294,6 +294,7 @@ async def test_a_question_of_a_subagent_is_answered_after_several_restarts(
         await wait_until_asked(session, hub)
         before: Sequence[Any] = ()
         while not before:  # the gate has a question a moment before it is stored
+            await asyncio.sleep(0.001)  # a store in memory answers without giving way to the turn
             before = await hub.open_confirms(session.id) or await hub.open_questions(session.id)
         if ends[0] == "close":
             await hub.close()
