@@ -320,7 +320,7 @@ class SessionActor:
         if main is not None:
             if not main.is_over:
                 return
-            await main.done_event.wait()
+            await self.turns.wait_until_done(main)
             if queue.messages and main.has_failed_to_begin:
                 queue.cancel(main.id)
         if writer.unsettled is not None:

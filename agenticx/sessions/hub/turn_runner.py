@@ -449,6 +449,16 @@ class TurnRunner:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
 
+    async def wait_until_done(self, main: MainTurn) -> None:
+        """Wait until all is done at the end of a turn that is over; the caller does what a cancelled task left."""
+        if main.task is not None and not main.task.done():
+            done = asyncio.ensure_future(main.done_event.wait())
+            try:
+                await asyncio.wait({done, main.task}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                done.cancel()
+        main.done_event.set()
+
     def end_later(self, main: MainTurn) -> None:
         """Have a turn ended before the session's next one begins, as it cannot be ended now."""
         self.live.fail(main, NOT_STORED)
