@@ -67,7 +67,7 @@ def check_file(settings: Settings) -> FileState:
 
 def check_logs(settings: Settings) -> list[str]:
     """Return a sentence for each table of a session that differs from its log; raises `StoreError`."""
-    return check_projections(database_path(settings))
+    return check_projections(database_path(settings), has_owner=probe_store_owner(settings) is not None)
 
 
 def database_path(settings: Settings) -> Path:

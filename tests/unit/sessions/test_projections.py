@@ -121,6 +121,20 @@ async def test_the_tables_of_random_sessions_agree_with_their_logs(tmp_path: Pat
     assert check_projections(path) == []
 
 
+async def test_a_store_is_checked_beside_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    store, kept, deleted = SqliteStore(path), record("one"), record("two")
+    for made in (kept, deleted):
+        await store.create(made)
+    await store.delete(await store.ownership.claim(deleted.id))  # which empties the write-ahead log
+    assert (tmp_path / "sessions.db-wal").stat().st_size == 0
+    assert check_projections(path, has_owner=True) == []
+    lease = await store.ownership.claim(kept.id)
+    await lease.commit(Commit(events=[token("a")], facts=[posted("m")]))
+    assert check_projections(path, has_owner=True) == []
+    await store.aclose()
+
+
 DAMAGES = {
     "its properties": "UPDATE sessions SET record = json_set(record, '$.name', 'other')",
     "the columns of the list": "UPDATE sessions SET pinned = 1",

@@ -46,13 +46,14 @@ def require_database_file(path: Path) -> None:
         raise VersionMismatch(path, version)
 
 
-def read_only_uri(path: Path) -> str:
+def read_only_uri(path: Path, *, has_owner: bool = False) -> str:
     """Return the SQLite URI that opens the file of any name for reading only and creates no file beside it.
 
-    If there is a write-ahead log that is not yet checkpointed it must be read too, which needs a shared-memory index.
+    If there is a write-ahead log that is not yet checkpointed it must be read too, which needs a shared-memory index;
+    so it does where the file `has_owner`, who may write at any time.
     """
     log = path.with_name(f"{path.name}-wal")
-    quiet = "" if log.exists() and log.stat().st_size else "&immutable=1"
+    quiet = "" if has_owner or (log.exists() and log.stat().st_size) else "&immutable=1"
     return f"{path.absolute().as_uri()}?mode=ro{quiet}"
 
 

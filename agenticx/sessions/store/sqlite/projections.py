@@ -24,13 +24,14 @@ __all__ = ["check_projections", "differences"]
 _PAGE_EVENTS = 1000
 
 
-def check_projections(path: Path) -> list[str]:
+def check_projections(path: Path, *, has_owner: bool = False) -> list[str]:
     """Return a sentence for each table of a session that differs from its log; raise `StoreError`.
 
-    The file is not changed, and may have an owner meanwhile.
+    The file is not changed; one that `has_owner` may be written to meanwhile.
     """
     require_database_file(path)
-    with map_file_errors(path), closing(sqlite3.connect(read_only_uri(path), uri=True, isolation_level=None)) as opened:
+    uri = read_only_uri(path, has_owner=has_owner)
+    with map_file_errors(path), closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as opened:
         opened.execute("BEGIN")
         return list(differences(opened))
 

@@ -13,7 +13,7 @@ from agenticx.sessions.store.records import SessionState
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite._catalog import SqliteCatalog
 from agenticx.sessions.store.sqlite._cursors import log_end, session_number
-from agenticx.sessions.store.sqlite._file import map_file_errors, require_database_file
+from agenticx.sessions.store.sqlite._file import map_file_errors, read_only_uri, require_database_file
 from agenticx.sessions.store.sqlite._threads import Reader
 
 __all__ = ["SqliteReader"]
@@ -54,7 +54,7 @@ class SqliteReader(SqliteCatalog):
         self._reader.close()
 
     def _connect(self) -> sqlite3.Connection:
-        uri = f"{self._path.as_uri()}?mode=ro"  # never immutable: the owner writes meanwhile
+        uri = read_only_uri(self._path, has_owner=True)
         connection = sqlite3.connect(
             uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
