@@ -15,7 +15,7 @@ from agenticx.errors import StoreError
 from agenticx.runtime import ConfirmAnswer, ConfirmClosed, EventType, RuntimeEvent
 from agenticx.sessions import SqliteStore, Store, StoredEvent
 from agenticx.sessions.history.interrupted import InterruptedTurn
-from agenticx.sessions.hub.session_actor import SessionActor
+from agenticx.sessions.hub.turn_runner import TurnRunner
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.entries import encode_events
 from agenticx.sessions.store.notify import Notifier
@@ -185,9 +185,9 @@ def _same_event(final: RuntimeEvent) -> RuntimeEvent:
 
 def _let_any_turn_begin(_services: Services) -> None:
     """Begin a turn for each message at once, also while another one runs."""
-    actor: Any = SessionActor
-    assert isinstance(actor._is_free, property)
-    actor._is_free = property(lambda _self: True)
+    turns: Any = TurnRunner
+    assert isinstance(turns.is_free, property)
+    turns.is_free = property(lambda _self: True)
 
 
 def _forget_begun_calls(_services: Services) -> None:
