@@ -97,7 +97,7 @@ class SessionChildTurns:
         turn.child, turn.detached = child, child.detached
         self._all_released.clear()
         parent = live.by_id.get(child.parent_id)
-        if turn.stays_suspended or (parent is not None and parent.status == "suspended"):
+        if turn.stays_suspended or (parent is not None and parent.stays_suspended):
             live.suspend(turn)
         elif child.resumed is not None:
             turn.resume()

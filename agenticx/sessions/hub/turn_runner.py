@@ -510,7 +510,8 @@ class TurnRunner:
         running = None if main is None else loaded.running
         found = await self._resumable_turns(replace(loaded, running=running, children=children))
         live.restore(found.tree)
-        self._resume_detached(found.detached, may_resume=may_resume)
+        for one in found.detached:
+            live.by_id[one.turn_id].detached = True
         point, setup = None if main is None else found.point, None
         if main is not None and point is not None:
             if found.needs_work:
@@ -521,27 +522,26 @@ class TurnRunner:
                 point = None
             else:
                 live.await_resume(point.children)
+        # no await until all is decided: a turn that begins below one that stays suspended is suspended too
         self._fail_others([*found.detached, *(() if point is None else point.children)])
+        if may_resume:
+            self._resume_detached(found.detached)
         if main is not None and point is None:
             live.fail(main, _INTERRUPTED)
             await self._append_end(loaded, main.record, _INTERRUPTED)
             live.remove(main)
             main.done_event.set()
-        else:
-            await self._end_others()
+            return
         if main is not None and point is not None and setup is not None:
             self._resume(main, point, setup)
+        await self._end_others()
 
-    def _resume_detached(self, detached: Sequence[ResumedTurn], *, may_resume: bool) -> None:
-        """Have the owner of detached turns go on with them, if that may and can be."""
-        turns = self.live.by_id
+    def _resume_detached(self, detached: Sequence[ResumedTurn]) -> None:
+        """Have the owner of detached turns go on with them; those with which it cannot are to be ended."""
+        self.live.await_resume(detached)
         for one in detached:
-            turns[one.turn_id].detached = True
-        if may_resume:
-            self.live.await_resume(detached)
-            for one in detached:
-                if not self.children.resumer.resume(one):
-                    self.live.fail(turns[one.turn_id], _INTERRUPTED)
+            if not self.children.resumer.resume(one):
+                self.live.fail(self.live.by_id[one.turn_id], _INTERRUPTED)
 
     async def _end_others(self) -> None:
         try:
