@@ -209,11 +209,12 @@ async def test_each_option_has_a_tab_and_the_one_that_is_picked_becomes_the_sess
 async def downloaded(tab: Tab, folder: Path, name: str, button: str) -> bytes:
     """Click a button and return the file that the browser stores."""
     await tab.click(f"{PANE}.querySelector({button!r})")
+    file = folder / name
     async with asyncio.timeout(PATIENCE):
-        while not (folder / name).exists():
+        while not (file.exists() and file.stat().st_size):  # Chromium reserves the name with an empty file
             await tab.evaluate("null")
-    content = (folder / name).read_bytes()
-    (folder / name).unlink()
+    content = file.read_bytes()
+    file.unlink()
     return content
 
 
