@@ -8,7 +8,7 @@ from datetime import datetime
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.runtime.questions.kinds import kind_of
 from agenticx.runtime.questions.requests import UserAnswer
-from agenticx.sessions.store.base import Lease, Log
+from agenticx.sessions.store.base import Lease, Log, read_event
 from agenticx.sessions.store.entries import Fact, QuestionAnswered, QuestionAsked, QuestionDecided, stored_request
 
 __all__ = ["store_answer"]
@@ -41,8 +41,7 @@ async def store_answer(
     kind, asked = kind_of(answer), await lease.fact(QuestionAsked, request_id)
     if asked is None:
         raise kind.unknown_id(request_id)
-    (stored,) = await log.read(lease.session_id, asked.seq - 1, 1)
-    request = stored_request(stored)
+    request = stored_request(await read_event(log, lease.session_id, asked.seq))
     if not isinstance(request, kind.request_type):
         raise kind.unknown_id(request_id)
     kind.check_digest(request_id, kind.digest(request), digest)

@@ -40,6 +40,7 @@ __all__ = [
     "TurnEnded",
     "TurnFilter",
     "check_turn",
+    "read_event",
     "read_log_pages",
     "related_turn_id",
 ]
@@ -444,6 +445,13 @@ async def read_log_pages(
         yield events
         after = events[-1].seq
         await asyncio.sleep(0)
+
+
+async def read_event(log: Log, session_id: str, seq: int) -> StoredEvent:
+    """Return the session's event with that number, which is stored; waits for a copy of the log that lags behind it."""
+    async for (event,) in read_log_pages(log, session_id, seq - 1, until=seq):
+        return event
+    raise AssertionError("read_log_pages yields an event or raises")
 
 
 async def _wait_for_events(log: Log, session_id: str, after: int) -> None:

@@ -277,8 +277,11 @@ async def _known_after(log: Log, session_id: str, turn_id: str) -> int | None:
 
     It is the last one of the session, unless others have written since the turn ended.
     """
+    from agenticx.sessions.store.base import read_log_pages  # on first use: it imports the stores
+
     head = await log.head(session_id)
-    events = await log.read(session_id, max(head - _LAST_EVENTS, 0), _LAST_EVENTS)
+    pages = read_log_pages(log, session_id, max(head - _LAST_EVENTS, 0), until=head)
+    events = [event async for page in pages for event in page]
     own = max((event.seq for event in events if event.turn_id == turn_id), default=None)
     if own is None:
         return None

@@ -49,7 +49,7 @@ from agenticx.tools.registry import tool
 from tests.support.commits import load
 from tests.support.lanes import Count
 from tests.support.timeouts import PATIENCE, PatientClock, wait_until
-from tests.support.two_hubs import UnreliableStore
+from tests.support.two_hubs import LONGEST_DELAY_SECONDS, UnreliableStore
 
 pytestmark = pytest.mark.anyio
 
@@ -369,6 +369,29 @@ async def test_a_turn_with_a_question_of_a_worker_that_ends_goes_on_at_the_one_t
             if event.event.type == "final":
                 break
     await second.close()
+
+
+async def test_a_question_can_be_answered_before_readers_have_its_event(tmp_path: Path, rng: random.Random) -> None:
+    @tool(risk="write")
+    async def note(what: str) -> str:
+        """Write a note."""
+        return what
+
+    store, record = await store_with_session(tmp_path, rng)
+    hub = hub_in(tmp_path, store, call("note", {"what": "x"}), "done", tools=[note])
+    await hub.recover()
+    with store.held_log():
+        await hub.start(record.id, TurnRequest(input="hi"))
+        async with asyncio.timeout(PATIENCE):
+            while not await store.memory.open_questions(record.id):
+                await asyncio.sleep(0.001)
+        (question,) = hub.gate.pending()
+        answering = asyncio.create_task(
+            hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+        )
+        await asyncio.wait({answering}, timeout=10 * LONGEST_DELAY_SECONDS)
+    assert (await answering).approved
+    await hub.close()
 
 
 # --- commands while the owner changes ---------------------------------------------------------------------------------
