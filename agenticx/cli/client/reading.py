@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from agenticx.cli.client.base import SessionInfo
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.stored_log import export_log, read_envelopes
 from agenticx.runtime import Session
 from agenticx.sessions.files.options import find_option, stored_session_files
-from agenticx.sessions.store.base import Log, StoreReader
+from agenticx.sessions.store.base import StoreReader
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage
 from agenticx.tools.session_files import Artifact, Artifacts
@@ -23,12 +23,11 @@ __all__ = ["ReadingClient"]
 class ReadingClient:
     """A `SessionReader` of a store that another process owns."""
 
-    def __init__(self, reader: StoreReader) -> None:
-        self._reader = reader
-        self._log = cast("Log", reader)  # of which only `head` and `read` are used
+    def __init__(self, store: StoreReader) -> None:
+        self._store = store
 
     async def get(self, session_id: str) -> SessionInfo:
-        (session,) = await self._with_turns([(await self._reader.get(session_id), ())])
+        (session,) = await self._with_turns([(await self._store.catalog.get(session_id), ())])
         return session
 
     async def list_sessions(
@@ -36,26 +35,26 @@ class ReadingClient:
     ) -> Sequence[SessionInfo]:
         archived_filter = "with" if archived else "without"
         if not query:
-            records = await self._reader.sessions(limit=limit, before=before, archived=archived_filter)
+            records = await self._store.catalog.sessions(limit=limit, before=before, archived=archived_filter)
             return await self._with_turns([(record, ()) for record in records])
-        results = await self._reader.search(query, limit=limit, before=before, archived=archived_filter)
+        results = await self._store.catalog.search(query, limit=limit, before=before, archived=archived_filter)
         return await self._with_turns([(found.record, [asdict(match) for match in found.matches]) for found in results])
 
     async def _with_turns(
         self, found: Sequence[tuple[SessionRecord, Sequence[Mapping[str, Any]]]]
     ) -> Sequence[SessionInfo]:
-        running = await self._reader.running_turns([record.id for record, _ in found])
+        running = await self._store.catalog.running_turns([record.id for record, _ in found])
         return [SessionInfo(record, running.get(record.id), matches) for record, matches in found]
 
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
-        await self._reader.get(session_id)
-        yield read_envelopes(self._log, session_id)
+        await self._store.catalog.get(session_id)
+        yield read_envelopes(self._store.log, session_id)
 
     @asynccontextmanager
     async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
-        record = await self._reader.get(session_id)
-        yield export_log(self._log, record, form)
+        record = await self._store.catalog.get(session_id)
+        yield export_log(self._store.log, record, form)
 
     async def artifacts(self, session_id: str, *, option: int | None = None) -> Sequence[Artifact]:
         return (await self._artifacts(session_id, option)).listed()
@@ -74,13 +73,13 @@ class ReadingClient:
         return session.artifacts if option is None else find_option(session.options, option).artifacts
 
     async def _session_files(self, session_id: str) -> Session:
-        state = await self._reader.state(session_id)
-        return stored_session_files(state.state_json, self._reader.blobs, session_id)
+        state = await self._store.log.state(session_id)
+        return stored_session_files(state.state_json, self._store.blobs, session_id)
 
     async def usage(
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
     ) -> Sequence[DailyUsage]:
-        return await self._reader.usage(session_id=session_id, since=since, until=until)
+        return await self._store.catalog.usage(session_id=session_id, since=since, until=until)
 
     async def aclose(self) -> None:
-        self._reader.close()
+        self._store.close()

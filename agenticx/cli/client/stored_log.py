@@ -7,20 +7,22 @@ from typing import Literal
 
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.sessions.history.export import export_jsonl, export_markdown
-from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.sessions.store.records import SessionRecord
 
 __all__ = ["export_log", "read_envelopes"]
 
 
-async def read_envelopes(log: Log, session_id: str) -> AsyncGenerator[Envelope]:
+async def read_envelopes(log: SessionLog, session_id: str) -> AsyncGenerator[Envelope]:
     """Yield all events of a session."""
     async for events in read_log_pages(log, session_id):
         for event in events:
             yield Envelope.parse(event.frame_json)
 
 
-async def export_log(log: Log, record: SessionRecord, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[bytes]:
+async def export_log(
+    log: SessionLog, record: SessionRecord, form: Literal["jsonl", "markdown"]
+) -> AsyncGenerator[bytes]:
     """Yield the parts of a session's export."""
     if form == "markdown":
         yield (await export_markdown(log, record)).encode()

@@ -15,7 +15,7 @@ from agenticx.runtime import Session
 from agenticx.runtime.events import ErrorEvent, FinalEvent, UsageEvent
 from agenticx.runtime.session import Option
 from agenticx.sessions.files.artifacts import SessionContents
-from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.entries import StoredEvent, decode
@@ -133,7 +133,7 @@ def forked_options(session: Session, turn_ids: Mapping[str, str]) -> dict[str, A
 
 
 async def option_states(
-    log: Log, session_id: str, turn_ids: Collection[str], *, running: Collection[str]
+    log: SessionLog, session_id: str, turn_ids: Collection[str], *, running: Collection[str]
 ) -> dict[str, OptionState]:
     """Return how the options with these turns stand; those of `running` without an end still run.
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
 
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.threads import run_in_thread
 from agenticx.tools.visible import escape_controls
@@ -18,7 +18,7 @@ __all__ = ["as_markdown", "export_jsonl", "export_markdown"]
 _HEADINGS = {"user": "You", "assistant": "Assistant"}
 
 
-async def export_jsonl(log: Log, session_id: str) -> AsyncGenerator[bytes]:
+async def export_jsonl(log: SessionLog, session_id: str) -> AsyncGenerator[bytes]:
     """Yield the envelopes, one per line, byte for byte as they were sent.
 
     Events that a running session adds meanwhile are left out, so that it ends.
@@ -28,7 +28,7 @@ async def export_jsonl(log: Log, session_id: str) -> AsyncGenerator[bytes]:
         yield b"".join([event.frame_json + b"\n" for event in events])
 
 
-async def export_markdown(log: Log, record: SessionRecord) -> str:
+async def export_markdown(log: SessionLog, record: SessionRecord) -> str:
     """Return the conversation as `as_markdown` does."""
     return await run_in_thread(as_markdown, record, await read_messages(log, record.id), name="agx export")
 

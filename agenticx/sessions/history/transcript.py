@@ -29,7 +29,7 @@ from agenticx.runtime.events import (
 )
 from agenticx.runtime.events.payloads import FinalData, SessionChangedData, ToolResultData
 from agenticx.sessions.history.speech_calls import SpeechCalls
-from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode
 from agenticx.sessions.store.search import SearchableText
@@ -64,7 +64,7 @@ def transcript(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
     return Conversation.from_events(events).messages()
 
 
-async def read_conversation(log: Log, session_id: str) -> tuple[list[StoredEvent], Conversation]:
+async def read_conversation(log: SessionLog, session_id: str) -> tuple[list[StoredEvent], Conversation]:
     """Return all events of a session and the conversation folded from them."""
     events, conversation = list[StoredEvent](), Conversation()
     async for page in read_log_pages(log, session_id):
@@ -73,7 +73,7 @@ async def read_conversation(log: Log, session_id: str) -> tuple[list[StoredEvent
     return events, conversation
 
 
-async def read_messages(log: Log, session_id: str) -> list[dict[str, Any]]:
+async def read_messages(log: SessionLog, session_id: str) -> list[dict[str, Any]]:
     """Return the `transcript` of a session's log, with no more than a page of it in memory."""
     conversation = Conversation()
     async for page in read_log_pages(log, session_id):

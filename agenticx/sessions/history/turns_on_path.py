@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Sequence
 from agenticx.runtime.events import ArtifactEvent, SubagentStartedEvent, ToolResultEvent
 from agenticx.runtime.session import Option
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
-from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.sessions.store.entries import StoredEvent, decode
 
 __all__ = ["TurnsOnPath", "read_events_on_path"]
 
 
-async def read_events_on_path(log: Log, session_id: str, types: Collection[str]) -> list[StoredEvent]:
+async def read_events_on_path(log: SessionLog, session_id: str, types: Collection[str]) -> list[StoredEvent]:
     """Return the events of these types of all turns of the conversation, and of their child turns, in order.
 
     Of the turn to which the conversation was rewound, they are those up to its last message that was kept. Of the

@@ -15,7 +15,7 @@ from agenticx.runtime.events import Event, TurnStartedEvent
 from agenticx.runtime.history_text import count_characters
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.history.subagent_notices import with_subagent_notices
-from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.sessions.store.entries import Fact, SessionEvent, StoredEvent, decode
 
 __all__ = ["with_work_of_runs"]
@@ -23,7 +23,7 @@ __all__ = ["with_work_of_runs"]
 _MOST_CHARS, _MOST_MESSAGES = 24_000, 8  # of the work of runs, the latest first; below the limits of compaction
 
 
-async def with_work_of_runs(log: Log, session_id: str, conversation: Sequence[Message]) -> list[Message]:
+async def with_work_of_runs(log: SessionLog, session_id: str, conversation: Sequence[Message]) -> list[Message]:
     """Return the conversation with the calls, results and texts of the runs behind the messages that began them.
 
     It has those of the latest run and, while they are short, of the ones before; of older runs the message and the

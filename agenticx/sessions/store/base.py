@@ -2,7 +2,7 @@
 
 A store has three parts. `Ownership` gives one owner at a time the right to write a session, as a `Lease`; a session's
 only write is `Lease.commit`. `Log` has the committed events, for any reader. `Catalog` answers questions about many
-sessions and may lag behind the log.
+sessions and may lag behind the log. A `StoreReader` has only what can be read of it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ __all__ = [
     "Ownership",
     "OwnershipLost",
     "SearchResult",
+    "SessionLog",
     "SessionOwnedElsewhere",
     "Store",
     "StoreReader",
@@ -178,20 +179,12 @@ class Ownership(Protocol):
         ...
 
 
-class Log(Protocol):
-    """The committed events of all sessions, for any reader, without the owner.
+class SessionLog(Protocol):
+    """The committed events of each session and what they lead to, for any reader, without the owner.
 
-    `read`, `read_all`, `subscribe` and `position()` may use a copy that lags behind the commits of other workers, but
-    not behind this one's; `read_log_pages` waits for it. All other methods answer from what is stored at their call.
+    `read` may use a copy that lags behind the commits of other workers, but not behind this one's; `read_log_pages`
+    waits for it. All other methods answer from what is stored at their call.
     """
-
-    @property
-    def durability(self) -> Durability: ...
-
-    @property
-    def log_id(self) -> str:
-        """The identifier of this log, constant for its lifetime: positions of another log mean nothing here."""
-        ...
 
     async def head(self, session_id: str) -> int:
         """Return the number of the session's last event, 0 if it has none."""
@@ -201,21 +194,6 @@ class Log(Protocol):
         """Return up to `limit` events of the session with a higher `seq` than `after`, in order.
 
         Fewer if they are large, but at least one if there is any.
-        """
-        ...
-
-    async def position(self, given: int | None = None) -> Position | None:
-        """Return `given` as a position of this log, None if it is not one or lies ahead; without it the last one."""
-        ...
-
-    async def read_all(self, after: Position, limit: int) -> Sequence[StoredEvent]:
-        """Return up to `limit` events of all sessions that follow the position, in order; fewer as in `read`."""
-        ...
-
-    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
-        """Set `wakeup` after each commit with events to the session (None: to any) while the block lasts.
-
-        Subscribe first, then read: a commit in between then sets `wakeup`.
         """
         ...
 
@@ -237,6 +215,36 @@ class Log(Protocol):
 
     async def file_facts(self, session_id: str) -> Sequence[Fact]:
         """Return the session's facts about files in the order of storage; raises `DamagedData` for any damage."""
+        ...
+
+
+class Log(SessionLog, Protocol):
+    """The log of all sessions of a store that is written to.
+
+    `read_all`, `subscribe` and `position()` may use the same copy as `read`.
+    """
+
+    @property
+    def durability(self) -> Durability: ...
+
+    @property
+    def log_id(self) -> str:
+        """The identifier of this log, constant for its lifetime: positions of another log mean nothing here."""
+        ...
+
+    async def position(self, given: int | None = None) -> Position | None:
+        """Return `given` as a position of this log, None if it is not one or lies ahead; without it the last one."""
+        ...
+
+    async def read_all(self, after: Position, limit: int) -> Sequence[StoredEvent]:
+        """Return up to `limit` events of all sessions that follow the position, in order; fewer as in `read`."""
+        ...
+
+    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
+        """Set `wakeup` after each commit with events to the session (None: to any) while the block lasts.
+
+        Subscribe first, then read: a commit in between then sets `wakeup`.
+        """
         ...
 
 
@@ -343,32 +351,16 @@ class Store(Protocol):
 
 
 class StoreReader(Protocol):
-    """The readable part of a store that another process owns: what `Catalog` and `Log` return, as of each call.
+    """The readable part of a store that another process owns, as it is at each call.
 
     Raises `StoreError` for a store that cannot be read.
     """
 
-    async def get(self, session_id: str) -> SessionRecord: ...
+    @property
+    def log(self) -> SessionLog: ...
 
-    async def sessions(
-        self, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
-    ) -> Sequence[SessionRecord]: ...
-
-    async def search(
-        self, query: str, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
-    ) -> Sequence[SearchResult]: ...
-
-    async def usage(
-        self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
-    ) -> Sequence[DailyUsage]: ...
-
-    async def running_turns(self, session_ids: Collection[str]) -> Mapping[str, str]: ...
-
-    async def head(self, session_id: str) -> int: ...
-
-    async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]: ...
-
-    async def state(self, session_id: str) -> SessionState: ...
+    @property
+    def catalog(self) -> Catalog: ...
 
     @property
     def blobs(self) -> Blobs:
@@ -422,12 +414,13 @@ class TurnFilter:
         return True
 
 
-_COPY_SECONDS = 10.0  # a copy of the log that lags that far behind is not reached by new commits
+_COPY_PAUSE_SECONDS = 0.01  # about the time by which a copy of the log lags behind
+_COPY_READS = 1000  # a copy that lags as far behind as that is not reached by new commits
 _PAGE_EVENTS = 256  # about two milliseconds of work
 
 
 async def read_log_pages(
-    log: Log, session_id: str, after: int = 0, *, until: int | None = None
+    log: SessionLog, session_id: str, after: int = 0, *, until: int | None = None
 ) -> AsyncGenerator[Sequence[StoredEvent]]:
     """Yield the events after `after` page by page, up to the end of the log at the time it is reached.
 
@@ -447,21 +440,17 @@ async def read_log_pages(
         await asyncio.sleep(0)
 
 
-async def read_event(log: Log, session_id: str, seq: int) -> StoredEvent:
+async def read_event(log: SessionLog, session_id: str, seq: int) -> StoredEvent:
     """Return the session's event with that number, which is stored; waits for a copy of the log that lags behind it."""
     async for (event,) in read_log_pages(log, session_id, seq - 1, until=seq):
         return event
     raise AssertionError("read_log_pages yields an event or raises")
 
 
-async def _wait_for_events(log: Log, session_id: str, after: int) -> None:
+async def _wait_for_events(log: SessionLog, session_id: str, after: int) -> None:
     """Wait until `log` can read an event after `after`; raises `StoreError` if none comes."""
-    wakeup = asyncio.Event()
-    with log.subscribe(session_id, wakeup):
-        try:
-            async with asyncio.timeout(_COPY_SECONDS):
-                while not await log.read(session_id, after, 1):
-                    await wakeup.wait()
-                    wakeup.clear()
-        except TimeoutError as exc:
-            raise StoreError(f"the copy of session {session_id!r} ends at event {after} and gets no more") from exc
+    for _ in range(_COPY_READS):
+        if await log.read(session_id, after, 1):
+            return
+        await asyncio.sleep(_COPY_PAUSE_SECONDS)
+    raise StoreError(f"the copy of session {session_id!r} ends at event {after} and gets no more")

@@ -16,14 +16,49 @@ from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import log_end, session_number
 from agenticx.sessions.store.sqlite._database import Database
 from agenticx.sessions.store.sqlite._log_reader import LogReader
+from agenticx.sessions.store.sqlite._threads import Reader
 
-__all__ = ["SqliteLog"]
+__all__ = ["SqliteLog", "SqliteSessionLog"]
 
 
-class SqliteLog:
-    """The `Log` of one database."""
+class SqliteSessionLog:
+    """The `SessionLog` of one database, read from the file."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def head(self, session_id: str) -> int:
+        return await self._reader.submit(
+            lambda connection: log_end(connection, session_number(connection, session_id)).last_seq
+        )
+
+    async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
+        return await self._reader.submit(lambda connection: rows.events_after(connection, session_id, after, limit))
+
+    async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None:
+        return await self._reader.submit(lambda connection: turns.find_turn(connection, session_id, turn_id))
+
+    async def state(self, session_id: str) -> SessionState:
+        return await self._reader.submit(lambda connection: rows.read_state(connection, session_id))
+
+    async def compacted_messages(self, session_id: str) -> Sequence[Message]:
+        return await self._reader.submit(lambda connection: rows.read_compacted(connection, session_id))
+
+    async def subagent_facts(self, session_id: str) -> Sequence[Fact]:
+        def read(connection: sqlite3.Connection) -> list[Fact]:
+            return rows.subagent_facts(connection, rows.session_number(connection, session_id))
+
+        return await self._reader.submit(read)
+
+    async def file_facts(self, session_id: str) -> Sequence[Fact]:
+        return await self._reader.submit(lambda connection: rows.file_facts(connection, session_id))
+
+
+class SqliteLog(SqliteSessionLog):
+    """The `Log` of the database that this process owns."""
 
     def __init__(self, database: Database) -> None:
+        super().__init__(database.reader)
         self._database = database
         self._log_reader = LogReader(database.span)  # used by the replayer's thread
         self._pending_reads: dict[tuple[str | None, int, int, int], asyncio.Future[Sequence[StoredEvent]]] = {}
@@ -38,11 +73,7 @@ class SqliteLog:
 
     async def head(self, session_id: str) -> int:
         recent = self._database.recent.last_seq(session_id)
-        if recent is not None:
-            return recent
-        return await self._database.reader.submit(
-            lambda connection: log_end(connection, session_number(connection, session_id)).last_seq
-        )
+        return await super().head(session_id) if recent is None else recent
 
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         recent = self._database.recent.session_events_after(session_id, after, limit)
@@ -79,24 +110,6 @@ class SqliteLog:
 
     def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
         return self._database.recent.notifier.subscribe(session_id, wakeup)
-
-    async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None:
-        return await self._database.reader.submit(lambda connection: turns.find_turn(connection, session_id, turn_id))
-
-    async def state(self, session_id: str) -> SessionState:
-        return await self._database.reader.submit(lambda connection: rows.read_state(connection, session_id))
-
-    async def compacted_messages(self, session_id: str) -> Sequence[Message]:
-        return await self._database.reader.submit(lambda connection: rows.read_compacted(connection, session_id))
-
-    async def subagent_facts(self, session_id: str) -> Sequence[Fact]:
-        def read(connection: sqlite3.Connection) -> list[Fact]:
-            return rows.subagent_facts(connection, rows.session_number(connection, session_id))
-
-        return await self._database.reader.submit(read)
-
-    async def file_facts(self, session_id: str) -> Sequence[Fact]:
-        return await self._database.reader.submit(lambda connection: rows.file_facts(connection, session_id))
 
     def remove_session(self, session_id: str) -> None:
         """Drop the cached events of a deleted session, and notify its readers."""
