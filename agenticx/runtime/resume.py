@@ -20,7 +20,7 @@ __all__ = [
     "ChildTurnResumer",
     "NullCallJournal",
     "ResumePoint",
-    "ResumedQuestion",
+    "ResumedRequest",
     "ResumedTurn",
 ]
 
@@ -51,12 +51,12 @@ class NullCallJournal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResumedQuestion:
-    """A confirmation that was requested before the interruption, or a question that the agent asked.
+class ResumedRequest:
+    """A request to the user that was asked before the interruption.
 
     `answer` is of the same kind. `asked_at` is the time of the event that asked, None if it is not known.
     `is_response_logged` is true if the event with the answer is in the log already. `asked` is set once the gate has
-    the question again, or the turn no longer needs an answer.
+    the request again, or the turn no longer needs an answer.
     """
 
     request: UserRequest
@@ -70,15 +70,15 @@ class ResumedQuestion:
 class ResumePoint:
     """The point in a round at which no call is running: those of `calls` are to begin, all others are answered.
 
-    The reply that made them is in the session's messages. `questions` are those about these calls, by call id. A turn
-    with `work` has no calls: its work begins anew, and finds the `questions` that it has asked, by their own ids, and
+    The reply that made them is in the session's messages. `requests` are those about these calls, by call id. A turn
+    with `work` has no calls: its work begins anew, and finds the `requests` that it has asked, by their own ids, and
     its child turns, `children`, which go on when they are begun again. `handed_over_to` is the agent that acts, if a
     call of the turn has handed over. `previews` are those of its calls, by id, that ended with the earlier process.
     """
 
     round: int
     calls: tuple[ToolCall, ...]
-    questions: Mapping[str, ResumedQuestion] = field(default_factory=dict[str, ResumedQuestion])
+    requests: Mapping[str, ResumedRequest] = field(default_factory=dict[str, ResumedRequest])
     state: TurnState = "executing"
     usage: Usage | None = None
     last_text: str = ""

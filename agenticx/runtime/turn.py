@@ -27,7 +27,7 @@ from agenticx.runtime.hooks import HookContext, HookRegistry
 from agenticx.runtime.interrupts import InterruptReason, Interrupts
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.polling import PollBackoff
-from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion, ResumedTurn, ResumePoint
+from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedRequest, ResumedTurn, ResumePoint
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
 from agenticx.runtime.structured_output import MAX_REPAIRS, TurnOutput
@@ -134,7 +134,7 @@ class TurnContext:
     child turns are written, by default its own events. `gate` is asked instead of the parent's or the runtime's.
     `work` takes the place of the rounds of model calls: its result is the answer. With `continues` nothing new is said:
     the user's message is in the conversation already, before results of calls that the application made itself. With a
-    `title` the questions that the turn and those below it put to the user begin with it. `resumed` is a turn of an
+    `title` the requests that the turn and those below it put to the user begin with it. `resumed` is a turn of an
     earlier process, with which this one goes on; by default the one below the same parent that waits and has the same
     agent.
     """
@@ -186,7 +186,7 @@ class Turn:
     """One user message and its processing up to the terminal event. All events of a turn are emitted by `emit`.
 
     `read_only_calls` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
-    `resumed_questions` are those of an interrupted turn, by call id. `closing` is there once the consumer
+    `resumed_requests` are those of an interrupted turn, by call id. `closing` is there once the consumer
     has gone, and set once the turn has ended. `agent` is the one that acts now; its name, tools, hooks and model's name
     are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`; its result
     is `handover` then. `calling_replies` holds the ids of the replies with which the acting agent has made calls.
@@ -226,7 +226,7 @@ class Turn:
     context: TurnContext = field(default_factory=TurnContext)
     journal: CallJournal = field(init=False)
     steering: Steering = field(init=False)
-    resumed_questions: dict[str, ResumedQuestion] = field(default_factory=dict[str, ResumedQuestion])
+    resumed_requests: dict[str, ResumedRequest] = field(default_factory=dict[str, ResumedRequest])
     channel: Channel = field(default_factory=Channel)
     loop: asyncio.AbstractEventLoop | None = None
     interrupts: Interrupts = field(default_factory=Interrupts)
@@ -344,14 +344,14 @@ class Turn:
 
     @property
     def asking_path(self) -> tuple[str, ...]:
-        """The `agent_path` that a question to the user shows; empty for the turn at the top."""
+        """The `agent_path` that a request to the user shows; empty for the turn at the top."""
         return () if self.context.parent is None else self.agent_path
 
-    def titled(self, question: str) -> str:
-        """Return a question to the user after the title of this turn, or of the nearest one above it that has one."""
+    def titled(self, text: str) -> str:
+        """Return `text`, for the user, after the title of this turn or of the nearest one above it that has one."""
         if self.context.title is not None:
-            return f"{self.context.title}: {question}"
-        return question if self.context.parent is None else self.context.parent.titled(question)
+            return f"{self.context.title}: {text}"
+        return text if self.context.parent is None else self.context.parent.titled(text)
 
     @property
     def detached(self) -> bool:
@@ -414,7 +414,7 @@ class Turn:
         """Reserve the session and restore the state of the turn that was interrupted at `point`."""
         self.session.begin_turn(self)
         self.round, self.state, self.usage, self.last_text = point.round, point.state, point.usage, point.last_text
-        self.resumed_questions.update(point.questions)
+        self.resumed_requests.update(point.requests)
         self.waiting_children += point.children
         self.previews.update(point.previews)
         self.log.resume(point)

@@ -48,7 +48,7 @@ class TurnLog:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._started = clock.monotonic()
-        self._questions: dict[str, tuple[float, Mapping[str, Any]]] = {}
+        self._confirms: dict[str, tuple[float, Mapping[str, Any]]] = {}
         self._arguments: dict[str, object] = {}
         self._ending: dict[str, Any] = {}
         self._is_suspended = False
@@ -58,10 +58,10 @@ class TurnLog:
         self._is_suspended, self._ending = True, {"reason": "suspended"}
 
     def resume(self, point: ResumePoint) -> None:
-        """Restore the calls and questions whose events were emitted before the turn was interrupted."""
-        for request in (question.request for question in point.questions.values()):
+        """Restore the calls and requests whose events were emitted before the turn was interrupted."""
+        for request in (resumed.request for resumed in point.requests.values()):
             if isinstance(request, ConfirmRequest):
-                self._questions[request.id] = (self._clock.monotonic(), request.context)
+                self._confirms[request.id] = (self._clock.monotonic(), request.context)
         for call in point.calls if _log.is_enabled("debug") else ():
             self._arguments[call.id] = _parse_or_keep(call.arguments)
 
@@ -76,7 +76,7 @@ class TurnLog:
             case EventType.TOOL_RESULT:
                 self._tool_call(data)
             case EventType.CONFIRM_REQUIRED:
-                self._questions[data["id"]] = (self._clock.monotonic(), data["context"])
+                self._confirms[data["id"]] = (self._clock.monotonic(), data["context"])
             case EventType.CONFIRM_RESPONSE:
                 self._confirm(data)
             case EventType.HANDOFF:
@@ -101,7 +101,7 @@ class TurnLog:
         _log.info("tool_call", **_call_fields(data), **more)
 
     def _confirm(self, data: Mapping[str, Any]) -> None:
-        asked_at, context = self._questions.pop(data["id"])
+        asked_at, context = self._confirms.pop(data["id"])
         _log.info("confirm", **_answer_fields(context, data), seconds=self._seconds_since(asked_at))
         call_id = context.get("tool_call_id")
         if "arguments" in data and call_id in self._arguments:  # the call runs with the user's changed arguments
@@ -141,21 +141,21 @@ class LlmCallLine:
 
 def log_interrupted_turn(
     events: Sequence[RuntimeEvent],
-    questions: Mapping[str, AskingEvent],
+    requests: Mapping[str, AskingEvent],
     *,
     rounds: int,
     usage: Usage | None,
 ) -> None:
     """Write the lines that a dead process left out, from the `events` that end its turn; durations are unknown.
 
-    `questions` are those that the turn has asked, by id.
+    `requests` are those that the turn has asked, by id.
     """
     for event in events:
         data = event.data
         if event.type is EventType.TOOL_RESULT:
             _log.info("tool_call", **_call_fields(data))
         elif event.type is EventType.CONFIRM_RESPONSE:
-            asked = questions[data["id"]]
+            asked = requests[data["id"]]
             if isinstance(asked, ConfirmRequiredEvent):
                 _log.info("confirm", **_answer_fields(asked.data["context"], data))
         elif ending := _ending_fields(event.type, data):

@@ -32,8 +32,8 @@ class LoggedTurn:
     """A turn as its events show it.
 
     `agent_id` is the agent that began it, `acting_agent_id` that of the last round; `end` is its terminal event, and
-    `last_type` and `last_ts` are the type and the time of its last event.
-    `questions` and `responses` are events by the ids of their questions, `asked_at` has the times of the former and
+    `last_type` and `last_ts` are the type and the time of its last event. `requests` are the events that asked the
+    user, and `responses` those with the answers, by the ids of the requests; `asked_at` has the times of the former and
     `askers` the agents that asked. `open_calls` are the names of the calls without a result, by id, `results` those of
     the last round, and `previews` the files that calls show and have not stored. `text` is that of the message
     `message_id`, the last one with a text. `usage` is the sum of its model calls, None before the first.
@@ -54,21 +54,21 @@ class LoggedTurn:
     open_calls: dict[str, str] = field(default_factory=dict[str, str])
     results: dict[str, ToolMessage] = field(default_factory=dict[str, ToolMessage])
     previews: dict[str, ArtifactPreview] = field(default_factory=dict[str, ArtifactPreview])
-    questions: dict[str, AskingEvent] = field(default_factory=dict[str, AskingEvent])
+    requests: dict[str, AskingEvent] = field(default_factory=dict[str, AskingEvent])
     asked_at: dict[str, datetime] = field(default_factory=dict[str, datetime])
     askers: set[str] = field(default_factory=set[str])
     responses: dict[str, AnsweringEvent] = field(default_factory=dict[str, AnsweringEvent])
 
     @property
-    def open_questions(self) -> Sequence[str]:
-        """The ids of the questions without a response, in the order in which they were asked."""
-        return [id_ for id_ in self.questions if id_ not in self.responses]
+    def open_requests(self) -> Sequence[str]:
+        """The ids of the requests without a response, in the order in which they were asked."""
+        return [id_ for id_ in self.requests if id_ not in self.responses]
 
     @property
     def status(self) -> TurnStatus:
         if self.end is not None:
             return "ended"
-        return "waiting" if self.open_questions else "running"
+        return "waiting" if self.open_requests else "running"
 
     @property
     def has_handed_over(self) -> bool:
@@ -110,7 +110,7 @@ class LoggedTurn:
                 self.open_calls.pop(event.data["tool_call_id"], None)
                 self.results[event.data["tool_call_id"]] = result_message(event.data)
             case "confirm_required" | "question_asked":
-                self.questions[event.data["id"]] = event
+                self.requests[event.data["id"]] = event
                 self.askers.add(event.agent_id)
                 if ts:
                     self.asked_at[event.data["id"]] = datetime.fromisoformat(ts)

@@ -341,7 +341,7 @@ class AgentTeamManager:
         agent.ending, agent.session, agent.run_rounds = None, new_session(self._session), resumed.point.round
         agent.stop, agent.ended, agent.steering = StopSignal(), asyncio.Event(), Steering()
         agent.go_to_work()
-        agent.open_questions = sum(not question.is_response_logged for question in resumed.point.questions.values())
+        agent.open_requests = sum(not request.is_response_logged for request in resumed.point.requests.values())
         below = {other.id for other in self._tree if other.parent is agent}
         notices = self._session.notices
         agent.session.notices = [notice for notice in notices if notice.data.get("agent_id") in below]
@@ -515,11 +515,11 @@ class AgentTeamManager:
         elif event.type == "tool_call":
             agent.activity = f"round {agent.rounds}: {event.data['name']}"
         elif event.type in ASKING_EVENTS:
-            agent.open_questions += 1
+            agent.open_requests += 1
             self._slots.release(agent)
         elif event.type in ANSWERING_EVENTS:
-            agent.open_questions -= 1
-            if agent.open_questions == 0:
+            agent.open_requests -= 1
+            if agent.open_requests == 0:
                 self._slots.reacquire(agent)
 
     async def _budget_of(self, agent: Subagent) -> Budget | None:

@@ -25,8 +25,8 @@ class Subagent:
 
     `run` is its latest run, `run_rounds` are the rounds of that; `turn_ids` are those of its conversation, which is in
     `session`, or None if only the host has it. `tools` are None until its first run in this process, and so is its own
-    `budget`, if it has one. `unread` are messages for it that no run has taken yet; `open_questions` the number of its
-    questions to the user.
+    `budget`, if it has one. `unread` are messages for it that no run has taken yet; `open_requests` the number of its
+    requests to the user.
     """
 
     run: SubagentRun
@@ -42,7 +42,7 @@ class Subagent:
     run_rounds: int = 0
     activity: str = ""
     has_slot: bool = False
-    open_questions: int = 0
+    open_requests: int = 0
     unread: list[UserMessage] = field(default_factory=list[UserMessage])
     steering: Steering = field(default_factory=Steering)
     stop: StopSignal = field(default_factory=StopSignal)
@@ -121,7 +121,7 @@ class Subagent:
         }
         if self.has_ended and self.ending is not None and self.ending.code is not None:
             status["code"] = self.ending.code
-        if self.open_questions:
+        if self.open_requests:
             status["waits_for_user"] = True
         return status | ({"activity": self.activity} if self.activity and not self.has_ended else {})
 
@@ -159,7 +159,7 @@ class SubagentTree:
         self._by_turn.pop(ending.turn_id, None)
         agent.state, agent.ending, agent.run_rounds = ending.state, ending, ending.rounds
         agent.above = agent.runtime = None
-        agent.activity, agent.open_questions = "", 0
+        agent.activity, agent.open_requests = "", 0
 
     def drop_conversations(self) -> None:
         """Drop the conversations of agents that have ended, which the host has, but for the latest and paused ones."""

@@ -9,7 +9,7 @@ from typing import Any
 from agenticx.messages import UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import MemoryStore, SessionRecord, SqliteStore, Store, TurnRecord
-from agenticx.sessions.store.entries import CallBegan, MessagePosted, MessageTaken, QuestionAsked
+from agenticx.sessions.store.entries import CallBegan, MessagePosted, MessageTaken, RequestAsked
 from tests.support.commits import append
 from tests.support.two_hubs import UnreliableStore
 
@@ -88,8 +88,8 @@ def began(key: str, turn_id: str = "turn_1", call_id: str = "c") -> CallBegan:
     return CallBegan(key=key, turn_id=turn_id, call_id=call_id, name="note", arguments="{}")
 
 
-def question(key: str, turn_id: str = "turn_1", seq: int = 2) -> QuestionAsked:
-    return QuestionAsked(key=key, turn_id=turn_id, seq=seq)
+def question(key: str, turn_id: str = "turn_1", seq: int = 2) -> RequestAsked:
+    return RequestAsked(key=key, turn_id=turn_id, seq=seq)
 
 
 async def session_in(store: Store) -> str:

@@ -30,7 +30,7 @@ from agenticx.sessions import (
 )
 from agenticx.sessions.store.base import Catalog, Durability, Log, Ownership
 from agenticx.sessions.store.blobs import MemoryBlobs
-from agenticx.sessions.store.entries import Position, QuestionAsked
+from agenticx.sessions.store.entries import Position, RequestAsked
 from agenticx.tools.base import Tool
 from tests.support.intercepted_store import InterceptedCalls, InterceptedStore, StoreCall, Write
 from tests.support.timeouts import PatientClock
@@ -177,7 +177,7 @@ class UnreliableStore(InterceptedStore):
 
     async def _only_waits(self, session_id: str) -> bool:
         """Return True if all calls of the running turn wait for answers."""
-        asked = map(_data, await self.memory.open_questions(session_id))
+        asked = map(_data, await self.memory.open_requests(session_id))
         waiting = {data.get("context", data)["tool_call_id"] for data in asked}
         events = await self.memory.read(session_id, 0, 100_000) if waiting else ()
         ended = {_data(event)["tool_call_id"] for event in events if event.type == "tool_result"}
@@ -202,7 +202,7 @@ class UnreliableStore(InterceptedStore):
     def catalog(self) -> Catalog:
         async def once_it_has_what_was_seen(call: StoreCall) -> Any:
             await asyncio.sleep(self._delays.random() * LONGEST_DELAY_SECONDS)
-            if call.name in ("get", "session_of", "open_questions"):
+            if call.name in ("get", "session_of", "open_requests"):
                 await self._catalog_copy.reach_head()
             await self._catalog_copy.reach(self._log_copy.place)
             return await call.run()
@@ -393,7 +393,7 @@ class TwoHubs:
             if not self._has_begun:
                 await self.recover()
             key = (args or [""])[0]
-            session_id = await self._store.memory.session_of(QuestionAsked, key) or key
+            session_id = await self._store.memory.session_of(RequestAsked, key) or key
             if name in COMMANDS and not self._commands[session_id] and self._rng.random() < IDLE_LOSS_RATE:
                 await self._store.take_lease(session_id)
             self._commands[session_id] += 1

@@ -22,12 +22,12 @@ from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import cancel_and_wait
 from agenticx.runtime.questions.kinds import AnswerT, RequestKind, RequestT
 from agenticx.runtime.questions.requests import ConfirmRequest, QuestionRequest
-from agenticx.runtime.resume import ResumedQuestion
+from agenticx.runtime.resume import ResumedRequest
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.tools.base import UserQuestion
 
-__all__ = ["Asker", "ClosingAnswer", "OpenQuestion", "question_request"]
+__all__ = ["Asker", "ClosingAnswer", "OpenRequest", "question_request"]
 
 _SHORTEST_SECONDS = 0.001
 _GATE = "the confirm gate"
@@ -43,7 +43,7 @@ class ClosingAnswer(Generic[AnswerT]):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenQuestion(Generic[AnswerT]):
+class OpenRequest(Generic[AnswerT]):
     """A question from before a restart that is pending at the gate again."""
 
     task: asyncio.Task[AnswerT]
@@ -71,21 +71,21 @@ class Asker(Generic[RequestT, AnswerT]):
         data = self.kind.request_data(request)
         return await self._ask(turn, request, _Announcement(slot, lambda: turn.emit(self.kind.asked, data)), closing)
 
-    def ask_again(self, turn: Turn, resumed: ResumedQuestion, request: RequestT, slot: Slot) -> OpenQuestion[AnswerT]:
+    def ask_again(self, turn: Turn, resumed: ResumedRequest, request: RequestT, slot: Slot) -> OpenRequest[AnswerT]:
         """Ask in a task what was asked before an interruption; clients show that question already."""
         closing = ClosingAnswer(self.kind.no_answer("stop"))
         announce = _Announcement(slot, resumed.asked.set)
         since = 0.0 if resumed.asked_at is None else max((self.clock.now() - resumed.asked_at).total_seconds(), 0.0)
-        return OpenQuestion(asyncio.create_task(self._ask(turn, request, announce, closing, since)), closing)
+        return OpenRequest(asyncio.create_task(self._ask(turn, request, announce, closing, since)), closing)
 
     async def answer_again(
-        self, turn: Turn, resumed: ResumedQuestion, open_question: OpenQuestion[AnswerT] | None, answer: AnswerT | None
+        self, turn: Turn, resumed: ResumedRequest, open_request: OpenRequest[AnswerT] | None, answer: AnswerT | None
     ) -> AnswerT:
         """Return the `answer` to a question from before an interruption; wait for it if there is none."""
-        if open_question is not None:
+        if open_request is not None:
             if answer is None:
-                return await open_question.task
-            await open_question.close(answer)
+                return await open_request.task
+            await open_request.close(answer)
         elif answer is not None and not resumed.is_response_logged:
             self.emit_answer(turn, resumed.request.id, answer)
         assert answer is not None

@@ -12,7 +12,7 @@ from agenticx import user_code
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, InvalidArguments, ToolError
 from agenticx.messages import ToolOutcome, clean_text, new_id
-from agenticx.runtime.calls.asking import Asker, ClosingAnswer, OpenQuestion, question_request
+from agenticx.runtime.calls.asking import Asker, ClosingAnswer, OpenRequest, question_request
 from agenticx.runtime.calls.concurrency import Slot
 from agenticx.runtime.calls.result_rendering import render_value
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, ValidatedArguments, validate_arguments
@@ -27,7 +27,7 @@ from agenticx.runtime.questions.requests import (
     QuestionRequest,
     UserRequest,
 )
-from agenticx.runtime.resume import ResumedQuestion
+from agenticx.runtime.resume import ResumedRequest
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
@@ -78,19 +78,19 @@ class CallAuthorizer:
 
         Raises `CallRefused` if the call may not run.
         """
-        resumed = turn.resumed_questions.get(context.call_id)
+        resumed = turn.resumed_requests.get(context.call_id)
         if resumed is not None:
             slot.mark_asked()  # the question was asked before the restart
         if resumed is None or resumed.answer is not None:
             return await self._permit_or_ask(turn, pending, context, slot, resumed, None)
         # Clients already show this question, so answers are accepted while its call is assessed again.
-        open_question = self._asker(turn, resumed.request).ask_again(turn, resumed, resumed.request, slot)
-        del turn.resumed_questions[context.call_id]
+        open_request = self._asker(turn, resumed.request).ask_again(turn, resumed, resumed.request, slot)
+        del turn.resumed_requests[context.call_id]
         try:
             await asyncio.sleep(0)  # a task that is cancelled before it begins does not close its question
-            return await self._permit_or_ask(turn, pending, context, slot, resumed, open_question)
+            return await self._permit_or_ask(turn, pending, context, slot, resumed, open_request)
         finally:
-            await cancel_and_wait(open_question.task)
+            await cancel_and_wait(open_request.task)
             resumed.asked.set()
 
     async def _permit_or_ask(
@@ -99,21 +99,21 @@ class CallAuthorizer:
         pending: PendingCall,
         context: ToolContext,
         slot: Slot,
-        resumed: ResumedQuestion | None,
-        open_question: OpenQuestion[Any] | None,
+        resumed: ResumedRequest | None,
+        open_request: OpenRequest[Any] | None,
     ) -> ValidatedArguments | CallOutcome:
         tool, arguments = pending.tool, pending.arguments
         assert tool is not None
         assert arguments is not None
         assessment = await self._assess(turn, tool, arguments, context)
         if resumed is not None and isinstance(resumed.request, QuestionRequest) != (assessment.asks is not None):
-            turn.resumed_questions.pop(context.call_id, None)
+            turn.resumed_requests.pop(context.call_id, None)
             asker = self._asker(turn, resumed.request)
-            await asker.answer_again(turn, resumed, open_question, asker.kind.no_answer("restart"))
+            await asker.answer_again(turn, resumed, open_request, asker.kind.no_answer("restart"))
             raise CallRefused("Denied: the tool of the call was replaced while the program was down.", "denied")
         if assessment.asks is not None:
-            return await self._ask_user(turn, pending, assessment.asks, slot, resumed, open_question)
-        return await self._permit(turn, tool, arguments, context, assessment, slot, resumed, open_question)
+            return await self._ask_user(turn, pending, assessment.asks, slot, resumed, open_request)
+        return await self._permit(turn, tool, arguments, context, assessment, slot, resumed, open_request)
 
     async def _permit(
         self,
@@ -123,8 +123,8 @@ class CallAuthorizer:
         context: ToolContext,
         assessment: Assessment,
         slot: Slot,
-        resumed: ResumedQuestion | None,
-        open_question: OpenQuestion[Any] | None,
+        resumed: ResumedRequest | None,
+        open_request: OpenRequest[Any] | None,
     ) -> ValidatedArguments:
         repaired = False
         if assessment.command is not None and seems_read_only(assessment.command):
@@ -132,12 +132,12 @@ class CallAuthorizer:
         sources = () if assessment.risk == "read" else turn.foreign_sources
         verdict = decide(turn.permission_mode, assessment, has_gate=turn.has_gate, sources=sources)
         if verdict.decision != "ask":
-            turn.resumed_questions.pop(context.call_id, None)
-            await self._apply_verdict(turn, resumed, open_question, verdict)
+            turn.resumed_requests.pop(context.call_id, None)
+            await self._apply_verdict(turn, resumed, open_request, verdict)
             return ValidatedArguments(arguments)
         bound = await self._bind_arguments(tool, arguments, assessment)
         digest = bound.digest
-        turn.resumed_questions.pop(context.call_id, None)
+        turn.resumed_requests.pop(context.call_id, None)
         if assessment.remembers or digest not in turn.allowed:
             await slot.release_to_ask()
             if resumed is None:
@@ -145,7 +145,7 @@ class CallAuthorizer:
                 closing = ClosingAnswer(CONFIRMATION.no_answer("stop"))
                 answer = await self._confirms(turn).ask(turn, request, slot, closing)
             else:
-                answer = await self._ask_resumed(turn, resumed, open_question, digest)
+                answer = await self._ask_resumed(turn, resumed, open_request, digest)
             await slot.acquire()
             if not answer.approved:
                 raise CallRefused(_denial_text(answer), "denied")
@@ -169,19 +169,19 @@ class CallAuthorizer:
         pending: PendingCall,
         question: UserQuestion,
         slot: Slot,
-        resumed: ResumedQuestion | None,
-        open_question: OpenQuestion[Any] | None,
+        resumed: ResumedRequest | None,
+        open_request: OpenRequest[Any] | None,
     ) -> CallOutcome:
         """Ask the agent's own question and return the answer, which is stored then, as the call's outcome."""
         asker, call_id = Asker(QUESTION, turn.gate, self.settings, self.clock), pending.call.id
-        closing = ClosingAnswer(QUESTION.no_answer("stop")) if open_question is None else open_question.closing
+        closing = ClosingAnswer(QUESTION.no_answer("stop")) if open_request is None else open_request.closing
         try:
             await slot.release_to_ask()
-            turn.resumed_questions.pop(call_id, None)
+            turn.resumed_requests.pop(call_id, None)
             if resumed is None:
                 answer = await asker.ask(turn, question_request(turn, call_id, question), slot, closing)
             else:
-                answer = await asker.answer_again(turn, resumed, open_question, cast("Any", resumed.answer))
+                answer = await asker.answer_again(turn, resumed, open_request, cast("Any", resumed.answer))
         finally:
             if closing.answer.by == "stop":
                 pending.outcome = CallOutcome(_answer_text(closing.answer), "cancelled")
@@ -241,12 +241,12 @@ class CallAuthorizer:
             raise CallRefused(str(exc), outcome, exc.sources if isinstance(exc, ToolError) else ()) from exc
 
     async def _apply_verdict(
-        self, turn: Turn, resumed: ResumedQuestion | None, open_question: OpenQuestion[Any] | None, verdict: Verdict
+        self, turn: Turn, resumed: ResumedRequest | None, open_request: OpenRequest[Any] | None, verdict: Verdict
     ) -> None:
         """Apply the mode's verdict, also to a question that was pending; raise `CallRefused` for a denial."""
         answer = ConfirmAnswer(approved=verdict.decision == "allow", by="policy")
-        if open_question is not None:
-            answer = await open_question.close(answer)
+        if open_request is not None:
+            answer = await open_request.close(answer)
         elif resumed is not None and not resumed.is_response_logged:
             self._confirms(turn).emit_answer(turn, resumed.request.id, answer)
         if verdict.decision == "deny":
@@ -275,18 +275,18 @@ class CallAuthorizer:
         )
 
     async def _ask_resumed(
-        self, turn: Turn, resumed: ResumedQuestion, open_question: OpenQuestion[Any] | None, digest: str
+        self, turn: Turn, resumed: ResumedRequest, open_request: OpenRequest[Any] | None, digest: str
     ) -> ConfirmAnswer:
         """Return the answer to a question from before the interruption; wait for it if it is pending."""
         answer, request = cast("ConfirmAnswer | None", resumed.answer), cast("ConfirmRequest", resumed.request)
         if request.digest != digest:
             answer = CONFIRMATION.no_answer("restart", "the effect of the call changed while the program was down")
-        return await self._confirms(turn).answer_again(turn, resumed, open_question, answer)
+        return await self._confirms(turn).answer_again(turn, resumed, open_request, answer)
 
     def close_resumed(self, turn: Turn, by: AnsweredBy = "stop", call_id: str | None = None) -> None:
         """Close the questions of an interrupted turn that its calls, or the named one, have not taken up."""
-        for id_ in list(turn.resumed_questions) if call_id is None else [call_id]:
-            if (question := turn.resumed_questions.pop(id_, None)) is None:
+        for id_ in list(turn.resumed_requests) if call_id is None else [call_id]:
+            if (question := turn.resumed_requests.pop(id_, None)) is None:
                 continue
             if not question.is_response_logged:
                 asker = self._asker(turn, question.request)

@@ -12,7 +12,7 @@ from agenticx.runtime.calls.concurrency import slots
 from agenticx.runtime.interrupts import cancel_and_wait
 from agenticx.runtime.questions.kinds import QUESTION
 from agenticx.runtime.questions.requests import QuestionAnswer, QuestionRequest
-from agenticx.runtime.resume import ResumedQuestion
+from agenticx.runtime.resume import ResumedRequest
 from agenticx.runtime.turn import Turn, current_turn
 from agenticx.tools.base import UserQuestion
 
@@ -48,24 +48,24 @@ async def ask_person(text: str, options: Sequence[str] = ()) -> QuestionAnswer:
     return answer
 
 
-def _resumed_question(turn: Turn, question: UserQuestion) -> ResumedQuestion | None:
+def _resumed_question(turn: Turn, question: UserQuestion) -> ResumedRequest | None:
     """Remove and return the first such question that an earlier process asked, None if there is none."""
-    for id_, resumed in turn.resumed_questions.items():
+    for id_, resumed in turn.resumed_requests.items():
         asked = resumed.request
         if isinstance(asked, QuestionRequest) and UserQuestion(asked.text, asked.options) == question:
-            return turn.resumed_questions.pop(id_)
+            return turn.resumed_requests.pop(id_)
     return None
 
 
 async def _answer_resumed(
-    turn: Turn, asker: Asker[QuestionRequest, QuestionAnswer], resumed: ResumedQuestion
+    turn: Turn, asker: Asker[QuestionRequest, QuestionAnswer], resumed: ResumedRequest
 ) -> QuestionAnswer:
     assert isinstance(resumed.request, QuestionRequest)
     if isinstance(resumed.answer, QuestionAnswer):
         return await asker.answer_again(turn, resumed, None, resumed.answer)
-    open_question = asker.ask_again(turn, resumed, resumed.request, slots(1)[0])
+    open_request = asker.ask_again(turn, resumed, resumed.request, slots(1)[0])
     try:
-        return await open_question.task
+        return await open_request.task
     finally:
-        await cancel_and_wait(open_question.task)
+        await cancel_and_wait(open_request.task)
         resumed.asked.set()

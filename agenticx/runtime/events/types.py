@@ -49,7 +49,7 @@ __all__ = [
     "EVENT_CLASSES",
     "LOGGED_EVENTS",
     "PAYLOADS",
-    "QUESTION_EVENTS",
+    "REQUEST_EVENTS",
     "TEAM_REPLAY_EVENTS",
     "TEXT_DELTAS",
     "TOOL_EVENTS",
@@ -158,7 +158,7 @@ class RuntimeEvent:
     def synced(self) -> bool:
         """True if it is synced before its commit returns, so that it survives what the log's `durability` says.
 
-        Such are all events that report a message, a call, a question, an answer or an ending. The others, such as
+        Such are all events that report a message, a call, a request, an answer or an ending. The others, such as
         tokens, survive the death of the process.
         """
         return _has_flag(_SYNCED, self.type, self.data)
@@ -200,10 +200,10 @@ class _TypedEvent(RuntimeEvent, Generic[TypeT, DataT]):
     """Whether a tool may emit it."""
 
     asks: ClassVar[bool] = False
-    """Whether it asks the user; its data has the `id` of the question."""
+    """Whether it asks the user; its data has the `id` of the request."""
 
     answers: ClassVar[bool] = False
-    """Whether it has the answer to the question `id`."""
+    """Whether it has the answer to the request `id`."""
 
     is_in_transcript: ClassVar[bool] = False
     """Whether the messages of a session are made of it."""
@@ -466,8 +466,8 @@ ASKING_EVENTS = _types_with("asks")
 ANSWERING_EVENTS = _types_with("answers")
 TRANSCRIPT_EVENTS = _types_with("is_in_transcript")
 TEAM_REPLAY_EVENTS = _types_with("is_in_team_replay")
-QUESTION_EVENTS = ASKING_EVENTS | ANSWERING_EVENTS
-"""The events that ask the user, and those with the answers; each has the `id` of the question."""
+REQUEST_EVENTS = ASKING_EVENTS | ANSWERING_EVENTS
+"""The events that ask the user, and those with the answers; each has the `id` of the request."""
 
 
 def is_terminal(type_: str, data: Mapping[str, Any]) -> bool:

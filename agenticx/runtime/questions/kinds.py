@@ -250,7 +250,7 @@ def kind_of(one: UserRequest | UserAnswer) -> RequestKind[Any, Any]:
 
 
 def kind_of_event(type_: str) -> RequestKind[Any, Any]:
-    """Return the kind of which an event of that type asks or answers; it is one of `QUESTION_EVENTS`."""
+    """Return the kind of which an event of that type asks or answers; it is one of `REQUEST_EVENTS`."""
     return _KINDS_BY_EVENT[type_]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message, new_id
-from agenticx.runtime.events import QUESTION_EVENTS, RuntimeEvent, TurnStartedEvent
+from agenticx.runtime.events import REQUEST_EVENTS, RuntimeEvent, TurnStartedEvent
 from agenticx.sessions.files.artifacts import forked_artifacts
 from agenticx.sessions.files.options import forked_options, stored_session_files
 from agenticx.sessions.files.snapshots import copied_edits, share_contents
@@ -43,7 +43,7 @@ async def fork(
 ) -> SessionRecord:
     """Create a session with the conversation of this one, up to and including that message, by default the last.
 
-    Its log is one of its own: sequence numbers from 1, every turn ended, ids of its own for turns and questions, the
+    Its log is one of its own: sequence numbers from 1, every turn ended, ids of its own for turns and requests, the
     times and message ids of the old one; branches that were rewound away are not in it. Permissions given for the old
     session are not given for it; files that the calls in its log changed can be restored in it too. Sub-agents stay
     with the old one; the next turn is told of their endings that the conversation lacks. `now` is its `created_at`.
@@ -133,7 +133,7 @@ class _ForkedLog:
         self.events: list[StoredEvent] = []
         self._session_id = session_id
         self.turn_ids: dict[str, str] = {}
-        self._question_ids: dict[str, str] = {}
+        self._request_ids: dict[str, str] = {}
 
     def add(self, turn: Sequence[StoredEvent]) -> None:
         """Copy a turn with those below it, and end those that have no terminal event."""
@@ -153,8 +153,8 @@ class _ForkedLog:
         self._append(entry.event, None if entry.turn_id is None else self.turn_id(entry.turn_id), entry.ts)
 
     def _append(self, event: RuntimeEvent, turn_id: str | None, ts: str) -> None:
-        if event.type in QUESTION_EVENTS:
-            event.data["id"] = self._question_id(event.data["id"])
+        if event.type in REQUEST_EVENTS:
+            event.data["id"] = self._request_id(event.data["id"])
         seq = len(self.events) + 1
         self.events.append(encode(event, session_id=self._session_id, turn_id=turn_id, seq=seq, position=seq, ts=ts))
 
@@ -164,9 +164,9 @@ class _ForkedLog:
             new = self.turn_ids[old] = new_id("turn")
         return new
 
-    def _question_id(self, old: str) -> str:
-        if (new := self._question_ids.get(old)) is None:
-            new = self._question_ids[old] = new_id(old.partition("_")[0])
+    def _request_id(self, old: str) -> str:
+        if (new := self._request_ids.get(old)) is None:
+            new = self._request_ids[old] = new_id(old.partition("_")[0])
         return new
 
     def _end(self, turn: LoggedTurn) -> None:

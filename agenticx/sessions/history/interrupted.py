@@ -17,12 +17,12 @@ from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, 
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.questions.kinds import kind_of_event
 from agenticx.runtime.questions.requests import AnsweredBy, UserAnswer
-from agenticx.runtime.resume import ResumedQuestion, ResumedTurn, ResumePoint
+from agenticx.runtime.resume import ResumedRequest, ResumedTurn, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
 from agenticx.sessions.store.entries import (
     CallBegan,
     Fact,
-    QuestionAnswered,
+    RequestAnswered,
     asked_request,
     given_answer,
 )
@@ -43,7 +43,7 @@ _REPEATABLE = "[interrupted] This call has no recorded result: the turn was inte
 class InterruptedTurn:
     """A turn of an earlier process: its events, and its facts.
 
-    `begun_calls` are the ids of the calls that began, `answers` the stored answers by the ids of their questions.
+    `begun_calls` are the ids of the calls that began, `answers` the stored answers by the ids of their requests.
     """
 
     session_id: str
@@ -56,36 +56,36 @@ class InterruptedTurn:
         """Return a turn with what these facts say of it."""
         own = [fact for fact in facts if fact.turn_id == turn.id]
         begun = frozenset(fact.call_id for fact in own if isinstance(fact, CallBegan))
-        answers = {fact.key: fact.answer for fact in own if isinstance(fact, QuestionAnswered)}
+        answers = {fact.key: fact.answer for fact in own if isinstance(fact, RequestAnswered)}
         return cls(session_id, turn, begun, answers)
 
     # --- resuming -----------------------------------------------------------------------------------------------------
 
-    def open_questions(self, again: Collection[str] = ()) -> Iterator[tuple[str, ResumedQuestion]]:
-        """Yield call id and question for each call that may still begin, or begins `again`."""
-        for resumed in map(self._resumed, self.turn.questions):
+    def open_requests(self, again: Collection[str] = ()) -> Iterator[tuple[str, ResumedRequest]]:
+        """Yield call id and request for each call that may still begin, or begins `again`."""
+        for resumed in map(self._resumed, self.turn.requests):
             call_id = resumed.request.tool_call_id
             if call_id in self.turn.open_calls and (call_id not in self.begun_calls or call_id in again):
                 yield call_id, resumed
 
-    def _resumed(self, id_: str) -> ResumedQuestion:
-        question, response = self.turn.questions[id_], self.turn.responses.get(id_)
-        return ResumedQuestion(
-            request=asked_request(question, self.session_id),
+    def _resumed(self, id_: str) -> ResumedRequest:
+        asked, response = self.turn.requests[id_], self.turn.responses.get(id_)
+        return ResumedRequest(
+            request=asked_request(asked, self.session_id),
             answer=self.answers.get(id_) if response is None else given_answer(response),
             asked_at=self.turn.asked_at.get(id_),
             is_response_logged=response is not None,
         )
 
-    def asked_questions(self) -> Mapping[str, ResumedQuestion]:
-        """Return the questions that the work of the turn has asked, by their ids, with their answers."""
-        asked = map(self._resumed, self.turn.questions)
+    def work_requests(self) -> Mapping[str, ResumedRequest]:
+        """Return the requests that the work of the turn has asked, by their ids, with their answers."""
+        asked = map(self._resumed, self.turn.requests)
         return {resumed.request.id: resumed for resumed in asked if not resumed.request.tool_call_id}
 
     @property
     def waits_by_itself(self) -> bool:
         """True if the work of the turn waits for an answer, or has done nothing since it got one."""
-        return bool(self.turn.open_questions) or self.turn.last_type == EventType.QUESTION_ANSWERED
+        return bool(self.turn.open_requests) or self.turn.last_type == EventType.QUESTION_ANSWERED
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
@@ -111,12 +111,12 @@ class InterruptedTurn:
     def closing_events(self, messages: Sequence[Message], code: str, text: str) -> list[RuntimeEvent]:
         """Return the events that end the turn; `messages` has the results of its open calls.
 
-        Its open questions are closed by a stop if that is the `code`, else by a restart.
+        Its open requests are closed by a stop if that is the `code`, else by a restart.
         """
         by: AnsweredBy = "stop" if code == "stopped" else "restart"
         events: list[RuntimeEvent] = []
-        for id_ in self.turn.open_questions:
-            kind = kind_of_event(self.turn.questions[id_].type)
+        for id_ in self.turn.open_requests:
+            kind = kind_of_event(self.turn.requests[id_].type)
             events.append(RuntimeEvent(kind.answered, {"id": id_, **kind.answer_data(kind.no_answer(by))}))
         for call_id, preview in self.turn.previews.items():
             events.append(RuntimeEvent(EventType.ARTIFACT, preview.dropped_data | {"tool_call_id": call_id}))
@@ -136,21 +136,21 @@ class InterruptedTurn:
 def resume_point(
     interrupted: InterruptedTurn, messages: Sequence[Message], idempotent: Callable[[str], bool] = lambda _name: False
 ) -> ResumePoint | None:
-    """Return where the turn resumes: at a question to the user while no call is under way; None if impossible.
+    """Return where the turn resumes: at a request to the user while no call is under way; None if impossible.
 
-    Calls under way beside the question do not prevent it if all of their tools, by name, are `idempotent`: they begin
+    Calls under way beside the request do not prevent it if all of their tools, by name, are `idempotent`: they begin
     again, with the answers that were given for them.
     """
     under_way, calls = interrupted.begun_calls & interrupted.turn.open_calls.keys(), _calls(messages)
-    if not any(interrupted.open_questions()) or not interrupted.turn.open_calls.keys() <= calls.keys():
+    if not any(interrupted.open_requests()) or not interrupted.turn.open_calls.keys() <= calls.keys():
         return None
     if not all(idempotent(interrupted.turn.open_calls[call_id]) for call_id in under_way):
         return None
-    questions = dict(interrupted.open_questions(under_way))
+    requests = dict(interrupted.open_requests(under_way))
     return ResumePoint(
         round=interrupted.turn.round,
         calls=tuple(calls[call_id] for call_id in interrupted.turn.open_calls),
-        questions=questions,
+        requests=requests,
         state="executing",
         usage=interrupted.turn.usage,
         last_text=interrupted.turn.text,
@@ -182,7 +182,7 @@ def work_resume_point(interrupted: InterruptedTurn, children: Sequence[ResumedTu
     return ResumePoint(
         round=0,
         calls=(),
-        questions=interrupted.asked_questions(),
+        requests=interrupted.work_requests(),
         state=interrupted.turn.state,
         usage=interrupted.turn.usage,
         children=children,

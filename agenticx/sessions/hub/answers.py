@@ -9,12 +9,12 @@ from agenticx.runtime import AsyncConfirmGate
 from agenticx.runtime.questions.kinds import kind_of
 from agenticx.runtime.questions.requests import UserAnswer
 from agenticx.sessions.store.base import Lease, Log, read_event
-from agenticx.sessions.store.entries import Fact, QuestionAnswered, QuestionAsked, QuestionDecided, stored_request
+from agenticx.sessions.store.entries import Fact, RequestAnswered, RequestAsked, RequestDecided, stored_request
 
 __all__ = ["store_answer"]
 
 _ANSWERED_BY = frozenset({"user", "policy"})
-"""The deciders that answer through `store_answer`; a question with another one was closed without an answer."""
+"""The deciders that answer through `store_answer`; a request with another one was closed without an answer."""
 
 
 async def store_answer(
@@ -33,12 +33,12 @@ async def store_answer(
     A session's answers must be given one at a time. The gate decides at once which answer counts, and it is returned
     only once it is stored. The turn's reaction to it is stored later, as a session's commits keep their order.
     `gate_of` returns the gate of the turn that asked; without one it is not here, and takes the answer when it goes on,
-    if that was given before the question expired. `digest` is that of a confirmation.
+    if that was given before the request expired. `digest` is that of a confirmation.
 
     Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late;
     `UnknownQuestion` and `QuestionClosed` for questions of agents.
     """
-    kind, asked = kind_of(answer), await lease.fact(QuestionAsked, request_id)
+    kind, asked = kind_of(answer), await lease.fact(RequestAsked, request_id)
     if asked is None:
         raise kind.unknown_id(request_id)
     request = stored_request(await read_event(log, lease.session_id, asked.seq))
@@ -55,21 +55,21 @@ async def _store(
     lease: Lease,
     store_fact: Callable[[Fact], Awaitable[None]],
     gate: AsyncConfirmGate | None,
-    asked: QuestionAsked,
+    asked: RequestAsked,
     answer: UserAnswer | None,
 ) -> UserAnswer | None:
     """Store the answer unless another one counts, and return the one that counts; None if closed without one.
 
     None as the answer stores nothing.
     """
-    closed = await lease.fact(QuestionDecided, asked.key)
+    closed = await lease.fact(RequestDecided, asked.key)
     if closed is not None:
         return closed.answer if closed.answer.by in _ANSWERED_BY else None
-    earlier = await lease.fact(QuestionAnswered, asked.key)
+    earlier = await lease.fact(RequestAnswered, asked.key)
     if earlier is not None:
         return earlier.answer
     # The record is queued without an await after the gate decides, so it is before all that the turn stores then.
     decided = answer if gate is None or answer is None else gate.decide(asked.key, answer)
     if decided is not None:
-        await store_fact(QuestionAnswered(key=asked.key, turn_id=asked.turn_id, answer=decided))
+        await store_fact(RequestAnswered(key=asked.key, turn_id=asked.turn_id, answer=decided))
     return decided

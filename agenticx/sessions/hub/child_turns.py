@@ -168,7 +168,7 @@ class SessionChildTurns:
         with bound_ids(turn=turn.id):
             interrupted = await read_interrupted(self._log, record, loaded)
             events = interrupted.closing_events(interrupted.missing_messages([]), *end)
-            facts = [TurnWaiting(key=turn.id, turn_id=turn.id)] if interrupted.turn.questions else []
+            facts = [TurnWaiting(key=turn.id, turn_id=turn.id)] if interrupted.turn.requests else []
             try:
                 await self.commit(turn.id, events, facts, round_=interrupted.turn.round)
             except TurnEnded as exc:
@@ -176,7 +176,7 @@ class SessionChildTurns:
                 return _log.error("a turn was to be ended that has an end", error=str(exc))
             if end.code == "interrupted":
                 ended = interrupted.turn
-                log_interrupted_turn(events, ended.questions, rounds=ended.round, usage=ended.usage)
+                log_interrupted_turn(events, ended.requests, rounds=ended.round, usage=ended.usage)
         await self.records.on_ended(turn.id)
 
     async def commit(
@@ -259,7 +259,7 @@ class _ChildTurnWriter:
         turn, child = self.turn, self.turn.child
         has_asked = any(event.type in ASKING_EVENTS for event in events)
         if events[-1].terminal:
-            return [TurnWaiting(key=turn.id, turn_id=turn.id)] if has_asked or turn.logged.questions else []
+            return [TurnWaiting(key=turn.id, turn_id=turn.id)] if has_asked or turn.logged.requests else []
         if not has_asked or child is None:
             return []
         try:

@@ -86,7 +86,7 @@ from agenticx.sessions.hub.turn_services import (
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import QuestionAsked, SessionEvent, stored_request
+from agenticx.sessions.store.entries import RequestAsked, SessionEvent, stored_request
 from agenticx.sessions.store.hosts import is_workspace_here, this_host
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
@@ -487,7 +487,7 @@ class Hub:
         if session_id is not None:
             check_type("session_id", session_id, str, "the id of a session, which is a str")
         now, requests = self._services.clock.now(), list[RequestT]()
-        for stored in await self.store.catalog.open_questions(session_id):
+        for stored in await self.store.catalog.open_requests(session_id):
             request = stored_request(stored)
             if isinstance(request, kind.request_type) and request.expires_at > now:
                 requests.append(request)
@@ -522,7 +522,7 @@ class Hub:
     async def _answer(self, request_id: str, answer: AnswerT, digest: str = "") -> AnswerT:
         session_id = None
         if is_encodable(request_id):
-            session_id = await self.store.catalog.session_of(QuestionAsked, request_id)
+            session_id = await self.store.catalog.session_of(RequestAsked, request_id)
         if session_id is None:
             raise kind_of(answer).unknown_id(request_id)
         return await self._perform(session_id, Answer(request_id=request_id, answer=answer, digest=digest))

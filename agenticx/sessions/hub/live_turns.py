@@ -61,7 +61,7 @@ class LiveTurn:
 
     `logged` is the turn as its stored events show it, without the text of its messages. `due_end` is the end that is
     to be stored for it. A suspended turn with a `resume_point` is resumed here once it is begun again. `asked_again`
-    are the questions of an earlier process that it is to ask again, by id; each event is set once that is so, or the
+    are the requests of an earlier process that it is to ask again, by id; each event is set once that is so, or the
     turn asks no more. `running_calls` are the calls without a result that have begun. `child` is the child turn while
     it runs here.
     """
@@ -105,13 +105,13 @@ class LiveTurn:
         """True if it is a child turn with a task in this process that goes on."""
         return self.child is not None and self.status != "suspended"
 
-    def expect_questions(self, point: ResumePoint) -> None:
-        """Take the questions without an answer at `point` as those that the turn asks again."""
-        questions = (question for question in point.questions.values() if question.answer is None)
-        self.asked_again = {question.request.id: question.asked for question in questions}
+    def expect_requests(self, point: ResumePoint) -> None:
+        """Take the requests without an answer at `point` as those that the turn asks again."""
+        requests = (resumed for resumed in point.requests.values() if resumed.answer is None)
+        self.asked_again = {resumed.request.id: resumed.asked for resumed in requests}
 
     def ask_no_more(self) -> None:
-        """Wake up all that wait for the turn to ask its questions again."""
+        """Wake up all that wait for the turn to ask its requests again."""
         for asked in self.asked_again.values():
             asked.set()
 
@@ -203,7 +203,7 @@ class LiveTurns:
         return [turn for turn in self.children if turn.record.parent_turn_id == turn_id and not turn.detached]
 
     def asked_again(self, request_id: str) -> asyncio.Event | None:
-        """Return the event that is set once a question of an earlier process is asked again; None for any other."""
+        """Return the event that is set once a request of an earlier process is asked again; None for any other."""
         return next((asked for turn in self.by_id.values() if (asked := turn.asked_again.get(request_id))), None)
 
     def add(self, turn: LiveTurn) -> None:
@@ -256,13 +256,13 @@ class LiveTurns:
     def await_resume(self, resumed: Iterable[ResumedTurn], *, ask: bool = True) -> None:
         """Keep suspended child turns, and those below them, until they are begun again.
 
-        Unless they `ask` their questions again, nobody can wait for that.
+        Unless they `ask` their requests again, nobody can wait for that.
         """
         for one in resumed:
             if (turn := self.by_id.get(one.turn_id)) is not None:
                 turn.resume_point = one.point
                 if ask:
-                    turn.expect_questions(one.point)
+                    turn.expect_requests(one.point)
                 self.await_resume(one.point.children, ask=ask)
 
     # --- suspending ---------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ _log = get_logger(__name__)
 
 
 class SessionActor:
-    """A session with its conversation, its only writer, its running turn, its queued messages and its questions.
+    """A session with its conversation, its only writer, its running turn, its queued messages and its requests.
 
     The holder of the lock alone decides what the session does next: which messages are queued, begin a turn or are
     handed back, and whether it is rewound or deleted. `is_here` is true on the host of the workspace; `deleted` is set
@@ -619,7 +619,7 @@ class SessionActor:
             )
 
     async def _wait_until_asked(self, request_id: str) -> None:
-        """Wait until a turn that was resumed just now has asked its question again, or has ended."""
+        """Wait until a turn that was resumed just now has asked its request again, or has ended."""
         if (asked := self.turns.live.asked_again(request_id)) is not None:
             await asked.wait()
 

@@ -138,7 +138,7 @@ class TurnRunner:
     def _resume(self, main: MainTurn, point: ResumePoint, setup: TurnSetup) -> MainTurn:
         """Go on with a suspended turn, in a task; where there is no memory for that, it is ended later."""
         main.setup = setup
-        main.expect_questions(point)
+        main.expect_requests(point)
         main.resume()
         try:
             self._start_task(main, point)
@@ -378,7 +378,7 @@ class TurnRunner:
     def suspend(self) -> None:
         """Suspend the turn if it waits for an answer of the user and continues after a restart, and those below it.
 
-        A call that waits for a child turn has begun, so that turn's questions do not suspend it. Detached turns are
+        A call that waits for a child turn has begun, so that turn's requests do not suspend it. Detached turns are
         suspended by themselves.
         """
         if not self._services.can_resume:
@@ -403,11 +403,11 @@ class TurnRunner:
         return self.live.waits(main, has_work=True)
 
     def _asks(self, main: MainTurn) -> bool:
-        """Return whether the turn has a question that is not decided; the event of a decision is stored later."""
+        """Return whether the turn has a request that is not decided; the event of a decision is stored later."""
         gate, session_id = self._services.gate, self._session.id
         asked = {one.id for one in (*gate.pending(session_id), *gate.pending_questions(session_id))}
         asked.update(id_ for id_, event in main.asked_again.items() if not event.is_set())
-        return any(id_ in asked for id_ in main.logged.open_questions)
+        return any(id_ in asked for id_ in main.logged.open_requests)
 
     def gate_of(self, turn_id: str) -> AsyncConfirmGate | None:
         """Return the gate that a turn asks; None if it is not here: it takes its answers when it goes on."""
@@ -478,7 +478,7 @@ class TurnRunner:
         self.live.remove(main)
 
     async def _append_end(self, loaded: Loaded, record: TurnRecord, end: DueEnd) -> None:
-        """Append the events that answer the turn's open calls and questions and end it, after its child turns."""
+        """Append the events that answer the turn's open calls and requests and end it, after its child turns."""
         await self.children.end_due()
         interrupted = await read_interrupted(self._services.log, record, loaded)
         may_repeat = partial(self._services.is_repeatable, loaded.record)
@@ -493,7 +493,7 @@ class TurnRunner:
             return _log.error("a turn was to be ended that has an end", error=str(exc))
         if end.code == "interrupted":
             ended = interrupted.turn
-            log_interrupted_turn(events, ended.questions, rounds=ended.round, usage=ended.usage)
+            log_interrupted_turn(events, ended.requests, rounds=ended.round, usage=ended.usage)
 
     # --- after a restart ----------------------------------------------------------------------------------------------
 

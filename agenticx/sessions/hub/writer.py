@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 from agenticx.clocks import Clock
 from agenticx.errors import StoreError
 from agenticx.runtime import EventType, RuntimeEvent, Session
-from agenticx.runtime.events import ASKING_EVENTS, QUESTION_EVENTS, TEXT_DELTAS
+from agenticx.runtime.events import ASKING_EVENTS, REQUEST_EVENTS, TEXT_DELTAS
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import ENCODING_ERRORS, StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
 from agenticx.sessions.store.entries import (
     Fact,
-    QuestionAsked,
-    QuestionDecided,
+    RequestAsked,
+    RequestDecided,
     StoredEvent,
     SubagentDelivered,
     given_answer,
@@ -126,7 +126,7 @@ class SessionWriter:
             synced = any(event.synced for event in events)
             state: StateChange | None = None
             self._skip_revisions(events)
-            if synced:  # all events that change messages, questions or the queue are
+            if synced:  # all events that change messages, requests or the queue are
                 # events of no turn must not store what a running turn has not stored yet
                 has_state = has_state or turn_id is not None or searchable_ids is not None
                 if has_state and not (self.state_frozen or keeps_state):
@@ -135,8 +135,8 @@ class SessionWriter:
                     state = self._tracker.pending_files()
                 if state is not None and self._session.unstored_notices:
                     facts = (*facts, *delivered_facts(self._session, turn_id or ""))
-                if turn_id is not None and not types.isdisjoint(QUESTION_EVENTS):
-                    facts = (*facts, *self._question_facts(turn_id, events))
+                if turn_id is not None and not types.isdisjoint(REQUEST_EVENTS):
+                    facts = (*facts, *self._request_facts(turn_id, events))
                 if self._queue.messages:
                     facts = (*facts, *self._queue.taken_facts(turn_id, events, self.seq))
             commit = Commit(
@@ -243,15 +243,15 @@ class SessionWriter:
             option.text = events[-1].data["text"]
         return events[0].type is EventType.TURN_STARTED or events[-1].type is EventType.FINAL
 
-    def _question_facts(self, turn_id: str, events: Sequence[RuntimeEvent]) -> Iterator[Fact]:
-        """Yield the facts that open and close questions."""
+    def _request_facts(self, turn_id: str, events: Sequence[RuntimeEvent]) -> Iterator[Fact]:
+        """Yield the facts that open and close requests to the user."""
         for seq, event in enumerate(events, self.seq + 1):
-            if event.type not in QUESTION_EVENTS:
+            if event.type not in REQUEST_EVENTS:
                 continue
             if event.type in ASKING_EVENTS:
-                yield QuestionAsked(key=event.data["id"], turn_id=turn_id, seq=seq)
+                yield RequestAsked(key=event.data["id"], turn_id=turn_id, seq=seq)
             else:
-                yield QuestionDecided(key=event.data["id"], turn_id=turn_id, answer=given_answer(event))
+                yield RequestDecided(key=event.data["id"], turn_id=turn_id, answer=given_answer(event))
 
 
 def delivered_facts(session: Session, turn_id: str) -> Sequence[Fact]:

@@ -249,10 +249,10 @@ class Log(SessionLog, Protocol):
 
 
 class Catalog(Protocol):
-    """The sessions by their records, texts, usage and open questions.
+    """The sessions by their records, texts, usage and open requests to the user.
 
     It may lag behind the log, but has all that this worker wrote, or showed to a reader of its log. `get`, `session_of`
-    and `open_questions` answer from what is stored at their call.
+    and `open_requests` answer from what is stored at their call.
     """
 
     async def get(self, session_id: str) -> SessionRecord: ...
@@ -288,7 +288,7 @@ class Catalog(Protocol):
         """Return the ids of the running turns of these sessions by session id."""
         ...
 
-    async def open_questions(self, session_id: str | None = None) -> Sequence[StoredEvent]:
+    async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         """Return the `ASKING_EVENTS` of running turns without an answer, of a session or of all, oldest first."""
         ...
 

@@ -53,10 +53,10 @@ __all__ = [
     "NameDerived",
     "Position",
     "ProcessStarted",
-    "QuestionAnswered",
-    "QuestionAsked",
-    "QuestionDecided",
     "Record",
+    "RequestAnswered",
+    "RequestAsked",
+    "RequestDecided",
     "RewindBegan",
     "RewindEnded",
     "SessionEvent",
@@ -78,7 +78,7 @@ __all__ = [
     "encode_events",
     "given_answer",
     "parent_turn_id",
-    "question_id",
+    "request_id",
     "stored_request",
 ]
 
@@ -174,8 +174,8 @@ def parent_turn_id(stored: StoredEvent) -> str | None:
     return started.data.get("parent_turn_id") if isinstance(started, TurnStartedEvent) else None
 
 
-def question_id(stored: StoredEvent) -> str:
-    """Return the id of the question that an event asks or answers, one of `QUESTION_EVENTS`; raises `DamagedData`."""
+def request_id(stored: StoredEvent) -> str:
+    """Return the id of the request to the user in an event of `REQUEST_EVENTS`; raises `DamagedData`."""
     event = decode(stored).event
     assert isinstance(event, AskingEvent | AnsweringEvent)
     return event.data["id"]
@@ -231,7 +231,7 @@ class Record:
 class Fact(Record):
     """A record of which one for its kind and its `key` is in force.
 
-    Facts say what the events cannot: that a call is about to run, before it runs, and the answer to a question, before
+    Facts say what the events cannot: that a call is about to run, before it runs, and the answer to a request, before
     its turn continues. Those of a turn are read as long as it is open. The first one with a key stays in force, or with
     `is_replaced` the last one. One ends that of the class which it `closes` with the same key. With `is_work` one that
     is not closed is work for the next owner of the session. Those that are `about_files`, or `about_subagents`, are
@@ -273,10 +273,10 @@ class ProcessStarted(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionAsked(Fact):
-    """The confirmation or question `key` was asked in the event `seq`."""
+class RequestAsked(Fact):
+    """The request to the user `key` was asked in the event `seq`."""
 
-    kind = "question_asked"
+    kind = "request_asked"
     seq: int
 
 
@@ -294,17 +294,17 @@ class _Answered(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionAnswered(_Answered):
-    """The user's answer to the question `key`, before its turn takes it."""
+class RequestAnswered(_Answered):
+    """The user's answer to the request `key`, before its turn takes it."""
 
-    kind = "question_answered"
+    kind = "request_answered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionDecided(_Answered):
-    """The final decision on the question `key`, which its turn took."""
+class RequestDecided(_Answered):
+    """The final answer to the request `key`, which its turn took."""
 
-    kind = "question_decided"
+    kind = "request_decided"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -552,7 +552,7 @@ class StoredRecord(NamedTuple):
 FactT = TypeVar("FactT", bound=Fact)
 
 FACT_CLASSES: tuple[type[Fact], ...] = (
-    *(CallBegan, ProcessStarted, QuestionAsked, QuestionAnswered, QuestionDecided, MessagePosted, MessageTaken),
+    *(CallBegan, ProcessStarted, RequestAsked, RequestAnswered, RequestDecided, MessagePosted, MessageTaken),
     *(NameDerived, NameAnnounced, FileEdited, FileRewound, RewindBegan, RewindEnded, TurnWaiting),
     *(SubagentStarted, SubagentEnded, SubagentDelivered, SubagentMessaged, SubagentUnannounced, SubagentAnnounced),
     SubagentMessageTaken,

@@ -28,12 +28,12 @@ from agenticx.sessions.store.entries import (
     Fact,
     FactT,
     Position,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionDecided,
+    RequestAnswered,
+    RequestAsked,
+    RequestDecided,
     StoredEvent,
     encode_events,
-    question_id,
+    request_id,
 )
 from agenticx.sessions.store.memory_sessions import Change, MemoryData, MemorySession
 from agenticx.sessions.store.records import Commit, Loaded, SessionRecord, SessionState, StateChange, TurnRecord
@@ -277,10 +277,10 @@ class MemoryStore:
         found = ((session_id, self._data.sessions.get(session_id)) for session_id in session_ids)
         return {id_: session.running_turn_id for id_, session in found if session and session.running_turn_id}
 
-    async def open_questions(self, session_id: str | None = None) -> Sequence[StoredEvent]:
+    async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         sessions = self._data.sessions.values() if session_id is None else [self._data.session(session_id)]
-        questions = [event for session in sessions for event in _open_questions(session)]
-        return sorted(questions, key=attrgetter("position"))
+        asked = [event for session in sessions for event in _open_requests(session)]
+        return sorted(asked, key=attrgetter("position"))
 
     async def session_of(self, type_: type[Fact], key: str) -> str | None:
         return next((id_ for id_, session in self._data.sessions.items() if (type_, key) in session.facts), None)
@@ -358,11 +358,11 @@ class _MemoryLease:
         self.lost.set()
 
 
-def _open_questions(session: MemorySession) -> Iterator[StoredEvent]:
+def _open_requests(session: MemorySession) -> Iterator[StoredEvent]:
     for event in session.events:
         if event.type in ASKING_EVENTS and event.turn_id in session.open_turns:
-            id_ = question_id(event)
+            id_ = request_id(event)
             facts = session.facts
-            is_answered = (QuestionAnswered, id_) in facts or (QuestionDecided, id_) in facts
-            if (QuestionAsked, id_) in facts and not is_answered:
+            is_answered = (RequestAnswered, id_) in facts or (RequestDecided, id_) in facts
+            if (RequestAsked, id_) in facts and not is_answered:
                 yield event

@@ -214,7 +214,7 @@ _STORES: dict[str, StoreFault] = {
     "shows before it stores": EarlyStore,
     "never syncs": _without_sync,
     "forgets that calls began": _without_facts("call_began"),
-    "forgets answers": _without_facts("question_answered", "question_decided"),
+    "forgets answers": _without_facts("request_answered", "request_decided"),
     "takes no lock": _without_lock,
     "hides storage failures": partial(EarlyStore, hides_failures=True),
     "reads the whole log to resume": _read_whole_log,

@@ -203,8 +203,8 @@ def _check_executions(log: LogFile, seen: Observations) -> Iterator[str]:
 def _check_answers(log: LogFile, seen: Observations) -> Iterator[str]:
     """Check that reported decisions are stored; only a restart may have closed a question otherwise."""
     for question, approved in seen.answers.items():
-        kept = [fact.data["approved"] for fact in log.facts_of("question_answered") if fact.key == question]
-        closed = [fact.data for fact in log.facts_of("question_decided") if fact.key == question]
+        kept = [fact.data["approved"] for fact in log.facts_of("request_answered") if fact.key == question]
+        closed = [fact.data for fact in log.facts_of("request_decided") if fact.key == question]
         if kept != [approved] and [data["approved"] for data in closed] != [approved]:
             yield f"question {question} was answered {approved} and is kept as {kept}"
         if closed and closed[0]["approved"] != approved and closed[0]["by"] != "restart":
@@ -220,7 +220,7 @@ def _check_decided_calls(log: LogFile, seen: Observations) -> Iterator[str]:
     outcomes = {
         (event.session, event.data["tool_call_id"]): event.data["outcome"] for event in _of_type(log, "tool_result")
     }
-    given_up = {fact.key for fact in log.facts_of("question_decided") if fact.data["by"] == "restart"}
+    given_up = {fact.key for fact in log.facts_of("request_decided") if fact.data["by"] == "restart"}
     executions = seen.executions()
     for question, approved in seen.answers.items():
         call = call_of[question]

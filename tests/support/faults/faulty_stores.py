@@ -18,7 +18,7 @@ POINTS: dict[str, Callable[[Write], bool]] = {
     "tool start": lambda write: "call_began" in write.fact_kinds,
     "tool end": lambda write: "tool_result" in write.types,
     "confirm ask": lambda write: "confirm_required" in write.types,
-    "confirm answer": lambda write: "question_answered" in write.fact_kinds,
+    "confirm answer": lambda write: "request_answered" in write.fact_kinds,
     "confirm response": lambda write: "confirm_response" in write.types,
     "compaction": lambda write: "compaction" in write.types,
     "final": lambda write: "final" in write.types,

@@ -17,7 +17,7 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import AssistantMessage, ToolCall, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer, StopSignal, TurnContext
 from agenticx.runtime.questions.requests import ConfirmRequest
-from agenticx.runtime.resume import NullCallJournal, ResumedQuestion, ResumePoint
+from agenticx.runtime.resume import NullCallJournal, ResumedRequest, ResumePoint
 from agenticx.testing import ScriptedGate, ScriptedModel, call, cut, hang, pause, raw, say, usage
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
@@ -298,8 +298,8 @@ async def test_a_turn_resumed_after_a_restart_logs_only_its_remaining_work(play,
     context = {"tool": "post", "tool_call_id": "call_1", "arguments": {}, "risk": "write", "reasons": []}
     expiry = datetime(2099, 1, 1, tzinfo=UTC)
     request = ConfirmRequest(id="cnf_1", question="?", context=context, digest="another", expires_at=expiry)
-    question = ResumedQuestion(request=request, answer=ConfirmAnswer(approved=True))
-    point = ResumePoint(round=1, calls=(asked,), questions={"call_1": question})
+    question = ResumedRequest(request=request, answer=ConfirmAnswer(approved=True))
+    point = ResumePoint(round=1, calls=(asked,), requests={"call_1": question})
     runtime = play.runtime(ScriptedModel([say("Done.")], clock=LoopClock()))
     await runtime.resume_turn(point, session, collector([]), tools=[post])
 

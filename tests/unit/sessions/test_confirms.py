@@ -16,7 +16,7 @@ from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.messages import ToolMessage
 from agenticx.runtime import ConfirmAnswer, ConfirmClosed, ConfirmRequest
 from agenticx.sessions import Hub, SqliteStore, TurnRequest
-from agenticx.sessions.store.entries import QuestionAnswered
+from agenticx.sessions.store.entries import RequestAnswered
 from agenticx.settings import load_settings
 from tests.support.intercepted_store import InterceptedStore, StoreCall
 from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
@@ -55,7 +55,7 @@ async def test_an_answer_after_a_stop_is_refused_and_not_stored(harness: Session
     assert await harness.responses() == [(False, "stop")]
     with pytest.raises(ConfirmClosed):
         await hub.answer_confirm(question.id, YES, digest=question.digest)
-    assert await harness.store.catalog.session_of(QuestionAnswered, question.id) is None
+    assert await harness.store.catalog.session_of(RequestAnswered, question.id) is None
     await harness.close(hub)
 
 

@@ -18,8 +18,8 @@ from agenticx.sessions.store.entries import (
     FACT_CLASSES,
     Fact,
     MessagePosted,
-    QuestionAnswered,
-    QuestionDecided,
+    RequestAnswered,
+    RequestDecided,
     SubagentDelivered,
     SubagentStarted,
     TurnWaiting,
@@ -36,8 +36,8 @@ RUN = SubagentRun(turn_id="t", agent_id="a", task="look", message="look", tools=
 FACTS = [
     began("k"),
     question("k"),
-    QuestionAnswered(key="k", turn_id="t", answer=ConfirmAnswer(approved=True, arguments={"a": [1]}, reason="so")),
-    QuestionDecided(key="k", turn_id="t", answer=QuestionAnswer(answer="red", by="user")),
+    RequestAnswered(key="k", turn_id="t", answer=ConfirmAnswer(approved=True, arguments={"a": [1]}, reason="so")),
+    RequestDecided(key="k", turn_id="t", answer=QuestionAnswer(answer="red", by="user")),
     posted("k"),
     MessagePosted(
         key="k", turn_id="t", message=UserMessage(content="hi"), sampling=Sampling(temperature=0.5), vaults=("v",)
@@ -98,7 +98,7 @@ def test_a_tree_knows_parents_agents_questions_and_ends_of_random_turns(rng: ran
     assert list(tree.turns) == list(parents)
     for id_, parent in parents.items():
         turn, status = tree[id_], "waiting" if asking[id_] else "running"
-        assert (turn.parent_id, set(turn.open_questions)) == (parent, asking[id_])
+        assert (turn.parent_id, set(turn.open_requests)) == (parent, asking[id_])
         assert turn.status == ("ended" if id_ in ends else status)
         above = () if parent is None else tree.agent_path(parent)
         assert tree.agent_path(id_) == (*above, id_.replace("turn", "agent"))

@@ -32,8 +32,8 @@ from agenticx.sessions.store.entries import (
     NameAnnounced,
     NameDerived,
     ProcessStarted,
-    QuestionAnswered,
-    QuestionDecided,
+    RequestAnswered,
+    RequestDecided,
 )
 from tests.support.commits import add_fact, append, load
 from tests.support.stores import (
@@ -275,21 +275,21 @@ async def test_a_turn_that_begins_and_ends_in_one_commit_does_not_run(store: Sto
 
 async def test_of_two_facts_of_one_kind_and_key_the_first_is_kept(store: Store) -> None:
     session_id, other = await running_in(store, "turn_1"), await session_in(store)
-    yes = QuestionAnswered(key="cnf_1", turn_id="turn_1", answer=ConfirmAnswer(approved=True))
+    yes = RequestAnswered(key="cnf_1", turn_id="turn_1", answer=ConfirmAnswer(approved=True))
     no, asking = replace(yes, answer=ConfirmAnswer(approved=False)), question("cnf_1")
     lease = await store.ownership.claim(session_id)
     await lease.commit(Commit(turn_id="turn_1", events=[token("a")], facts=[asking]))
     await lease.commit(Commit(facts=[yes, no]))
     await lease.commit(Commit(facts=[no]))
-    assert await lease.fact(QuestionAnswered, "cnf_1") == yes
-    assert await lease.fact(QuestionAnswered, "cnf_2") is None
-    assert await lease.fact(QuestionDecided, "cnf_1") is None
+    assert await lease.fact(RequestAnswered, "cnf_1") == yes
+    assert await lease.fact(RequestAnswered, "cnf_2") is None
+    assert await lease.fact(RequestDecided, "cnf_1") is None
     assert (await lease.load()).open_facts == [asking, yes]
-    assert await (await store.ownership.claim(other)).fact(QuestionAnswered, "cnf_1") is None
-    assert await store.catalog.session_of(QuestionAnswered, "cnf_1") == session_id
-    assert await store.catalog.session_of(QuestionAnswered, "cnf_2") is None
+    assert await (await store.ownership.claim(other)).fact(RequestAnswered, "cnf_1") is None
+    assert await store.catalog.session_of(RequestAnswered, "cnf_1") == session_id
+    assert await store.catalog.session_of(RequestAnswered, "cnf_2") is None
     await store.delete(lease)
-    assert await store.catalog.session_of(QuestionAnswered, "cnf_1") is None
+    assert await store.catalog.session_of(RequestAnswered, "cnf_1") is None
 
 
 async def test_the_facts_of_the_running_turn_and_those_not_closed_are_open(store: Store) -> None:
@@ -358,20 +358,20 @@ async def test_questions_of_running_turns_without_an_answer_are_open(store: Stor
         fact = question(key, f"turn_{number}", seq)
         await append(store, ids[number], f"turn_{number}", [asked(key)], facts=[fact])
 
-    async def open_questions(session_id: str | None = None) -> list[str]:
-        questions = await store.catalog.open_questions(session_id)
+    async def open_requests(session_id: str | None = None) -> list[str]:
+        questions = await store.catalog.open_requests(session_id)
         for event in questions:
             assert event in await store.log.read(event.session_id, 0, 10)
         return [json.loads(event.frame_json)["data"]["id"] for event in questions]
 
-    assert await open_questions() == ["cnf_1_2", "cnf_0_2", "cnf_1_3", "cnf_2_2"]
-    assert await open_questions(ids[1]) == ["cnf_1_2", "cnf_1_3"]
+    assert await open_requests() == ["cnf_1_2", "cnf_0_2", "cnf_1_3", "cnf_2_2"]
+    assert await open_requests(ids[1]) == ["cnf_1_2", "cnf_1_3"]
     yes = ConfirmAnswer(approved=True)
-    await add_fact(store, ids[1], QuestionAnswered(key="cnf_1_2", turn_id="turn_1", answer=yes))
-    await add_fact(store, ids[0], QuestionDecided(key="cnf_0_2", turn_id="turn_0", answer=yes))
-    assert await open_questions() == ["cnf_1_3", "cnf_2_2"]
+    await add_fact(store, ids[1], RequestAnswered(key="cnf_1_2", turn_id="turn_1", answer=yes))
+    await add_fact(store, ids[0], RequestDecided(key="cnf_0_2", turn_id="turn_0", answer=yes))
+    assert await open_requests() == ["cnf_1_3", "cnf_2_2"]
     await append(store, ids[2], "turn_2", [final()])
-    assert (await open_questions(), await open_questions(ids[2])) == (["cnf_1_3"], [])
+    assert (await open_requests(), await open_requests(ids[2])) == (["cnf_1_3"], [])
 
 
 # --- several workers --------------------------------------------------------------------------------------------------

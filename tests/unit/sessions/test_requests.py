@@ -16,7 +16,7 @@ from agenticx.runtime.questions.requests import AnsweredBy, Remember, UserAnswer
 from agenticx.sessions.hub.commands import Answer, decode_command, decode_result, encode_command, encode_result
 from agenticx.sessions.store.changes import decode_record, encode_record
 from agenticx.sessions.store.entries import (
-    QuestionAnswered,
+    RequestAnswered,
     asked_request,
     decode,
     encode,
@@ -91,7 +91,7 @@ def test_an_answer_is_read_from_event_record_and_command_as_it_was_given(answer:
     kind = kind_of(answer)
     event = stored(RuntimeEvent(kind.answered, {"id": "req_1", **kind.answer_data(answer)}))
     assert given_answer(event) == answer
-    fact = QuestionAnswered(key="req_1", turn_id="turn_1", answer=answer)
+    fact = RequestAnswered(key="req_1", turn_id="turn_1", answer=answer)
     assert decode_record(fact.kind, fact.key, fact.turn_id, encode_record(fact)) == fact
     command = Answer(request_id="req_1", answer=answer, digest="d")
     assert decode_command(encode_command(command)) == command

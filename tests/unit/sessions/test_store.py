@@ -245,7 +245,7 @@ async def test_methods_raise_session_not_found_for_an_unknown_session(store: Sto
         delete(store, "ses_none"),
         store.ownership.claim("ses_none"),
         store.log.state("ses_none"),
-        store.catalog.open_questions("ses_none"),
+        store.catalog.open_requests("ses_none"),
         store.log.turn("ses_none", turn.id),
         append(store, "ses_none", None, [token("a")]),
         store.log.head("ses_none"),

@@ -383,7 +383,7 @@ async def test_a_question_can_be_answered_before_readers_have_its_event(tmp_path
     with store.held_log():
         await hub.start(record.id, TurnRequest(input="hi"))
         async with asyncio.timeout(PATIENCE):
-            while not await store.memory.open_questions(record.id):
+            while not await store.memory.open_requests(record.id):
                 await asyncio.sleep(0.001)
         (question,) = hub.gate.pending()
         answering = asyncio.create_task(

@@ -15,7 +15,7 @@ from agenticx.errors import SessionBusy
 from agenticx.llms.scripted import call, hang
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest
 from agenticx.sessions import Hub, MemoryStore, Store, StoredEvent, TurnRequest
-from agenticx.sessions.store.entries import QuestionAnswered, TurnWaiting
+from agenticx.sessions.store.entries import RequestAnswered, TurnWaiting
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
 from agenticx.subagents.tools import session_tools
 from agenticx.testing import check_grammar
@@ -252,8 +252,8 @@ async def test_a_subagent_that_goes_on_and_ends_while_others_are_ended_has_one_e
             await session.wait_for_event("round_start", f"{name}-{number}")
     memory = processes.memory
     loaded = await load(memory, session.id)
-    (asked,) = (fact for fact in loaded.open_facts if fact.kind == "question_asked")
-    answered = QuestionAnswered(key=asked.key, turn_id=asked.turn_id, answer=ConfirmAnswer(approved=True))
+    (asked,) = (fact for fact in loaded.open_facts if fact.kind == "request_asked")
+    answered = RequestAnswered(key=asked.key, turn_id=asked.turn_id, answer=ConfirmAnswer(approved=True))
     await add_fact(memory, session.id, answered)  # as just before a kill
     await end_lease(memory, session.id)
     read, others_begin = memory.read, min(turn.after_seq or 0 for turn in loaded.children if turn.id != asked.turn_id)

@@ -79,7 +79,7 @@ class SpentCounter:
         self._seconds = 0.0
         self._last_step = 0.0
         self._since: datetime | None = None  # None between turns
-        self._open_questions = set[str]()
+        self._open_requests = set[str]()
 
     @property
     def spent(self) -> Spent:
@@ -100,18 +100,18 @@ class SpentCounter:
             self._count_time(entry.event, datetime.fromisoformat(entry.ts))
 
     def _count_time(self, event: Event, now: datetime) -> None:
-        if self._since is not None and now > self._since and not self._open_questions:
+        if self._since is not None and now > self._since and not self._open_requests:
             self._last_step = (now - self._since).total_seconds()
             self._seconds += self._last_step
         elif self._since != now:
             self._last_step = 0.0
         self._since = now
         if isinstance(event, AskingEvent):
-            self._open_questions.add(event.data["id"])
+            self._open_requests.add(event.data["id"])
         elif isinstance(event, AnsweringEvent):
-            self._open_questions.discard(event.data["id"])
+            self._open_requests.discard(event.data["id"])
         if event.terminal:
             if isinstance(event, ErrorEvent) and event.data["code"] == "interrupted":
                 self._seconds -= self._last_step
             self._since, self._last_step = None, 0.0
-            self._open_questions.clear()
+            self._open_requests.clear()

@@ -64,8 +64,8 @@ class SqliteCatalog:
     async def running_turns(self, session_ids: Collection[str]) -> Mapping[str, str]:
         return await self._reader.submit(lambda connection: turns.running_turn_ids(connection, session_ids))
 
-    async def open_questions(self, session_id: str | None = None) -> Sequence[StoredEvent]:
-        return await self._reader.submit(lambda connection: rows.open_questions(connection, session_id))
+    async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
+        return await self._reader.submit(lambda connection: rows.open_requests(connection, session_id))
 
     async def session_of(self, type_: type[Fact], key: str) -> str | None:
         return await self._reader.submit(lambda connection: rows.find_session_of_fact(connection, type_, key))

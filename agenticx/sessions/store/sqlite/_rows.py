@@ -18,10 +18,10 @@ from agenticx.sessions.store.entries import (
     FACT_CLASSES,
     Fact,
     FactT,
-    QuestionAsked,
+    RequestAsked,
     StoredEvent,
     StoredRecord,
-    question_id,
+    request_id,
 )
 from agenticx.sessions.store.records import SessionRecord, SessionState
 from agenticx.sessions.store.sqlite._cursors import SessionCursor, session_number
@@ -56,7 +56,7 @@ __all__ = [
     "list_records",
     "message_count",
     "open_facts",
-    "open_questions",
+    "open_requests",
     "read_compacted",
     "read_messages",
     "read_record",
@@ -432,7 +432,7 @@ def open_facts(connection: sqlite3.Connection, number: int, turn_ids: Collection
     return facts, of_turn > sum(fact.turn_id in turn_ids for fact in facts)
 
 
-def open_questions(connection: sqlite3.Connection, session_id: str | None) -> list[StoredEvent]:
+def open_requests(connection: sqlite3.Connection, session_id: str | None) -> list[StoredEvent]:
     """Return the `ASKING_EVENTS` of open turns without an answer, oldest first."""
     number = None if session_id is None else session_number(connection, session_id)
     found = connection.execute(
@@ -446,23 +446,23 @@ def open_questions(connection: sqlite3.Connection, session_id: str | None) -> li
            JOIN records ON records.session = facts.session
                AND records.rev = facts.rev AND records.record_index = facts.record_index
            WHERE (?1 IS NULL OR sessions.number = ?1)
-           AND facts.kind = 'question_asked' AND NOT EXISTS (
+           AND facts.kind = 'request_asked' AND NOT EXISTS (
                SELECT 1 FROM facts AS other
-               WHERE other.kind IN ('question_answered', 'question_decided') AND other.key = facts.key)""",
+               WHERE other.kind IN ('request_answered', 'request_decided') AND other.key = facts.key)""",
         (number,),
     ).fetchall()
-    events = decode_rows(found, lambda row: _find_question(connection, *row))
+    events = decode_rows(found, lambda row: _find_request(connection, *row))
     return sorted((event for event in events if event is not None), key=attrgetter("position"))
 
 
-def _find_question(
+def _find_request(
     connection: sqlite3.Connection, session_id: str, id_: str, turn_id: str, fact_data: str
 ) -> StoredEvent | None:
-    """Return the event that asked the question of a fact, None if it is not where that says."""
-    asked = decode_record(QuestionAsked.kind, id_, turn_id, fact_data)
-    assert isinstance(asked, QuestionAsked)
+    """Return the event that asked the request of a fact, None if it is not where that says."""
+    asked = decode_record(RequestAsked.kind, id_, turn_id, fact_data)
+    assert isinstance(asked, RequestAsked)
     found = events_after(connection, session_id, asked.seq - 1, 1)
-    return next((event for event in found if event.type in ASKING_EVENTS and question_id(event) == id_), None)
+    return next((event for event in found if event.type in ASKING_EVENTS and request_id(event) == id_), None)
 
 
 def _decode_fact(kind: str, key: str, turn_id: str, data: str) -> Fact:

@@ -17,7 +17,7 @@ __all__ = [
     "create_schema",
 ]
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """The version of the schema and of what its rows contain, in the file's header as `user_version`."""
 
 APPLICATION_ID = 0x41475831

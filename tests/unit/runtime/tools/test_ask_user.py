@@ -27,7 +27,7 @@ from agenticx.runtime import (
     current_turn,
 )
 from agenticx.runtime.events import RuntimeEvent
-from agenticx.runtime.resume import ResumedQuestion, ResumePoint
+from agenticx.runtime.resume import ResumedRequest, ResumePoint
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar, collect, outline
 from agenticx.tools.base import Assessment, UserQuestion
@@ -255,7 +255,7 @@ async def test_a_question_whose_tool_is_gone_after_a_restart_is_closed(replaced:
     made = ToolCall(id="call_1", name="ask_user", arguments='{"text": "Which?"}')
     expires_at = SystemClock().now() + timedelta(hours=1)
     request = QuestionRequest(id="qst_1", text="Which?", expires_at=expires_at, tool_call_id="call_1")
-    point = ResumePoint(round=1, calls=(made,), questions={"call_1": ResumedQuestion(request=request)})
+    point = ResumePoint(round=1, calls=(made,), requests={"call_1": ResumedRequest(request=request)})
     session = Session(messages=[UserMessage(content="go"), AssistantMessage(tool_calls=(made,))])
     events: list[RuntimeEvent] = []
 
@@ -267,4 +267,4 @@ async def test_a_question_whose_tool_is_gone_after_a_restart_is_closed(replaced:
     await asking.resume_turn(point, session, sink, tools=tools)
     assert data_of(events, "question_answered") == [{"id": "qst_1", "answer": "", "by": "restart"}]
     assert [outcome for _, outcome in results(session)] == ["denied" if tools else "unknown_tool"]
-    assert point.questions["call_1"].asked.is_set()
+    assert point.requests["call_1"].asked.is_set()

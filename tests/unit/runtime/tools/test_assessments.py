@@ -17,7 +17,7 @@ from agenticx.messages import AssistantMessage, ToolCall, UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmRequest
 from agenticx.runtime.questions.confirm_digest import confirm_digest, write_json
 from agenticx.runtime.questions.question_text import question_lines
-from agenticx.runtime.resume import ResumedQuestion, ResumePoint
+from agenticx.runtime.resume import ResumedRequest, ResumePoint
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools.base import Assessment
 from agenticx.tools.builtin.edits import file_edit, file_write
@@ -150,7 +150,7 @@ async def test_a_question_from_before_a_restart_can_be_answered_while_its_call_i
     )
     made = ToolCall(id="call_1", name="work")
     session = play.session(messages=[UserMessage(content="go"), AssistantMessage(tool_calls=(made,))])
-    point = ResumePoint(round=1, calls=(made,), questions={"call_1": ResumedQuestion(request=request)})
+    point = ResumePoint(round=1, calls=(made,), requests={"call_1": ResumedRequest(request=request)})
     events = []
 
     runtime = play.runtime(ScriptedModel(["ok"]), asked)

@@ -26,7 +26,7 @@ from agenticx.runtime import (
 from agenticx.sessions import Fact, SessionRecord, Store, StoredEvent, TurnRecord, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.store.entries import QuestionAsked
+from agenticx.sessions.store.entries import RequestAsked
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
@@ -219,7 +219,7 @@ async def test_open_children_of_a_dead_process_are_ended_before_their_parent(
     loaded = await load(store, record.id)
     assert loaded.running is not None
     assert ([turn.id for turn in loaded.children], loaded.running.id) == (["turn_a", "turn_leaf"], "turn_root")
-    (question,) = await authority(store).catalog.open_questions(record.id)
+    (question,) = await authority(store).catalog.open_requests(record.id)
     assert question.turn_id == "turn_leaf"
     await store.aclose()
     store = open_store()
@@ -273,6 +273,6 @@ async def write_open_turns(store: Store, session_id: str) -> None:
             context = {"tool": "ask", "tool_call_id": "c3", "arguments": {}, "risk": "write", "reasons": []}
             data = {"id": "cnf_1", "question": "?", "context": context, "digest": "d", "expires_at": EXPIRY}
             events.append(RuntimeEvent(EventType.CONFIRM_REQUIRED, data | {"agent_path": ["meta", "a", "leaf"]}, agent))
-            facts = [QuestionAsked(key="cnf_1", turn_id=turn.id, seq=10)]
+            facts = [RequestAsked(key="cnf_1", turn_id=turn.id, seq=10)]
         await append(store, session_id, turn.id, events, begins=turn, facts=facts)
         parent = turn.id

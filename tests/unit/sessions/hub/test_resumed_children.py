@@ -257,7 +257,7 @@ async def test_the_work_itself_gets_its_answers_after_a_restart_each_asked_once(
     await hub.close()
 
 
-@pytest.mark.parametrize("last", ["question_answered", "confirm_response", "call_began"])
+@pytest.mark.parametrize("last", ["request_answered", "confirm_response", "call_began"])
 async def test_an_answer_that_is_stored_just_before_a_kill_counts_unless_the_call_began(
     program: Program, last: str
 ) -> None:
