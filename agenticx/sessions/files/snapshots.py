@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agenticx.errors import AgenticXError, StoreError, ToolError
 from agenticx.logs import get_logger
-from agenticx.messages import new_id
 from agenticx.sessions.files.changes import (
     FileChange,
     checked_changes,
@@ -28,10 +26,10 @@ from agenticx.sessions.files.changes import (
 from agenticx.sessions.store.base import Doubtful, Log
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, Blobs, content_digest
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import Fact, FileEdited, FileRewound
+from agenticx.sessions.store.entries import Fact, FileEdited, FileRewound, ForkedPath
 from agenticx.threads import run_in_thread
 
-__all__ = ["SessionSnapshots", "copied_edits", "share_contents"]
+__all__ = ["SessionSnapshots", "forked_edits", "share_contents"]
 
 _log = get_logger(__name__)
 
@@ -144,28 +142,24 @@ def _is_outside(path: Path, folder: Path) -> bool:
     return not path.is_relative_to(os.path.realpath(folder))
 
 
-async def copied_edits(log: Log, session_id: str, calls: Collection[str]) -> list[FileEdited] | None:
-    """Return the edits of these calls, None if the session's changes cannot be read."""
+async def forked_edits(log: Log, session_id: str, path: ForkedPath) -> list[FileEdited]:
+    """Return the edits that a fork has.
+
+    If those of the session cannot be read, those of the fork cannot be either, as they are unknown.
+    """
     try:
         changes = await _read_changes(lambda: log.file_facts(session_id))
     except DamagedData as exc:
         _log.error("file edits not copied to the fork", error=str(exc))
-        return None
-    return [change for change in changes if isinstance(change, FileEdited) and change.call_id in calls]
-
-
-async def share_contents(
-    blobs: Blobs, session_id: str, other_id: str, edits: Sequence[FileEdited] | None
-) -> Sequence[FileEdited]:
-    """Give a new session the contents of these edits; return its facts about them.
-
-    If the edits of the old session cannot be read (None), those of the new one cannot be either, as they are unknown.
-    """
-    if edits is None:
         return [damaged_change()]
+    forked = (change.forked(path) for change in changes)
+    return [change for change in forked if isinstance(change, FileEdited)]
+
+
+async def share_contents(blobs: Blobs, session_id: str, other_id: str, edits: Sequence[FileEdited]) -> None:
+    """Give another session the contents of these edits; raise `StoreError`."""
     if digests := {digest for edit in edits for digest in (edit.before, edit.after) if digest}:
         await blobs.share(session_id, other_id, digests)
-    return [replace(edit, key=new_id("chg")) for edit in edits]  # the keys of a store are distinct
 
 
 async def _read_changes(read: Callable[[], Awaitable[Sequence[Fact]]]) -> list[FileChange]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agenticx.runtime.session import Notice
@@ -15,7 +15,7 @@ from agenticx.subagents.records import SubagentEnding, SubagentRun
 __all__ = [
     "HistoryWithSubagents",
     "RewoundDeliveries",
-    "copied_deliveries",
+    "deliveries_of_fork",
     "rewound_deliveries",
 ]
 
@@ -72,10 +72,8 @@ def rewound_deliveries(facts: Sequence[Fact], history: HistoryWithSubagents) -> 
     return RewoundDeliveries(changed, runs.notices(after.values()), before.keys())
 
 
-def copied_deliveries(
-    facts: Sequence[Fact], history: HistoryWithSubagents, new_turn_id: Callable[[str], str]
-) -> Iterator[Fact]:
-    """Yield the facts for a fork with this conversation, whose turns have new ids.
+def deliveries_of_fork(facts: Sequence[Fact], history: HistoryWithSubagents) -> Iterator[SubagentDelivered]:
+    """Yield the deliveries that a fork with this conversation has.
 
     It is told of each of its sub-agents, which stay with the conversation that it was forked from: of the endings that
     it does not have, and of those at work or paused that they stay there.
@@ -90,12 +88,9 @@ def copied_deliveries(
         if before.ending.agent_id not in history.agents:
             continue
         after = history.delivery(before)
-        ending = replace(after.ending, turn_id=new_turn_id(after.ending.turn_id))
-        if after.is_due and ending.state == "paused":
-            ending = replace(ending, state="error", code="forked")
-        told = {"told_in": after.told_in, "told_to": after.told_to}
-        told = {key: id_ and new_turn_id(id_) for key, id_ in told.items()}
-        yield replace(after, key=ending.turn_id, ending=ending, **told)
+        if after.is_due and after.ending.state == "paused":
+            after = replace(after, ending=replace(after.ending, state="error", code="forked"))
+        yield after
 
 
 def _stays(run: SubagentRun) -> SubagentEnding:

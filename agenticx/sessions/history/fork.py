@@ -12,8 +12,8 @@ from agenticx.messages import Message, new_id
 from agenticx.runtime.events import REQUEST_EVENTS, RuntimeEvent, TurnStartedEvent
 from agenticx.sessions.files.artifacts import forked_artifacts
 from agenticx.sessions.files.options import forked_options, stored_session_files
-from agenticx.sessions.files.snapshots import copied_edits, share_contents
-from agenticx.sessions.history.deliveries import HistoryWithSubagents, copied_deliveries
+from agenticx.sessions.files.snapshots import forked_edits, share_contents
+from agenticx.sessions.history.deliveries import HistoryWithSubagents, deliveries_of_fork
 from agenticx.sessions.history.interrupted import InterruptedTurn
 from agenticx.sessions.history.rebuild import CurrentHistory, not_run_result, read_replacement_counts, rebuild_history
 from agenticx.sessions.history.transcript import (
@@ -24,7 +24,7 @@ from agenticx.sessions.history.turns_on_path import TurnsOnPath
 from agenticx.sessions.store.attachments import attachment_digests
 from agenticx.sessions.store.base import Doubtful, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode, encode
+from agenticx.sessions.store.entries import Fact, ForkedPath, SessionEvent, StoredEvent, decode, encode
 from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
 from agenticx.sessions.turn_tree import LoggedTurn, TurnTree
 from agenticx.threads import run_sized
@@ -69,7 +69,10 @@ async def fork(
     size = sum(len(event.frame_json) for event in events)
     log = await run_sized(_forked_log, record.id, turns, events, size=size, name="agx fork")
     history = HistoryWithSubagents.on_path(turns, conversation, current.ids_of(messages))
-    facts = list(copied_deliveries(await store.log.subagent_facts(session_id), history, log.turn_id))
+    deliveries = deliveries_of_fork(await store.log.subagent_facts(session_id), history)
+    forked_path = ForkedPath(turns.calls(), log.turn_id)
+    edits = await forked_edits(store.log, session_id, forked_path)
+    facts: list[Fact] = [*filter(None, (one.forked(forked_path) for one in deliveries)), *edits]
     blobs = store.blobs
     files: dict[str, Any] = {"artifacts": {}, "options": {}}
     if blobs is not None and state.state_json is not None:
@@ -79,8 +82,7 @@ async def fork(
         files["options"] = forked_options(old_files, log.turn_ids)
     forked = _forked_state(messages, current, state.state_json, files)
     if blobs is not None:
-        edits = await copied_edits(store.log, session_id, turns.calls())
-        facts += await share_contents(blobs, session_id, record.id, edits)
+        await share_contents(blobs, session_id, record.id, edits)
         if digests := attachment_digests([*forked.messages, *forked.compacted]):
             await blobs.share(session_id, record.id, digests)
     try:

@@ -48,7 +48,6 @@ class SessionChanged(Record):
     """The properties of the session `key` are these from now on; the first such record creates it."""
 
     kind = "session_changed"
-    on_fork = "made anew"
     record: SessionRecord
 
     def data(self) -> dict[str, Any]:
@@ -64,7 +63,6 @@ class EventsCopied(Record):
     """The first `count` events were copied from another session, in which their usage counts."""
 
     kind = "events_copied"
-    on_fork = "made anew"
     count: int
 
 
@@ -97,7 +95,6 @@ class MessageAdded(Record):
     """A message at the end of the conversation; `key` is the digest of `text`, which is its JSON."""
 
     kind = "message_added"
-    on_fork = "made anew"
     text: str
     message: Message = field(compare=False)
 
@@ -107,7 +104,6 @@ class MessagesReplaced(Record):
     """The conversation consists of its first `keep` messages and of these, named by the keys of their records."""
 
     kind = "messages_replaced"
-    on_fork = "made anew"
     keep: int
     messages: tuple[str, ...]
 
@@ -117,7 +113,6 @@ class MessagesCompacted(Record):
     """Summaries replace the first `keep` of the compacted messages, and these, named by the keys of their records."""
 
     kind = "messages_compacted"
-    on_fork = "made anew"
     keep: int
     messages: tuple[str, ...]
 
@@ -131,7 +126,6 @@ class StateChanged(Record):
     """
 
     kind = "state_changed"
-    on_fork = "made anew"
     changed: dict[str, Any]
     within: dict[str, dict[str, Any]]
     removed: tuple[str, ...]
@@ -155,7 +149,6 @@ class TextsCopied(Record):
     """A search finds these texts, which belong to copied events."""
 
     kind = "texts_copied"
-    on_fork = "made anew"
     texts: tuple[SearchableText, ...]
 
     def data(self) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import (
     Any,
@@ -23,7 +23,7 @@ from typing import (
 from pydantic_core import from_json
 
 from agenticx.llms.sampling import Sampling
-from agenticx.messages import UserMessage
+from agenticx.messages import UserMessage, new_id
 from agenticx.runtime.events import (
     EVENT_CLASSES,
     Event,
@@ -46,7 +46,7 @@ __all__ = [
     "FactT",
     "FileEdited",
     "FileRewound",
-    "ForkRule",
+    "ForkedPath",
     "MessagePosted",
     "MessageTaken",
     "NameAnnounced",
@@ -199,8 +199,13 @@ def _parse(frame: bytes) -> dict[str, Any]:
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
-ForkRule = Literal["copied", "copied with new ids", "made anew", "dropped"]
-"""What a fork of the session does with a record; one that is made anew says what the fork begins with."""
+
+@dataclass(frozen=True, slots=True)
+class ForkedPath:
+    """The part of a session that a fork has: the ids of the calls, and `new_turn_id` of those of its turns there."""
+
+    calls: Collection[str]
+    new_turn_id: Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +216,6 @@ class Record:
     """
 
     kind: ClassVar[str]
-    on_fork: ClassVar[ForkRule] = "dropped"
 
     key: str
     turn_id: str = ""
@@ -225,6 +229,13 @@ class Record:
         """Return the record with the `data` of one; raises an error of `DECODE_ERRORS` for other data."""
         values = {name: as_tuple(value) for name, value in data.items()}
         return cls(key=key, turn_id=turn_id, **values)
+
+    def forked(self, path: ForkedPath) -> Self | None:
+        """Return the record that a fork has of this one, None if it has none.
+
+        That is so for most: the turns of a fork have ended, and its conversation and state have records of its own.
+        """
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,7 +396,6 @@ class FileEdited(Fact):
     """
 
     kind = "file_edited"
-    on_fork = "copied"
     about_files = True
     call_id: str
     path: str
@@ -395,6 +405,10 @@ class FileEdited(Fact):
     in_place: bool
     root: str | None
     checksum: str
+
+    def forked(self, path: ForkedPath) -> Self | None:
+        """Return the edit of a call on the path, under a key of its own: the keys of a store are distinct."""
+        return replace(self, key=new_id("chg")) if self.call_id in path.calls else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -494,7 +508,6 @@ class SubagentDelivered(_Ended):
     """
 
     kind = "subagent_delivered"
-    on_fork = "copied with new ids"
     closes = SubagentEnded
     is_replaced = True
     about_subagents = True
@@ -502,6 +515,12 @@ class SubagentDelivered(_Ended):
     message_id: str = ""
     told_in: str = ""
     told_to: str = ""
+
+    def forked(self, path: ForkedPath) -> Self | None:
+        """Return the delivery with the ids that its turns have in the fork."""
+        ending = replace(self.ending, turn_id=path.new_turn_id(self.ending.turn_id))
+        told_in, told_to = (id_ and path.new_turn_id(id_) for id_ in (self.told_in, self.told_to))
+        return replace(self, key=ending.turn_id, ending=ending, told_in=told_in, told_to=told_to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from contextlib import closing
@@ -11,17 +10,40 @@ from pathlib import Path
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel
-from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, TurnRequest
+from agenticx.runtime import ConfirmAnswer
+from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, TurnRecord
+from agenticx.sessions.files.changes import file_edited, file_rewound
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.store.changes import RECORD_CLASSES
-from agenticx.sessions.store.entries import NameDerived, RewindBegan
+from agenticx.sessions.store.entries import (
+    FACT_CLASSES,
+    Fact,
+    FileEdited,
+    NameAnnounced,
+    NameDerived,
+    ProcessStarted,
+    QuestionAnswered,
+    QuestionDecided,
+    RewindBegan,
+    RewindEnded,
+    SubagentAnnounced,
+    SubagentDelivered,
+    SubagentEnded,
+    SubagentMessaged,
+    SubagentMessageTaken,
+    SubagentStarted,
+    SubagentUnannounced,
+    TurnWaiting,
+)
 from agenticx.sessions.store.search import MATCHES_SHOWN
 from agenticx.settings import load_settings
+from agenticx.subagents.records import SubagentEnding, SubagentRun
 from tests.support.commits import append
 from tests.support.sessions import SessionHarness
-from tests.support.stores import began, posted, question, taken
-from tests.support.timeouts import PATIENCE, PatientClock
+from tests.support.stores import began, final, posted, question, started, taken
+from tests.support.timeouts import PatientClock
 
 pytestmark = pytest.mark.anyio
 
@@ -29,22 +51,30 @@ NOW = "2026-01-01T00:00:00.000Z"
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota")
 
 
-async def compacted_session(store: Store, tmp_path: Path) -> str:
-    """Create a session with one word per message whose first messages are compacted."""
+async def created_session(store: Store, tmp_path: Path) -> str:
     record = SessionRecord(name="Old", workspace=str(tmp_path), created_at=NOW)
     await store.create(record)
+    return record.id
+
+
+async def compacted_session(store: Store, tmp_path: Path) -> str:
+    """Create a session with one word per message whose first messages are compacted."""
+    session_id = await created_session(store, tmp_path)
+    await say_words(store, session_id, tmp_path)
+    return session_id
+
+
+async def say_words(store: Store, session_id: str, tmp_path: Path, *, goes_back: bool = False) -> None:
+    """Say one word per message in the session, which is compacted meanwhile, and take the last one back on demand."""
     settings = load_settings({"home": tmp_path / "home", "compaction_threshold_messages": 8}, environ={})
     model = ScriptedModel(["A letter. " * 50] * 20)
     hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings, clock=PatientClock())
-    for turn, word in enumerate(WORDS, 1):
-        news = asyncio.Event()
-        await hub.submit(record.id, TurnRequest(input=f"{word} " * 100))
-        with store.log.subscribe(record.id, news):
-            while sum(event.terminal for event in await store.log.read(record.id, 0, 10_000)) < turn:
-                await asyncio.wait_for(news.wait(), PATIENCE)
-                news.clear()
+    for word in WORDS:
+        async for _ in hub.run_turn(session_id, f"{word} " * 100):
+            pass
+    if goes_back:
+        await hub.rewind(session_id, (await hub.messages(session_id))[-3]["message_id"])
     await hub.close()
-    return record.id
 
 
 async def found(store: Store, word: str) -> set[str]:
@@ -82,17 +112,73 @@ async def test_an_open_question_has_a_new_id_in_a_fork(
     await harness.close(hub)
 
 
-async def test_a_fork_has_no_record_of_a_kind_that_forks_drop(tmp_path: Path) -> None:
+TURN = "turn_first"
+
+
+def facts_of_every_class() -> list[Fact]:
+    """Return a fact of each class for the session of `session_with_every_record`, and an edit of a call it lacks."""
+    ending = SubagentEnding(turn_id="turn_sub", agent_id="a", state="completed", text="done")
+    run = SubagentRun(turn_id="turn_sub", agent_id="a", task="look", message="look", parent_path=("meta",))
+    answer = ConfirmAnswer(approved=True)
+    return [
+        *(began("k"), question("q"), posted("m"), taken("m")),
+        ProcessStarted(key="k", turn_id=TURN, call_id="c", host="h", pid=1, started=1, mark="x"),
+        QuestionAnswered(key="q", turn_id=TURN, answer=answer),
+        QuestionDecided(key="q", turn_id=TURN, answer=answer),
+        *(NameDerived(key=TURN, name="x"), NameAnnounced(key=TURN)),
+        file_edited("call_here", "/a", None, None),
+        file_edited("call_elsewhere", "/a", None, None),
+        file_rewound("/a", {"call_here"}, ()),
+        *(RewindBegan(key="r", message_id=None, after_seq=1), RewindEnded(key="r")),
+        TurnWaiting(key=TURN, turn_id=TURN),
+        SubagentStarted(key="turn_sub", run=run),
+        SubagentEnded(key="turn_sub", ending=ending),
+        SubagentDelivered(key="turn_sub", ending=ending, message_id="n", told_in="turn_of_another"),
+        *(SubagentUnannounced(key="turn_sub"), SubagentAnnounced(key="turn_sub")),
+        SubagentMessaged(key="s", agent_id="a", text="more"),
+        SubagentMessageTaken(key="s"),
+    ]
+
+
+async def session_with_every_record(store: Store, tmp_path: Path) -> str:
+    """Create a session with records of every class; in its first turn a call ran and a sub-agent started."""
+    session_id = await created_session(store, tmp_path)
+    result = {"tool_call_id": "call_here", "name": "note", "result": "noted", "is_error": False, "outcome": "ok"}
+    subagent = {"parent_agent_id": "meta", "depth": 1, "task": "look"}
+    events = [
+        started(),
+        RuntimeEvent(EventType.TOOL_CALL, {"tool_call_id": "call_here", "name": "note", "arguments": {}}),
+        RuntimeEvent(EventType.TOOL_RESULT, result),
+        RuntimeEvent(EventType.SUBAGENT_STARTED, subagent, "a"),
+        final(),
+    ]
+    turn = TurnRecord(id=TURN, session_id=session_id, input="hi")
+    await append(store, session_id, TURN, events, begins=turn)
+    await say_words(store, session_id, tmp_path, goes_back=True)
+    await append(store, session_id, None, [], facts=facts_of_every_class())
+    return session_id
+
+
+async def test_a_fork_has_of_each_record_what_the_record_says(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
-    old = await compacted_session(store, tmp_path)
-    facts = [began("k"), question("q"), posted("m"), taken("n"), NameDerived(key="t", name="x")]
-    await append(store, old, None, [], facts=[*facts, RewindBegan(key="r", message_id=None, after_seq=1)])
+    old = await session_with_every_record(store, tmp_path)
     made = await fork(store, old, now=NOW)
+    edits = [(one.call_id, one.key) for one in await store.log.file_facts(made.id) if isinstance(one, FileEdited)]
+    deliveries = await store.log.subagent_facts(made.id)
     await store.aclose()
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
         query = "SELECT DISTINCT kind FROM records JOIN sessions ON number = session WHERE id = ?"
         of_old, of_fork = ({kind for (kind,) in connection.execute(query, (id_,))} for id_ in (old, made.id))
-    dropped = {each.kind for each in RECORD_CLASSES if each.on_fork == "dropped"}
-    assert of_old & dropped == {fact.kind for fact in facts} | {"rewind_began", "turn_accepted"}
-    assert of_fork & dropped == set()
-    assert of_fork >= {"session_changed", "events_copied", "texts_copied", "message_added", "messages_compacted"}
+    every, facts = ({each.kind for each in classes} for classes in (RECORD_CLASSES, FACT_CLASSES))
+    copied = {each.kind for each in FACT_CLASSES if "forked" in vars(each)}
+    assert of_old | of_fork == every
+    assert of_fork & facts == copied == {"file_edited", "subagent_delivered"}
+    assert every - facts - of_fork == {"turn_accepted", "texts_retained"}
+
+    ((call_id, key),) = edits
+    assert call_id == "call_here"
+    assert key not in {fact.key for fact in facts_of_every_class()}
+    (delivery,) = deliveries
+    assert isinstance(delivery, SubagentDelivered)
+    assert (delivery.message_id, delivery.key) == ("n", delivery.ending.turn_id)
+    assert {"turn_sub", "turn_of_another"}.isdisjoint({delivery.key, delivery.told_in})
