@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
-from agenticx.sessions.store.entries import FileEdited
+from agenticx.sessions.store.entries import FileEdited, FileFact
 from agenticx.testing import check_grammar
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.conversations import log, messages, run_turn
@@ -224,7 +224,7 @@ async def test_a_fork_can_undo_only_changes_made_before_it(
         assert outcomes(await rewind(studio, made, **done["undo"])) == {"a.txt": "restored", "deep/b.txt": "restored"}
         assert (studio.workspace / "a.txt").read_text() == "second\n"
         edits = [
-            [fact.path for fact in await studio.services.store.log.file_facts(id_) if isinstance(fact, FileEdited)]
+            [fact.path for fact in await studio.services.store.log.facts(id_, FileFact) if isinstance(fact, FileEdited)]
             for id_ in (at_one.json()["id"], made)
         ]
         a, b = str(studio.workspace / "a.txt"), str(studio.workspace / "deep" / "b.txt")

@@ -10,10 +10,9 @@ from functools import partial
 from typing import Any
 
 from agenticx.errors import StoreError
-from agenticx.sessions import Commit, Doubtful, Fact, Lease, SessionRecord, Store, StoredEvent, TurnRecord
+from agenticx.sessions import Commit, Doubtful, Lease, SessionRecord, Store, StoredEvent
 from agenticx.sessions.store.base import Catalog, CommandHandler, Log, Ownership
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.entries import FactT
 from agenticx.sessions.store.records import Loaded
 
 __all__ = ["FailingCommits", "InterceptedCalls", "InterceptedStore", "StoreCall", "Write"]
@@ -181,15 +180,6 @@ class _Lease:
         self._repetition += 1
         numbers = self.epoch, self._number, self._repetition
         return await self._around(Write(self.session_id, commit, self.lease.settle, *numbers))
-
-    async def fact(self, type_: type[FactT], key: str) -> FactT | None:
-        return await self._others.fact(type_, key)
-
-    async def file_facts(self) -> Sequence[Fact]:
-        return await self._others.file_facts()
-
-    async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
-        return await self._others.turn(client_turn_id=client_turn_id)
 
     async def release(self, *, work_left: bool = False) -> None:
         await self._others.release(work_left=work_left)

@@ -9,18 +9,19 @@ from pathlib import Path
 from agenticx.sessions import Commit, Fact, Lease, MemoryStore, SessionRecord, Store
 from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.store.blobs import BlobFolder
+from agenticx.sessions.store.entries import FileFact
 from tests.support.two_hubs import UnreliableStore
 
 __all__ = ["SnapshotSessions", "session_snapshots"]
 
 
-def session_snapshots(lease: Lease, blobs: BlobFolder, workspace: Path) -> SessionSnapshots:
+def session_snapshots(lease: Lease, store: Store, blobs: BlobFolder, workspace: Path) -> SessionSnapshots:
     """Return the snapshots of the session that the lease is for."""
     return SessionSnapshots(
         lease.session_id,
         blobs,
         lambda: workspace,
-        read=lease.file_facts,
+        read=lambda: store.log.facts(lease.session_id, FileFact),
         commit=lambda facts: lease.commit(Commit(facts=facts)),
     )
 
@@ -52,7 +53,7 @@ class SnapshotSessions:
     async def reopen(self, session_id: str = "ses_1") -> SessionSnapshots:
         """Return the snapshots of a session for a new owner."""
         lease = self._leases[session_id] = await self.store.ownership.claim(session_id)
-        self._opened[session_id] = session_snapshots(lease, self.blobs, self.workspace)
+        self._opened[session_id] = session_snapshots(lease, self.store, self.blobs, self.workspace)
         return self._opened[session_id]
 
     async def commit(self, session_id: str, facts: Sequence[Fact]) -> None:

@@ -26,11 +26,12 @@ from agenticx.sessions import (
     SessionRecord,
     Store,
     StoredEvent,
+    TurnRecord,
     TurnRequest,
 )
 from agenticx.sessions.store.base import Catalog, Durability, Log, Ownership
 from agenticx.sessions.store.blobs import MemoryBlobs
-from agenticx.sessions.store.entries import Position, RequestAsked
+from agenticx.sessions.store.entries import FactT, Position, RequestAsked
 from agenticx.tools.base import Tool
 from tests.support.intercepted_store import InterceptedCalls, InterceptedStore, StoreCall, Write
 from tests.support.timeouts import PatientClock
@@ -106,7 +107,11 @@ class _Copy:
     async def reach(self, place: int) -> None:
         """Wait until the copy has that place."""
         while self.place < place:
-            await asyncio.sleep(self._rng.random() * LONGEST_DELAY_SECONDS)
+            await self.pause()
+
+    async def pause(self) -> None:
+        """Wait for as long as a change may take."""
+        await asyncio.sleep(self._rng.random() * LONGEST_DELAY_SECONDS)
 
     async def reach_head(self) -> None:
         """Wait until the copy has all that is stored now."""
@@ -312,6 +317,16 @@ class _CopiedLog:
         except SessionNotFound:  # a new session
             await self._copy.reach_head()
             return await self._copy.store.read(session_id, after, limit)
+
+    async def turn(
+        self, session_id: str, turn_id: str | None = None, *, client_turn_id: str | None = None
+    ) -> TurnRecord | None:
+        await self._copy.pause()
+        return await self._store.turn(session_id, turn_id, client_turn_id=client_turn_id)
+
+    async def facts(self, session_id: str, *types: type[FactT], key: str | None = None) -> Sequence[FactT]:
+        await self._copy.pause()
+        return await self._store.facts(session_id, *types, key=key)
 
     async def read_all(self, after: Position, limit: int) -> Sequence[StoredEvent]:
         return await self._copy.store.read_all(after, limit)

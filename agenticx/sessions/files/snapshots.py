@@ -26,7 +26,7 @@ from agenticx.sessions.files.changes import (
 from agenticx.sessions.store.base import Doubtful, Log
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, Blobs, content_digest
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import Fact, FileEdited, FileRewound, ForkedPath
+from agenticx.sessions.store.entries import Fact, FileEdited, FileFact, FileRewound, ForkedPath
 from agenticx.threads import run_in_thread
 
 __all__ = ["SessionSnapshots", "forked_edits", "share_contents"]
@@ -148,7 +148,7 @@ async def forked_edits(log: Log, session_id: str, path: ForkedPath) -> list[File
     If those of the session cannot be read, those of the fork cannot be either, as they are unknown.
     """
     try:
-        changes = await _read_changes(lambda: log.file_facts(session_id))
+        changes = await _read_changes(lambda: log.facts(session_id, FileFact))
     except DamagedData as exc:
         _log.error("file edits not copied to the fork", error=str(exc))
         return [damaged_change()]

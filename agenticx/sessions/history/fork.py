@@ -24,7 +24,7 @@ from agenticx.sessions.history.turns_on_path import TurnsOnPath
 from agenticx.sessions.store.attachments import attachment_digests
 from agenticx.sessions.store.base import Doubtful, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.entries import Fact, ForkedPath, SessionEvent, StoredEvent, decode, encode
+from agenticx.sessions.store.entries import Fact, ForkedPath, SessionEvent, StoredEvent, SubagentFact, decode, encode
 from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
 from agenticx.sessions.turn_tree import LoggedTurn, TurnTree
 from agenticx.threads import run_sized
@@ -69,7 +69,7 @@ async def fork(
     size = sum(len(event.frame_json) for event in events)
     log = await run_sized(_forked_log, record.id, turns, events, size=size, name="agx fork")
     history = HistoryWithSubagents.on_path(turns, conversation, current.ids_of(messages))
-    deliveries = deliveries_of_fork(await store.log.subagent_facts(session_id), history)
+    deliveries = deliveries_of_fork(await store.log.facts(session_id, SubagentFact), history)
     forked_path = ForkedPath(turns.calls(), log.turn_id)
     edits = await forked_edits(store.log, session_id, forked_path)
     facts: list[Fact] = [*filter(None, (one.forked(forked_path) for one in deliveries)), *edits]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from agenticx.runtime.events import TEAM_REPLAY_EVENTS, EventType, SteeredEvent
 from agenticx.sessions.history.turns_on_path import read_events_on_path
 from agenticx.sessions.store.base import Log
-from agenticx.sessions.store.entries import Fact, SessionEvent, SubagentDelivered, decode
+from agenticx.sessions.store.entries import Fact, SessionEvent, SubagentDelivered, SubagentFact, decode
 from agenticx.sessions.subagent_runs import SubagentRuns
 
 __all__ = ["read_talk_events", "with_subagent_notices"]
@@ -23,7 +23,7 @@ _STEPS = frozenset({EventType.TURN_STARTED, EventType.ROUND_START})
 async def read_talk_events(log: Log, session_id: str) -> list[SessionEvent]:
     """Return the events of teams on the path, and what participants were told; raises `DamagedData`."""
     events = await read_events_on_path(log, session_id, TEAM_REPLAY_EVENTS)
-    facts = await log.subagent_facts(session_id)
+    facts = await log.facts(session_id, SubagentFact)
     return with_subagent_notices(map(decode, events), facts)
 
 

@@ -16,7 +16,7 @@ from agenticx.runtime.history_text import count_characters
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.history.subagent_notices import with_subagent_notices
 from agenticx.sessions.store.base import SessionLog, read_log_pages
-from agenticx.sessions.store.entries import Fact, SessionEvent, StoredEvent, decode
+from agenticx.sessions.store.entries import Fact, SessionEvent, StoredEvent, SubagentFact, decode
 
 __all__ = ["with_work_of_runs"]
 
@@ -36,7 +36,7 @@ async def with_work_of_runs(log: SessionLog, session_id: str, conversation: Sequ
     attempts = _Attempts(inputs)
     async for page in read_log_pages(log, session_id):
         attempts.feed(page)
-    work = attempts.work(await log.subagent_facts(session_id))
+    work = attempts.work(await log.facts(session_id, SubagentFact))
     messages, chars, count = list[Message](), 0, 0
     for message in reversed(conversation):
         done = work.get(message.message_id, ()) if chars < _MOST_CHARS and count < _MOST_MESSAGES else ()

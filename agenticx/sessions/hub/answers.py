@@ -8,7 +8,7 @@ from datetime import datetime
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.runtime.questions.kinds import kind_of
 from agenticx.runtime.questions.requests import UserAnswer
-from agenticx.sessions.store.base import Lease, Log, read_event
+from agenticx.sessions.store.base import Lease, Log, find_fact, read_event
 from agenticx.sessions.store.entries import Fact, RequestAnswered, RequestAsked, RequestDecided, stored_request
 
 __all__ = ["store_answer"]
@@ -38,7 +38,9 @@ async def store_answer(
     Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late;
     `UnknownQuestion` and `QuestionClosed` for questions of agents.
     """
-    kind, asked = kind_of(answer), await lease.fact(RequestAsked, request_id)
+    kind = kind_of(answer)
+    await lease.check()
+    asked = await find_fact(log, lease.session_id, RequestAsked, request_id)
     if asked is None:
         raise kind.unknown_id(request_id)
     request = stored_request(await read_event(log, lease.session_id, asked.seq))
@@ -47,12 +49,13 @@ async def store_answer(
     kind.check_digest(request_id, kind.digest(request), digest)
     gate = gate_of(asked.turn_id)
     is_too_late = gate is None and request.expires_at <= now
-    first = await _store(lease, store_fact, gate, asked, None if is_too_late else answer)
+    first = await _store(lease, log, store_fact, gate, asked, None if is_too_late else answer)
     return kind.effective_answer(request_id, first, answer)
 
 
 async def _store(
     lease: Lease,
+    log: Log,
     store_fact: Callable[[Fact], Awaitable[None]],
     gate: AsyncConfirmGate | None,
     asked: RequestAsked,
@@ -62,12 +65,13 @@ async def _store(
 
     None as the answer stores nothing.
     """
-    closed = await lease.fact(RequestDecided, asked.key)
-    if closed is not None:
-        return closed.answer if closed.answer.by in _ANSWERED_BY else None
-    earlier = await lease.fact(RequestAnswered, asked.key)
-    if earlier is not None:
-        return earlier.answer
+    await lease.check()
+    answers = await log.facts(lease.session_id, RequestAnswered, RequestDecided, key=asked.key)
+    stored = {type(fact): fact.answer for fact in answers}
+    if (closed := stored.get(RequestDecided)) is not None:
+        return closed if closed.by in _ANSWERED_BY else None
+    if (earlier := stored.get(RequestAnswered)) is not None:
+        return earlier
     # The record is queued without an await after the gate decides, so it is before all that the turn stores then.
     decided = answer if gate is None or answer is None else gate.decide(asked.key, answer)
     if decided is not None:

@@ -23,10 +23,9 @@ from agenticx.sessions.history.transcript import read_conversation
 from agenticx.sessions.history.turns_on_path import TurnsOnPath
 from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store.attachments import load_attachments
-from agenticx.sessions.store.base import Lease, Log
-from agenticx.sessions.store.blobs import Blobs
+from agenticx.sessions.store.base import Lease, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.entries import Fact, RewindBegan, RewindEnded
+from agenticx.sessions.store.entries import Fact, FileFact, RewindBegan, RewindEnded, SubagentFact
 from agenticx.sessions.store.hosts import check_workspace, is_this_host
 from agenticx.sessions.store.records import Loaded
 
@@ -44,15 +43,21 @@ class RewindResult:
     files: Sequence[RestoredFile] = ()
 
 
-def session_snapshots(lease: Lease, blobs: Blobs | None, writer: SessionWriter) -> SessionSnapshots | None:
+def session_snapshots(lease: Lease, store: Store, writer: SessionWriter) -> SessionSnapshots | None:
     """Return the snapshots of a session, None in a store without contents."""
+    blobs = store.blobs
     if blobs is None:
         return None
+
+    async def read() -> Sequence[FileFact]:
+        await lease.check()
+        return await store.log.facts(lease.session_id, FileFact)
+
     return SessionSnapshots(
         lease.session_id,
         blobs,
         lambda: Path(writer.record.workspace),
-        read=lease.file_facts,
+        read=read,
         commit=lambda facts: writer.commit(None, facts=facts),
     )
 
@@ -87,7 +92,7 @@ async def rewind(
     messages = rebuild_history(target_path, conversation, current)
     turns = TurnsOnPath(events, conversation, target_path)
     history = HistoryWithSubagents.on_path(turns, conversation, current.ids_of(messages))
-    deliveries = rewound_deliveries(await log.subagent_facts(session.id), history)
+    deliveries = rewound_deliveries(await log.facts(session.id, SubagentFact), history)
     files, began = list[RestoredFile](), _began(message_id, writer.seq)
     if snapshots is not None:
         messages = await load_attachments(messages, snapshots.read_content)  # compacted ones have no contents

@@ -32,7 +32,7 @@ from agenticx.sessions.hub.turn_runner import TurnRunner
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.attachments import AttachmentLease
-from agenticx.sessions.store.base import OwnershipLost
+from agenticx.sessions.store.base import OwnershipLost, find_fact
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.entries import MessagePosted, MessageTaken, NameDerived
 from agenticx.sessions.store.hosts import is_workspace_here
@@ -66,7 +66,7 @@ class SessionActor:
         self._queue = MessageQueue()
         live = LiveTurns(loaded)
         self._writer = SessionWriter(lease, loaded, self.session, self._queue, services.clock, live.fold)
-        self._snapshots = session_snapshots(lease, services.store.blobs, self._writer)
+        self._snapshots = session_snapshots(lease, services.store, self._writer)
         self.session.snapshots = self._snapshots
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
         self.turns = TurnRunner(self.session, self._writer, services, live, self._on_free)
@@ -248,7 +248,7 @@ class SessionActor:
             check_same_input(client_turn_id, message.message, request)
             await run_to_completion(self._requeue(message))
             return await self._current_submission(message)
-        if (taken := await self.lease.fact(MessageTaken, key)) is not None:
+        if (taken := await find_fact(self._services.log, self.id, MessageTaken, key)) is not None:
             submission = recorded_submission(self.id, taken)
             check_same_input(client_turn_id, submission.turn, request)
             return await self._resolved_submission(submission)
@@ -256,7 +256,7 @@ class SessionActor:
         if main is not None and main.record.client_turn_id == client_turn_id and not main.has_failed_to_begin:
             check_same_input(client_turn_id, main.record, request)
             return main
-        turn = await self.lease.turn(client_turn_id=client_turn_id)
+        turn = await self._services.log.turn(self.id, client_turn_id=client_turn_id)
         if turn is None:
             return None
         check_same_input(client_turn_id, turn, request)
@@ -274,7 +274,8 @@ class SessionActor:
     async def _current_submission(self, message: QueuedMessage) -> Submission:
         """Return the current state of `message`; raises `SessionNotFound` if its session was deleted."""
         if message.resolved.is_set():
-            taken = await self.lease.fact(MessageTaken, message.key)
+            await self.lease.check()
+            taken = await find_fact(self._services.log, self.id, MessageTaken, message.key)
             if taken is None:
                 raise SessionNotFound(f"session {self.id!r} was deleted")
             return await self._resolved_submission(recorded_submission(self.id, taken))

@@ -16,8 +16,8 @@ from agenticx.logs import get_logger
 from agenticx.messages import Message, UserMessage
 from agenticx.sessions.store.base import Lease
 from agenticx.sessions.store.blobs import TOO_LARGE, Blobs
-from agenticx.sessions.store.entries import Fact, FactT, MessagePosted, StoredEvent
-from agenticx.sessions.store.records import Commit, Loaded, SessionState, StateChange, TurnRecord
+from agenticx.sessions.store.entries import Fact, MessagePosted, StoredEvent
+from agenticx.sessions.store.records import Commit, Loaded, SessionState, StateChange
 from agenticx.threads import run_in_thread
 
 __all__ = ["SMALLEST_CONTENT", "AttachmentLease", "attachment_digests", "load_attachments"]
@@ -79,15 +79,6 @@ class AttachmentLease:
             state = replace(state, messages=messages, compacted=compacted)
         facts = [await _change_fact(fact, store) for fact in commit.facts]
         return replace(commit, state=state, facts=facts, blobs=sorted(_digests_in(state, facts)))
-
-    async def fact(self, type_: type[FactT], key: str) -> FactT | None:
-        return await self.lease.fact(type_, key)
-
-    async def file_facts(self) -> Sequence[Fact]:
-        return await self.lease.file_facts()
-
-    async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
-        return await self.lease.turn(client_turn_id=client_turn_id)
 
     async def release(self, *, work_left: bool = False) -> None:
         await self.lease.release(work_left=work_left)

@@ -41,6 +41,7 @@ __all__ = [
     "TurnEnded",
     "TurnFilter",
     "check_turn",
+    "find_fact",
     "read_event",
     "read_log_pages",
     "related_turn_id",
@@ -131,18 +132,6 @@ class Lease(Protocol):
         """
         ...
 
-    async def fact(self, type_: type[FactT], key: str) -> FactT | None:
-        """Return the session's fact of that class and key, else None."""
-        ...
-
-    async def file_facts(self) -> Sequence[Fact]:
-        """Return the session's facts about files in the order of storage; raises `DamagedData` for any damage."""
-        ...
-
-    async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
-        """Return the session's turn of that `client_turn_id`, running or ended, else None."""
-        ...
-
     async def release(self, *, work_left: bool = False) -> None:
         """Give the session up; with `work_left` it is one of `Ownership.orphans` again."""
         ...
@@ -197,8 +186,10 @@ class SessionLog(Protocol):
         """
         ...
 
-    async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None:
-        """Return the session's turn, running or ended, else None."""
+    async def turn(
+        self, session_id: str, turn_id: str | None = None, *, client_turn_id: str | None = None
+    ) -> TurnRecord | None:
+        """Return the session's turn of that id, or of that `client_turn_id`, running or ended, else None."""
         ...
 
     async def state(self, session_id: str) -> SessionState:
@@ -209,12 +200,11 @@ class SessionLog(Protocol):
         """Return the original messages, in order, that the summaries at the start of the conversation replace."""
         ...
 
-    async def subagent_facts(self, session_id: str) -> Sequence[Fact]:
-        """Return the session's facts about sub-agents that can be read, in the order of storage."""
-        ...
+    async def facts(self, session_id: str, *types: type[FactT], key: str | None = None) -> Sequence[FactT]:
+        """Return the session's facts of these classes, with `key` only those of that key, in the order of storage.
 
-    async def file_facts(self, session_id: str) -> Sequence[Fact]:
-        """Return the session's facts about files in the order of storage; raises `DamagedData` for any damage."""
+        One that cannot be decoded is left out and logged if it `is_skippable`; raises `DamagedData` for any other one.
+        """
         ...
 
 
@@ -412,6 +402,11 @@ class TurnFilter:
             return False
         self._children.add(event.turn_id)
         return True
+
+
+async def find_fact(log: SessionLog, session_id: str, type_: type[FactT], key: str) -> FactT | None:
+    """Return the session's fact of that class and key, else None; raises as `SessionLog.facts` does."""
+    return next(iter(await log.facts(session_id, type_, key=key)), None)
 
 
 _COPY_PAUSE_SECONDS = 0.01  # about the time by which a copy of the log lags behind

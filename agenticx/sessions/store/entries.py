@@ -45,6 +45,7 @@ __all__ = [
     "Fact",
     "FactT",
     "FileEdited",
+    "FileFact",
     "FileRewound",
     "ForkedPath",
     "MessagePosted",
@@ -65,6 +66,7 @@ __all__ = [
     "SubagentAnnounced",
     "SubagentDelivered",
     "SubagentEnded",
+    "SubagentFact",
     "SubagentMessageTaken",
     "SubagentMessaged",
     "SubagentStarted",
@@ -245,15 +247,26 @@ class Fact(Record):
     Facts say what the events cannot: that a call is about to run, before it runs, and the answer to a request, before
     its turn continues. Those of a turn are read as long as it is open. The first one with a key stays in force, or with
     `is_replaced` the last one. One ends that of the class which it `closes` with the same key. With `is_work` one that
-    is not closed is work for the next owner of the session. Those that are `about_files`, or `about_subagents`, are
-    read as long as their session is kept.
+    is not closed is work for the next owner of the session. One that `is_skippable` and cannot be decoded is left out
+    where facts are read.
     """
 
     closes: ClassVar[type[Fact] | None] = None
     is_replaced: ClassVar[bool] = False
     is_work: ClassVar[bool] = False
-    about_files: ClassVar[bool] = False
-    about_subagents: ClassVar[bool] = False
+    is_skippable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFact(Fact):
+    """A fact about a file that is read as long as its session is kept, to rewind it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentFact(Fact):
+    """A fact about a sub-agent that is read as long as its session is kept."""
+
+    is_skippable = True
 
 
 def as_tuple(value: Any) -> Any:
@@ -387,7 +400,7 @@ class NameAnnounced(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileEdited(Fact):
+class FileEdited(FileFact):
     """A call is about to change a file of `host`; `before` and `after` are digests of its contents (None: no file).
 
     A file that is written `in_place` has parts of both contents if the process ends meanwhile. `root` is the folder in
@@ -396,7 +409,6 @@ class FileEdited(Fact):
     """
 
     kind = "file_edited"
-    about_files = True
     call_id: str
     path: str
     before: str | None
@@ -412,7 +424,7 @@ class FileEdited(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileRewound(Fact):
+class FileRewound(FileFact):
     """A rewind is about to change a file of `host`: it undoes the edits of the calls `undone`, and redoes others.
 
     `mode` are the permissions of a file that it removes. One `in_place` may be cut off, as that of a `FileEdited`.
@@ -420,7 +432,6 @@ class FileRewound(Fact):
     """
 
     kind = "file_rewound"
-    about_files = True
     path: str
     undone: tuple[str, ...]
     redone: tuple[str, ...]
@@ -463,11 +474,10 @@ class TurnWaiting(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubagentStarted(Fact):
+class SubagentStarted(SubagentFact):
     """The run `key` of a sub-agent, which is the turn of that id once it has begun, is about to begin."""
 
     kind = "subagent_started"
-    about_subagents = True
     run: SubagentRun
 
     def data(self) -> dict[str, Any]:
@@ -479,7 +489,7 @@ class SubagentStarted(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended(Fact):
+class _Ended(SubagentFact):
     ending: SubagentEnding
 
     def data(self) -> dict[str, Any]:
@@ -495,7 +505,6 @@ class SubagentEnded(_Ended):
     """The run `key` has ended."""
 
     kind = "subagent_ended"
-    about_subagents = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -510,7 +519,6 @@ class SubagentDelivered(_Ended):
     kind = "subagent_delivered"
     closes = SubagentEnded
     is_replaced = True
-    about_subagents = True
     is_due: bool = False
     message_id: str = ""
     told_in: str = ""
@@ -532,20 +540,18 @@ class SubagentUnannounced(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubagentAnnounced(Fact):
+class SubagentAnnounced(SubagentFact):
     """The event of the ending of the run `key` is in the log."""
 
     kind = "subagent_announced"
     closes = SubagentUnannounced
-    about_subagents = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubagentMessaged(Fact):
+class SubagentMessaged(SubagentFact):
     """The message `key` for a sub-agent was accepted."""
 
     kind = "subagent_messaged"
-    about_subagents = True
     agent_id: str
     text: str
     sources: tuple[str, ...] = ()

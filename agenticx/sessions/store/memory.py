@@ -32,6 +32,7 @@ from agenticx.sessions.store.entries import (
     RequestAsked,
     RequestDecided,
     StoredEvent,
+    SubagentFact,
     encode_events,
     request_id,
 )
@@ -211,8 +212,12 @@ class MemoryStore:
     def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
         return self._data.notifier.subscribe(session_id, wakeup)
 
-    async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None:
-        return self._data.session(session_id).turns.get(turn_id)
+    async def turn(
+        self, session_id: str, turn_id: str | None = None, *, client_turn_id: str | None = None
+    ) -> TurnRecord | None:
+        session = self._data.session(session_id)
+        found = turn_id if client_turn_id is None else session.by_client_id.get(client_turn_id)
+        return None if found is None else session.turns.get(found)
 
     async def state(self, session_id: str) -> SessionState:
         session = self._data.session(session_id)
@@ -221,11 +226,8 @@ class MemoryStore:
     async def compacted_messages(self, session_id: str) -> Sequence[Message]:
         return tuple(self._data.session(session_id).compacted)
 
-    async def subagent_facts(self, session_id: str) -> Sequence[Fact]:
-        return self._data.session(session_id).subagent_facts
-
-    async def file_facts(self, session_id: str) -> Sequence[Fact]:
-        return self._data.session(session_id).file_facts
+    async def facts(self, session_id: str, *types: type[FactT], key: str | None = None) -> Sequence[FactT]:
+        return self._data.session(session_id).facts_of(*types, key=key)
 
     # --- catalog ------------------------------------------------------------------------------------------------------
 
@@ -320,7 +322,7 @@ class _MemoryLease:
             running=session.running,
             children=[session.turns[turn_id] for turn_id in session.open_children],
             open_facts=session.open_facts,
-            subagent_facts=session.subagent_facts,
+            subagent_facts=session.facts_of(SubagentFact),
         )
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
@@ -337,18 +339,6 @@ class _MemoryLease:
 
     async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
         return await self.commit(commit)
-
-    async def fact(self, type_: type[FactT], key: str) -> FactT | None:
-        found = self._session().facts.get((type_, key))
-        return found if isinstance(found, type_) else None
-
-    async def file_facts(self) -> Sequence[Fact]:
-        return self._session().file_facts
-
-    async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
-        session = self._session()
-        turn_id = session.by_client_id.get(client_turn_id)
-        return None if turn_id is None else session.turns[turn_id]
 
     async def release(self, *, work_left: bool = False) -> None:
         session = self._data.sessions.get(self.session_id)

@@ -19,7 +19,7 @@ from agenticx.sessions.store.changes import (
     TurnAccepted,
 )
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
-from agenticx.sessions.store.entries import Fact, Record, StoredEvent, StoredRecord
+from agenticx.sessions.store.entries import Fact, FactT, Record, StoredEvent, StoredRecord
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.sessions.store.search import SearchableText, searchable_texts
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
@@ -75,16 +75,6 @@ class StoredSession:
         return bool(self.open_turns or self.open_facts)
 
     @property
-    def subagent_facts(self) -> list[Fact]:
-        """The facts about sub-agents."""
-        return [fact for fact in self.facts.values() if fact.about_subagents]
-
-    @property
-    def file_facts(self) -> list[Fact]:
-        """The facts about files."""
-        return [fact for fact in self.facts.values() if fact.about_files]
-
-    @property
     def daily_usage(self) -> list[DailyUsage]:
         """The usage of model calls by day, model and agent."""
         return [
@@ -101,6 +91,10 @@ class StoredSession:
     def compacted_count(self) -> int:
         """The number of messages that summaries replace."""
         return len(self.compacted)
+
+    def facts_of(self, *types: type[FactT], key: str | None = None) -> list[FactT]:
+        """Return the facts in force of these classes, with `key` only those of that key, in the order of storage."""
+        return [fact for fact in self.facts.values() if isinstance(fact, types) and key in (None, fact.key)]
 
     def has_message(self, key: str) -> bool:
         """Return True if the log has a message with that key."""

@@ -18,6 +18,7 @@ from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import Commit, Hub, SessionRecord, SqliteStore, StateChange, TurnRecord, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.store.base import find_fact
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.entries import CallBegan
 from agenticx.settings import load_settings
@@ -424,7 +425,7 @@ async def test_a_commit_that_the_database_refuses_stores_nothing_and_others_are_
     assert [isinstance(result, StoreError) for result in results] == [False, True, False]
     assert [await store.log.head(session_id) for session_id in ids] == [3, 3, 3]
     assert (await leases[0].load()).running == replace(taken, after_seq=2)
-    assert await leases[0].fact(CallBegan, "k") is None
+    assert await find_fact(store.log, ids[0], CallBegan, "k") is None
     (stored,) = await leases[0].commit(Commit(turn_id="turn_9", events=[token(2)]))
     assert stored.seq == 4
     await store.aclose()

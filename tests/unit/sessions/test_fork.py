@@ -24,13 +24,14 @@ from agenticx.sessions.store.entries import (
     NameAnnounced,
     NameDerived,
     ProcessStarted,
-    QuestionAnswered,
-    QuestionDecided,
+    RequestAnswered,
+    RequestDecided,
     RewindBegan,
     RewindEnded,
     SubagentAnnounced,
     SubagentDelivered,
     SubagentEnded,
+    SubagentFact,
     SubagentMessaged,
     SubagentMessageTaken,
     SubagentStarted,
@@ -123,8 +124,8 @@ def facts_of_every_class() -> list[Fact]:
     return [
         *(began("k"), question("q"), posted("m"), taken("m")),
         ProcessStarted(key="k", turn_id=TURN, call_id="c", host="h", pid=1, started=1, mark="x"),
-        QuestionAnswered(key="q", turn_id=TURN, answer=answer),
-        QuestionDecided(key="q", turn_id=TURN, answer=answer),
+        RequestAnswered(key="q", turn_id=TURN, answer=answer),
+        RequestDecided(key="q", turn_id=TURN, answer=answer),
         *(NameDerived(key=TURN, name="x"), NameAnnounced(key=TURN)),
         file_edited("call_here", "/a", None, None),
         file_edited("call_elsewhere", "/a", None, None),
@@ -163,8 +164,8 @@ async def test_a_fork_has_of_each_record_what_the_record_says(tmp_path: Path) ->
     store = SqliteStore(tmp_path / "sessions.db")
     old = await session_with_every_record(store, tmp_path)
     made = await fork(store, old, now=NOW)
-    edits = [(one.call_id, one.key) for one in await store.log.file_facts(made.id) if isinstance(one, FileEdited)]
-    deliveries = await store.log.subagent_facts(made.id)
+    edits = [(one.call_id, one.key) for one in await store.log.facts(made.id, FileEdited)]
+    deliveries = await store.log.facts(made.id, SubagentFact)
     await store.aclose()
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
         query = "SELECT DISTINCT kind FROM records JOIN sessions ON number = session WHERE id = ?"

@@ -31,6 +31,7 @@ from agenticx.sessions import (
     transcript,
 )
 from agenticx.sessions.hub.writer import merge_deltas
+from agenticx.sessions.store.base import find_fact
 from agenticx.sessions.store.entries import CallBegan, Position
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
@@ -197,8 +198,7 @@ async def test_a_call_is_a_fact_of_its_own_turn_although_others_have_the_same_id
         await wait_for_turn_end(store, session_id)
     await hub.close()
     for turn in turns:
-        lease = await store.ownership.claim(turn.session_id)
-        began = await lease.fact(CallBegan, f"{turn.id}/call_0")
+        began = await find_fact(store.log, turn.session_id, CallBegan, f"{turn.id}/call_0")
         assert began is not None
         assert (began.call_id, began.name, began.arguments) == ("call_0", "look", "{}")
 

@@ -24,7 +24,7 @@ from agenticx.sessions import (
     Store,
     TurnRecord,
 )
-from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, TurnEnded
+from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, TurnEnded, find_fact
 from agenticx.sessions.store.entries import (
     CallBegan,
     MessagePosted,
@@ -73,8 +73,7 @@ async def test_a_lease_that_is_superseded_or_released_is_lost_and_writes_nothing
             lease.commit(write),
             lease.settle(write),
             lease.load(),
-            lease.fact(MessagePosted, "k"),
-            lease.turn(client_turn_id="c"),
+            lease.check(),
             store.delete(lease),
         ):
             with pytest.raises(OwnershipLost):
@@ -130,7 +129,7 @@ async def test_a_commit_is_stored_whole_in_one_step(store: Store) -> None:
     )
     loaded = await lease.load()
     assert (loaded.record, loaded.state, loaded.last_seq) == (named, SessionState(said, '{"todos":[]}'), 2)
-    assert loaded.running == await lease.turn(client_turn_id="c") == replace(turn, after_seq=0)
+    assert loaded.running == await store.log.turn(lease.session_id, client_turn_id="c") == replace(turn, after_seq=0)
     assert (list(loaded.open_facts), loaded.facts_damaged) == ([call, message], False)
     assert list(await store.log.read(made.id, 0, 10)) == list(stored)
     assert (await store.catalog.get(made.id), await store.log.state(made.id)) == (loaded.record, loaded.state)
@@ -157,7 +156,7 @@ async def test_of_a_commit_that_fails_nothing_is_stored_and_the_next_one_is(stor
     with pytest.raises(ValueError, match="JSON compliant"):
         await lease.commit(write)
     assert await lease.load() == before
-    assert await lease.turn(client_turn_id="c") is None
+    assert await store.log.turn(lease.session_id, client_turn_id="c") is None
     assert await store.catalog.session_of(MessagePosted, "m") is None
     assert [await store.catalog.search(query) for query in ("two", "new")] == [[], []]
     (event,) = await lease.commit(Commit(events=[token("b")]))
@@ -281,11 +280,11 @@ async def test_of_two_facts_of_one_kind_and_key_the_first_is_kept(store: Store) 
     await lease.commit(Commit(turn_id="turn_1", events=[token("a")], facts=[asking]))
     await lease.commit(Commit(facts=[yes, no]))
     await lease.commit(Commit(facts=[no]))
-    assert await lease.fact(RequestAnswered, "cnf_1") == yes
-    assert await lease.fact(RequestAnswered, "cnf_2") is None
-    assert await lease.fact(RequestDecided, "cnf_1") is None
+    assert await find_fact(store.log, lease.session_id, RequestAnswered, "cnf_1") == yes
+    assert await find_fact(store.log, lease.session_id, RequestAnswered, "cnf_2") is None
+    assert await find_fact(store.log, lease.session_id, RequestDecided, "cnf_1") is None
     assert (await lease.load()).open_facts == [asking, yes]
-    assert await (await store.ownership.claim(other)).fact(RequestAnswered, "cnf_1") is None
+    assert await find_fact(store.log, other, RequestAnswered, "cnf_1") is None
     assert await store.catalog.session_of(RequestAnswered, "cnf_1") == session_id
     assert await store.catalog.session_of(RequestAnswered, "cnf_2") is None
     await store.delete(lease)
@@ -303,7 +302,7 @@ async def test_the_facts_of_the_running_turn_and_those_not_closed_are_open(store
     assert (await lease.load()).open_facts == [call, messages[0], process, named, messages[1]]
     await lease.commit(Commit(turn_id="turn_1", events=[final()]))
     assert (await lease.load()).open_facts == [messages[0], named, messages[1]]
-    assert await lease.fact(CallBegan, "turn_1 c") == call
+    assert await find_fact(store.log, lease.session_id, CallBegan, "turn_1 c") == call
 
 
 async def test_a_closing_fact_removes_the_one_it_closes(store: Store) -> None:
@@ -317,8 +316,8 @@ async def test_a_closing_fact_removes_the_one_it_closes(store: Store) -> None:
     announced = NameAnnounced(key="k", turn_id="turn_1")
     await lease.commit(Commit(facts=[announced]))
     assert (await lease.load()).open_facts == [messages[1]]
-    assert [await lease.fact(type_, "k") for type_ in (MessagePosted, NameDerived)] == [None, None]
-    assert [await lease.fact(type_, "k") for type_ in (MessageTaken, NameAnnounced)] == [said, announced]
+    types = MessagePosted, NameDerived, MessageTaken, NameAnnounced
+    assert await store.log.facts(session_id, *types, key="k") == [said, announced]
 
 
 async def test_running_turns_are_those_of_the_given_sessions(store: Store) -> None:

@@ -17,6 +17,7 @@ from agenticx.sessions import Doubtful, Hub, MemoryStore, SessionRecord, SqliteS
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_conversation
 from agenticx.sessions.store.blobs import BlobFolder, MemoryBlobs
+from agenticx.sessions.store.entries import FileFact
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
 from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write
@@ -111,7 +112,7 @@ async def test_a_file_whose_edit_is_not_known_to_be_committed_is_not_changed(
     texts = await message_texts(store, session_id)
     assert texts[2].startswith("nothing was changed, because a snapshot could not be stored: the ")
     assert texts[4] == "Created a.txt (1 byte)."
-    assert len(await store.log.file_facts(session_id)) == (3 if is_stored else 1)
+    assert len(await store.log.facts(session_id, FileFact)) == (3 if is_stored else 1)
     done = await hub.rewind(session_id, None)
     assert [(file.path, file.outcome, file.reason) for file in done.files] == [("a.txt", "removed", None)]
     await hub.close()
@@ -158,9 +159,9 @@ async def test_a_rewind_leaves_the_files_of_other_hosts(
         ("a.txt", "left", "It was changed on another host, 'elsewhere'."),
     ]
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["a.txt"]
-    facts = await store.log.file_facts(session_id)
+    facts = await store.log.facts(session_id, FileFact)
     forked = await fork(store, session_id, done.undo, now="2026-01-02")
-    copied = await store.log.file_facts(forked.id)
+    copied = await store.log.facts(forked.id, FileFact)
     assert [fact.host for fact in facts] == ["elsewhere", platform.node(), platform.node()]
     assert [fact.host for fact in copied] == ["elsewhere", platform.node()]
     await hub.close()

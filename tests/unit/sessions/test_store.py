@@ -36,10 +36,12 @@ from agenticx.sessions.store.blobs import (
     content_digest,
 )
 from agenticx.sessions.store.entries import (
+    FileFact,
     Position,
     SubagentAnnounced,
     SubagentDelivered,
     SubagentEnded,
+    SubagentFact,
     SubagentMessaged,
     SubagentMessageTaken,
     SubagentStarted,
@@ -176,13 +178,13 @@ async def test_readers_are_woken_by_their_session_and_readers_of_all_by_any(stor
 async def test_a_turn_is_found_by_its_client_turn_id_running_or_ended(store: Store) -> None:
     one, two = await session_in(store), await session_in(store)
     turn = TurnRecord(session_id=one, input="one", client_turn_id="c1", permission_mode="plan")
-    lease, other = await store.ownership.claim(one), await store.ownership.claim(two)
-    assert await lease.turn(client_turn_id="c1") is None
+    lease = await store.ownership.claim(one)
+    assert await store.log.turn(one, client_turn_id="c1") is None
     await lease.commit(Commit(turn_id=turn.id, events=[started()], begins=turn))
-    assert await lease.turn(client_turn_id="c1") == replace(turn, after_seq=0)
+    assert await store.log.turn(one, client_turn_id="c1") == replace(turn, after_seq=0)
     await lease.commit(Commit(turn_id=turn.id, events=[final()]))
-    assert await lease.turn(client_turn_id="c1") == replace(turn, after_seq=0)
-    assert await other.turn(client_turn_id="c1") is None
+    assert await store.log.turn(one, client_turn_id="c1") == replace(turn, after_seq=0)
+    assert await store.log.turn(two, client_turn_id="c1") is None
 
 
 async def test_turns_below_others_are_open_until_their_own_terminal_event(store: Store) -> None:
@@ -272,12 +274,11 @@ async def test_facts_about_files_are_kept_in_order_after_their_turn_and_deleted_
     await lease.commit(Commit(turn_id=turn.id, facts=[began("d", turn.id)]))
     assert [fact.key for fact in (await lease.load()).open_facts] == ["d"]
     await lease.commit(Commit(turn_id=turn.id, events=[final()]))
-    for facts in (await lease.file_facts(), await store.log.file_facts(made.id)):
-        assert facts == [changed("a"), changed("b"), changed("c")]
+    assert await store.log.facts(made.id, FileFact) == [changed("a"), changed("b"), changed("c")]
     await store.delete(lease)
     with pytest.raises(SessionNotFound):
-        await store.log.file_facts(made.id)
-    assert [fact.key for fact in await store.log.file_facts(other)] == ["of another"]
+        await store.log.facts(made.id, FileFact)
+    assert [fact.key for fact in await store.log.facts(other, FileFact)] == ["of another"]
 
 
 async def test_facts_about_subagents_are_kept_until_closed_and_the_last_delivery_counts(store: Store) -> None:
@@ -292,11 +293,11 @@ async def test_facts_about_subagents_are_kept_until_closed_and_the_last_delivery
     await add_fact(store, made.id, messages[1])
     await add_fact(store, made.id, SubagentMessageTaken(key="m1"))
     lease = await store.ownership.claim(made.id)
-    for facts in ((await lease.load()).subagent_facts, await store.log.subagent_facts(made.id)):
+    for facts in ((await lease.load()).subagent_facts, await store.log.facts(made.id, SubagentFact)):
         assert facts == [due, messages[1]]
     await store.delete(lease)
     with pytest.raises(SessionNotFound):
-        await store.log.subagent_facts(made.id)
+        await store.log.facts(made.id, SubagentFact)
 
 
 async def test_runs_folded_while_facts_are_stored_are_those_of_the_stored_facts(

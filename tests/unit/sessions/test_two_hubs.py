@@ -38,7 +38,7 @@ from agenticx.sessions.history.transcript import read_conversation
 from agenticx.sessions.hub.recovery import end_leftover_processes
 from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store import memory
-from agenticx.sessions.store.base import read_log_pages
+from agenticx.sessions.store.base import find_fact, read_log_pages
 from agenticx.sessions.store.blobs import MemoryBlobs
 from agenticx.sessions.store.entries import CallBegan, Position, ProcessStarted
 from agenticx.settings import load_settings
@@ -201,10 +201,9 @@ async def check(workers: Workers) -> None:
     assert [what for what, times in workers.runs.items() if times > 1] == []
     asked, results = ([event for event in events if event["type"] == type_] for type_ in ("tool_call", "tool_result"))
     assert Counter(map(call_key, results)) == Counter(map(call_key, asked))
-    lease = await whole.ownership.claim(id_)
     for event in asked:
         if event["data"]["arguments"]["what"] in workers.runs:
-            assert await lease.fact(CallBegan, call_key(event)) is not None
+            assert await find_fact(whole.log, id_, CallBegan, call_key(event)) is not None
 
     _, conversation = await read_conversation(whole, id_)
     rebuilt = rebuild_history(conversation.path(), conversation, CurrentHistory([], 0, ()))

@@ -25,6 +25,7 @@ from agenticx.sessions.store.entries import (
     SessionEvent,
     SubagentAnnounced,
     SubagentEnded,
+    SubagentFact,
     SubagentMessaged,
     SubagentMessageTaken,
     SubagentStarted,
@@ -275,7 +276,7 @@ class SessionSubagents:
         async for page in read_log_pages(log, session_id, await self._seq_before(turn_ids)):
             events += (decode(event) for event in page if event.turn_id in turn_ids)
         messages = messages_of_agent(events, agent_id)
-        deliveries = SubagentRuns.of(await log.subagent_facts(session_id)).deliveries.values()
+        deliveries = SubagentRuns.of(await log.facts(session_id, SubagentFact)).deliveries.values()
         told = [one.ending for one in deliveries if one.message_id and one.told_in in turn_ids]
         if told:  # the log does not have them
             text = "\n\n".join(ending.to_model_text() for ending in told)

@@ -16,8 +16,8 @@ from agenticx.errors import SessionNotFound, StoreError
 from agenticx.sessions.store.base import CommandHandler, Doubtful, Lease, NoOwner, OwnershipLost, check_turn
 from agenticx.sessions.store.changes import records_after_events, records_before_events
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import Fact, FactT, Position, StoredEvent, StoredRecord, encode_events
-from agenticx.sessions.store.records import Commit, Loaded, TurnRecord
+from agenticx.sessions.store.entries import Position, StoredEvent, StoredRecord, SubagentFact, encode_events
+from agenticx.sessions.store.records import Commit, Loaded
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import LogEnd, SessionCursor, SessionCursors, log_end, session_number
@@ -119,7 +119,7 @@ class _SqliteLease:
                 running=running,
                 children=children,
                 open_facts=facts,
-                subagent_facts=rows.subagent_facts(connection, number),
+                subagent_facts=rows.find_facts(connection, number, (SubagentFact,)),
                 facts_damaged=damaged,
             )
 
@@ -195,22 +195,6 @@ class _SqliteLease:
 
     async def _events_after(self, after: int) -> Sequence[StoredEvent]:
         return await self._database.reader.submit(lambda connection: _read_events(connection, self.session_id, after))
-
-    async def fact(self, type_: type[FactT], key: str) -> FactT | None:
-        self._check()
-        return await self._database.reader.submit(
-            lambda connection: rows.find_fact(connection, self.session_id, type_, key)
-        )
-
-    async def file_facts(self) -> Sequence[Fact]:
-        self._check()
-        return await self._database.reader.submit(lambda connection: rows.file_facts(connection, self.session_id))
-
-    async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
-        self._check()
-        return await self._database.reader.submit(
-            lambda connection: turns.find_client_turn(connection, self.session_id, client_turn_id)
-        )
 
     async def release(self, *, work_left: bool = False) -> None:
         if not self.lost.is_set():

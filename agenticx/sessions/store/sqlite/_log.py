@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 from agenticx.messages import Message
 from agenticx.sessions.store.base import Durability
-from agenticx.sessions.store.entries import Fact, Position, StoredEvent
+from agenticx.sessions.store.entries import FactT, Position, StoredEvent
 from agenticx.sessions.store.records import SessionState, TurnRecord
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _turns as turns
@@ -35,8 +35,12 @@ class SqliteSessionLog:
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         return await self._reader.submit(lambda connection: rows.events_after(connection, session_id, after, limit))
 
-    async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None:
-        return await self._reader.submit(lambda connection: turns.find_turn(connection, session_id, turn_id))
+    async def turn(
+        self, session_id: str, turn_id: str | None = None, *, client_turn_id: str | None = None
+    ) -> TurnRecord | None:
+        return await self._reader.submit(
+            lambda connection: turns.find_turn(connection, session_id, turn_id, client_turn_id)
+        )
 
     async def state(self, session_id: str) -> SessionState:
         return await self._reader.submit(lambda connection: rows.read_state(connection, session_id))
@@ -44,14 +48,10 @@ class SqliteSessionLog:
     async def compacted_messages(self, session_id: str) -> Sequence[Message]:
         return await self._reader.submit(lambda connection: rows.read_compacted(connection, session_id))
 
-    async def subagent_facts(self, session_id: str) -> Sequence[Fact]:
-        def read(connection: sqlite3.Connection) -> list[Fact]:
-            return rows.subagent_facts(connection, rows.session_number(connection, session_id))
-
-        return await self._reader.submit(read)
-
-    async def file_facts(self, session_id: str) -> Sequence[Fact]:
-        return await self._reader.submit(lambda connection: rows.file_facts(connection, session_id))
+    async def facts(self, session_id: str, *types: type[FactT], key: str | None = None) -> Sequence[FactT]:
+        return await self._reader.submit(
+            lambda connection: rows.find_facts(connection, session_number(connection, session_id), types, key)
+        )
 
 
 class SqliteLog(SqliteSessionLog):

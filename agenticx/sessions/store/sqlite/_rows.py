@@ -48,8 +48,7 @@ __all__ = [
     "decode_sessions",
     "delete_session",
     "events_after",
-    "file_facts",
-    "find_fact",
+    "find_facts",
     "find_message",
     "find_session_of_fact",
     "list_filter_values",
@@ -67,7 +66,6 @@ __all__ = [
     "replace_messages",
     "session_names",
     "sessions_with_work",
-    "subagent_facts",
     "update_session",
     "update_state",
 ]
@@ -362,12 +360,6 @@ def _kind_in(classes: Iterable[type[Fact]]) -> str:
 _IS_OPEN = _kind_in(each for each in FACT_CLASSES if each.is_work)
 """The condition of the index `open_facts`."""
 
-_IS_ABOUT_FILES = _kind_in(each for each in FACT_CLASSES if each.about_files)
-"""The condition of the index `file_facts`."""
-
-_IS_ABOUT_SUBAGENTS = _kind_in(each for each in FACT_CLASSES if each.about_subagents)
-"""The condition of the index `subagent_facts`."""
-
 
 def apply_fact(connection: sqlite3.Connection, number: int, rev: int, index: int, fact: Fact) -> None:
     """Put a fact into force unless one of its kind and key is to be kept; end the one that it closes."""
@@ -381,33 +373,33 @@ def apply_fact(connection: sqlite3.Connection, number: int, rev: int, index: int
     )
 
 
-def find_fact(connection: sqlite3.Connection, session_id: str, type_: type[FactT], key: str) -> FactT | None:
-    """Return the session's fact of that class and key, else None."""
-    number = session_number(connection, session_id)
-    found = _select_facts(
-        connection, "facts.session = ? AND facts.kind = ? AND facts.key = ?", (number, type_.kind, key)
-    )
-    facts = (_decode_fact(*row) for row in found)
-    return next((fact for fact in facts if isinstance(fact, type_)), None)
+def find_facts(
+    connection: sqlite3.Connection, number: int, types: tuple[type[FactT], ...], key: str | None = None
+) -> list[FactT]:
+    """Return the session's facts of these classes, with `key` only those of that key, as `SessionLog.facts` does."""
+    classes = [each for each in FACT_CLASSES if issubclass(each, types)]  # in the order of the conditions of indexes
+    where = f"facts.session = ? AND {_kind_in(classes)}"
+    if key is None:
+        found = _select_facts(connection, where, (number,))
+    else:
+        found = _select_facts(connection, f"{where} AND facts.key = ?", (number, key))
+    facts = _decode_facts(found, {each.kind for each in classes if each.is_skippable})
+    return [fact for fact in facts if isinstance(fact, types)]
+
+
+def _decode_facts(found: Iterable[tuple[str, str, str, str]], skippable: Collection[str]) -> Iterator[Fact]:
+    for row in found:
+        try:
+            yield _decode_fact(*row)
+        except DamagedData as exc:
+            if row[0] not in skippable:
+                raise
+            _log.error("corrupt row skipped", error=str(exc))
 
 
 def all_facts(connection: sqlite3.Connection, number: int) -> list[Fact]:
     """Return the session's facts in force, in the order of storage; raise `DamagedData`."""
     return [_decode_fact(*row) for row in _select_facts(connection, "facts.session = ?", (number,))]
-
-
-def file_facts(connection: sqlite3.Connection, session_id: str) -> list[Fact]:
-    """Return the session's facts about files, in the order of storage; raise `DamagedData`."""
-    number = session_number(connection, session_id)
-    return [
-        _decode_fact(*row) for row in _select_facts(connection, f"facts.session = ? AND {_IS_ABOUT_FILES}", (number,))
-    ]
-
-
-def subagent_facts(connection: sqlite3.Connection, number: int) -> list[Fact]:
-    """Return the session's facts about sub-agents that can be decoded, in the order of storage."""
-    found = _select_facts(connection, f"facts.session = ? AND {_IS_ABOUT_SUBAGENTS}", (number,))
-    return list(decode_rows(found.fetchall(), lambda row: _decode_fact(*row)))
 
 
 def find_session_of_fact(connection: sqlite3.Connection, type_: type[Fact], key: str) -> str | None:

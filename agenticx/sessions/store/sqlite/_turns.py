@@ -15,7 +15,6 @@ __all__ = [
     "all_turns",
     "begin_turn",
     "end_turn",
-    "find_client_turn",
     "find_turn",
     "is_known",
     "open_children",
@@ -47,18 +46,13 @@ def is_known(connection: sqlite3.Connection, turn_id: str) -> bool:
     return connection.execute("SELECT 1 FROM turns WHERE id = ?", (turn_id,)).fetchone() is not None
 
 
-def find_client_turn(connection: sqlite3.Connection, session_id: str, client_turn_id: str) -> TurnRecord | None:
-    """Return the session's turn of that `client_turn_id`, else None."""
-    key = (session_number(connection, session_id), client_turn_id)
-    found = _select_turns(connection, "turns.session = ? AND turns.client_turn_id = ?", key)
-    return found[0] if found else None
-
-
-def find_turn(connection: sqlite3.Connection, session_id: str, turn_id: str) -> TurnRecord | None:
-    """Return a turn of the session by its id, else None."""
-    found = _select_turns(
-        connection, "turns.session = ? AND turns.id = ?", (session_number(connection, session_id), turn_id)
-    )
+def find_turn(
+    connection: sqlite3.Connection, session_id: str, turn_id: str | None, client_turn_id: str | None
+) -> TurnRecord | None:
+    """Return the session's turn of that id, or of that `client_turn_id`, else None."""
+    column, value = ("id", turn_id) if client_turn_id is None else ("client_turn_id", client_turn_id)
+    number = session_number(connection, session_id)
+    found = _select_turns(connection, f"turns.session = ? AND turns.{column} = ?", (number, value))
     return found[0] if found else None
 
 

@@ -14,6 +14,7 @@ from agenticx.sessions import (
     SqliteStore,
     TurnConflict,
 )
+from agenticx.sessions.store.base import find_fact
 from agenticx.sessions.store.entries import MessageTaken
 from tests.support.message_queue import QueueHarness, outline_of
 from tests.support.wires.files import PNG
@@ -47,8 +48,8 @@ async def test_queued_messages_run_in_order_each_as_the_message_that_was_announc
     announced = [event for event in events if event["type"] == "queued"]
     begun = [event for event in events if event["type"] == "turn_started"][1:]
     await harness.hub.close()
-    lease = await harness.store.ownership.claim(harness.record.id)
-    facts = [await lease.fact(MessageTaken, f"{harness.record.id} {key}") for key in ("c2", "c3")]
+    id_, log = harness.record.id, harness.store.log
+    facts = [await find_fact(log, id_, MessageTaken, f"{id_} {key}") for key in ("c2", "c3")]
     assert PNG.data not in str(facts)  # the attachments of messages that were taken are only in the log
     assert [event["turn_id"] for event in announced] == [None, None]
     assert announced[0]["data"] == {
