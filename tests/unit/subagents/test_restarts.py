@@ -39,7 +39,9 @@ def look(number: int) -> str:
 
 
 class Processes:
-    """A session whose processes are killed, one after another."""
+    """A session whose processes are killed, one after another; `hub` is that of the last one."""
+
+    hub: Any
 
     def __init__(self, folder: Path, tools: Sequence[Tool] = (), **settings: Any) -> None:
         self._stores = [MortalStore(MemoryStore())]
@@ -53,7 +55,7 @@ class Processes:
     @asynccontextmanager
     async def process(self, main: list[Any], **workers: list[Any]) -> AsyncGenerator[Hub]:
         """Yield the hub of a process that is killed at the end of the block."""
-        hub = self.session.new_hub(main, workers)
+        hub = self.hub = self.session.new_hub(main, workers)
         if len(self._stores) == 1:
             await self.session.store.create(self.session.record)
         await hub.recover()
@@ -270,6 +272,31 @@ async def test_a_subagent_that_goes_on_and_ends_while_others_are_ended_has_one_e
         check_grammar(log)
         ends = Counter(one["type"] for one in log if one["type"] in ("final", "error"))
         assert ends == {"final": 2, "error": len(others)}
+
+
+async def test_a_subagent_goes_on_that_begins_again_while_the_turn_that_started_it_is_ended(tmp_path: Path) -> None:
+    processes = Processes(tmp_path, [act])
+    session = processes.session
+    async with processes.process([spawn("a"), hang()], a=[call("act", {"number": 1})]) as hub:
+        await hub.start(session.id, TurnRequest(input="go"))
+        await session.wait_for_event("confirm_required", "a-1")
+        await session.wait_for_event("round_start", "meta", 2)
+    read = processes.memory.read
+
+    async def read_once_it_has_begun(session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
+        begun = [task for task in asyncio.all_tasks() if task.get_name() == "agx sub-agent a-1"]
+        if begun and asyncio.current_task() not in begun:  # as from a slow disk, to end the other turn
+            while not (processes.hub.gate.pending(session.id) or begun[0].done()):
+                await asyncio.sleep(0.001)
+        return await read(session_id, after, limit)
+
+    processes.memory.read = read_once_it_has_begun
+    async with processes.process([], a=["a ends"]) as hub:
+        await session.wait_for_event("error", "meta")
+        (asked,) = hub.gate.pending(session.id)
+        await hub.answer_confirm(asked.id, ConfirmAnswer(approved=True), digest=asked.digest)
+        await session.wait_for_event("subagent_completed", "a-1")
+        check_grammar(await session.envelopes())
 
 
 async def wait_until_asked(session: SubagentSession, hub: Any) -> None:
