@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -29,6 +30,7 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRecord,
 )
+from agenticx.sessions.store.base import read_log_pages
 from agenticx.sessions.store.entries import Position
 from agenticx.sessions.store.factory import database_path, open_store
 from agenticx.sessions.store.owner import probe_owner_pid
@@ -243,6 +245,24 @@ async def test_a_store_reads_the_end_of_the_log_again_after_another_process_wrot
     assert (await store.log.head(made.id), await store.log.position()) == (3, 4)
     await append(store, made.id, None, [token(3)])
     assert [event.position for event in await store.log.read_all(Position(0), 10)] == [2, 3, 4, 5]
+    await store.aclose()
+
+
+async def test_the_log_is_read_to_its_end_in_the_file_also_before_the_new_events_are_published(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    made = record()
+    await store.create(made)
+    lease = await store.ownership.claim(made.id)
+    turn = TurnRecord(id="turn_1", session_id=made.id, input="x")  # the rows of an open turn are not packed yet
+    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[token(0)]))
+    committing = asyncio.create_task(lease.commit(Commit(turn_id=turn.id, events=[token(1)])))
+    await asyncio.sleep(0)
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        while connection.execute("SELECT max(last_seq) FROM commits").fetchone() != (2,):
+            pass  # the loop does not run, so nothing is published
+    assert not committing.done()
+    assert [event.seq async for page in read_log_pages(store.log, made.id, 1) for event in page] == [2]
+    await committing
     await store.aclose()
 
 

@@ -71,10 +71,6 @@ class SqliteLog(SqliteSessionLog):
     def log_id(self) -> str:
         return self._database.log_id
 
-    async def head(self, session_id: str) -> int:
-        recent = self._database.recent.last_seq(session_id)
-        return await super().head(session_id) if recent is None else recent
-
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         recent = self._database.recent.session_events_after(session_id, after, limit)
         if recent is not None:

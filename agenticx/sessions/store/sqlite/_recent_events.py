@@ -74,11 +74,6 @@ class RecentEvents:
         start = bisect_right(self._all, position, key=_POSITION)
         return self._all[start : start + limit]
 
-    def last_seq(self, session_id: str) -> int | None:
-        """Return the number of the session's last event, None if the session is not in the cache."""
-        tail = self._sessions.get(session_id)
-        return tail[-1].seq if tail else None
-
     def evict(self, session_id: str) -> None:
         """Drop a session's events, which are read from disk from now on."""
         tail = self._sessions.pop(session_id, [])
