@@ -106,7 +106,7 @@ async def test_a_reopened_store_reads_the_same_bytes(tmp_path: Path) -> None:
     assert await load(again, two) == left
     assert (left.running, left.open_facts) == (replace(turn, after_seq=1200), [call])
     assert left.state == await again.log.state(two) == SessionState([*kept.messages], "{}")
-    known_turn = await (await again.ownership.claim(one)).turn(client_turn_id="c")
+    known_turn = await again.log.turn(one, client_turn_id="c")
     assert known_turn is not None
     assert known_turn.id == "turn_1"
     await again.aclose()
