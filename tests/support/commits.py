@@ -45,7 +45,7 @@ async def append(
     try:
         return await lease.commit(write)
     except Doubtful:
-        return await lease.settle(write)
+        return await lease.commit(write)
 
 
 async def add_fact(store: Store, session_id: str, fact: Fact) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ __all__ = ["FailingCommits", "InterceptedCalls", "InterceptedStore", "StoreCall"
 class Write:
     """A commit of a session that is about to be made or repeated by `run`.
 
-    It is the lease's `number`th one, from 1; `repetition` counts the calls of `settle`, 0 is the first attempt.
+    It is the `number`th one of the session's lease number `epoch`, from 1; `repetition` 0 is the first attempt.
     """
 
     session_id: str
@@ -76,7 +77,10 @@ class InterceptedCalls:
 
 
 class InterceptedStore:
-    """A `Store` whose commits all go through `around`, and whose other calls go through `around_call`, if given."""
+    """A `Store` whose commits all go through `around`, and whose other calls go through `around_call`, if given.
+
+    `claims` are the leases so far, by session.
+    """
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class InterceptedStore:
         self.store = store
         self._around = around
         self._around_call = around_call
+        self.claims = Counter[str]()
 
     def other_worker(self) -> Store:
         """Return a store for another worker whose calls go through the same functions."""
@@ -107,7 +112,7 @@ class InterceptedStore:
 
     @property
     def ownership(self) -> Ownership:
-        return _Ownership(self.store.ownership, self._around, self._intercepted)
+        return _Ownership(self.store.ownership, self._around, self._intercepted, self.claims)
 
     @property
     def blobs(self) -> Blobs | None:
@@ -132,14 +137,17 @@ class _Ownership:
         ownership: Ownership,
         around: Callable[[Write], Awaitable[Sequence[StoredEvent]]],
         intercepted: Callable[[Any], Any],
+        claims: Counter[str],
     ) -> None:
         self._ownership = ownership
         self._around = around
         self._intercepted = intercepted
+        self._claims = claims
 
     async def claim(self, session_id: str) -> Lease:
         lease: Lease = await self._intercepted(self._ownership).claim(session_id)
-        return _Lease(lease, self._around, self._intercepted(lease))
+        self._claims[session_id] += 1
+        return _Lease(lease, self._around, self._intercepted(lease), self._claims[session_id])
 
     async def call(self, session_id: str, command: bytes) -> bytes:
         return await self._intercepted(self._ownership).call(session_id, command)
@@ -158,12 +166,14 @@ class _Lease:
     """A lease whose commits go through `around`, and whose other calls are those of `others`."""
 
     def __init__(
-        self, lease: Lease, around: Callable[[Write], Awaitable[Sequence[StoredEvent]]], others: Lease
+        self, lease: Lease, around: Callable[[Write], Awaitable[Sequence[StoredEvent]]], others: Lease, epoch: int
     ) -> None:
         self.lease = lease
-        self.session_id, self.epoch, self.lost = lease.session_id, lease.epoch, lease.lost
+        self.session_id, self.lost = lease.session_id, lease.lost
+        self._epoch = epoch
         self._around = around
         self._others = others
+        self._last_id = ""
         self._number = self._repetition = 0
 
     async def check(self) -> None:
@@ -173,13 +183,11 @@ class _Lease:
         return await self._others.load()
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
-        self._number, self._repetition = self._number + 1, 0
-        return await self._around(Write(self.session_id, commit, self.lease.commit, self.epoch, self._number))
-
-    async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
-        self._repetition += 1
-        numbers = self.epoch, self._number, self._repetition
-        return await self._around(Write(self.session_id, commit, self.lease.settle, *numbers))
+        is_new = commit.id != self._last_id
+        self._last_id = commit.id
+        self._number, self._repetition = (self._number + 1, 0) if is_new else (self._number, self._repetition + 1)
+        numbers = self._epoch, self._number, self._repetition
+        return await self._around(Write(self.session_id, commit, self.lease.commit, *numbers))
 
     async def release(self, *, work_left: bool = False) -> None:
         await self._others.release(work_left=work_left)

@@ -70,6 +70,7 @@ class _Records:
     def __init__(self, store: MemoryStore, seed: int) -> None:
         self.seed = seed
         self.sessions: dict[str, int] = {}
+        self.claims = Counter[str]()
         self.changes: list[Callable[[Any], None]] = []
         self.copies: list[_Copy] = []
         store.follow(self._add)
@@ -153,6 +154,7 @@ class UnreliableStore(InterceptedStore):
         self.settles = settles
         self.has_died = False
         self._records = records or _Records(store, rng.getrandbits(32))
+        self.claims = self._records.claims
         self._delays = random.Random(self._records.seed)
         self._log_copy, self._catalog_copy = (_Copy(store, self._records, self._delays) for _ in range(2))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from secrets import token_hex
@@ -150,7 +150,7 @@ class SessionWriter:
                 sync=synced or bool(facts) or record is not None,
             )
             try:
-                return await self._store(_Write(commit, on_stored), self._lease.commit)
+                return await self._store(_Write(commit, on_stored))
             except Doubtful:
                 return await self._settle()
 
@@ -192,20 +192,18 @@ class SessionWriter:
 
     async def _repeat(self, write: _Write) -> Sequence[StoredEvent]:
         try:
-            return await self._store(write, self._lease.settle)
+            return await self._store(write)
         except Doubtful:
             raise
         except StoreError:  # after `OwnershipLost` it may be stored, which nobody can find out here
             self.known_effects += write.is_of_command
             raise
 
-    async def _store(
-        self, write: _Write, store: Callable[[Commit], Awaitable[Sequence[StoredEvent]]]
-    ) -> Sequence[StoredEvent]:
+    async def _store(self, write: _Write) -> Sequence[StoredEvent]:
         commit = write.commit
         self.unsettled = write
         try:
-            stored = await store(commit)
+            stored = await self._lease.commit(commit)
         except Doubtful:
             raise
         except (StoreError, *ENCODING_ERRORS):  # of a value that cannot be encoded nothing is stored either

@@ -41,7 +41,7 @@ class AttachmentLease:
 
     def __init__(self, lease: Lease, blobs: Blobs | None) -> None:
         self.lease = lease
-        self.session_id, self.epoch, self.lost = lease.session_id, lease.epoch, lease.lost
+        self.session_id, self.lost = lease.session_id, lease.lost
         self._blobs = blobs
 
     async def check(self) -> None:
@@ -61,9 +61,6 @@ class AttachmentLease:
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         return await self.lease.commit(await self._store_contents(commit))
-
-    async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
-        return await self.lease.settle(await self._store_contents(commit))
 
     async def _store_contents(self, commit: Commit) -> Commit:
         """Store the contents of large attachments; return the commit with their digests instead."""

@@ -64,7 +64,7 @@ class SearchResult:
 
 
 class Doubtful(StoreError):
-    """A commit of unknown outcome: it is stored or not; `Lease.settle` repeats it until that is known."""
+    """A commit of unknown outcome: it is stored or not; the same one is made again until that is known."""
 
 
 class OwnershipLost(StoreError):
@@ -90,16 +90,11 @@ class NoOwner(StoreError):
 class Lease(Protocol):
     """The right to write one session, until it is released or another owner takes it over.
 
-    One commit is made at a time. After `Doubtful` only `settle` and `release` may be called.
+    One commit is made at a time.
     """
 
     @property
     def session_id(self) -> str: ...
-
-    @property
-    def epoch(self) -> int:
-        """A number that rises with each owner of the session, in a store of one process since it was opened."""
-        ...
 
     @property
     def lost(self) -> asyncio.Event:
@@ -118,17 +113,11 @@ class Lease(Protocol):
         ...
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
-        """Store `commit` and return its events.
+        """Store `commit`, unless it is stored already, and return its events.
 
-        Raises `Doubtful` if the outcome is unknown; `OwnershipLost`, `SessionNotFound`, `TurnEnded` or another
-        `StoreError` if it is known that nothing was stored.
-        """
-        ...
-
-    async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
-        """Store `commit`, whose outcome is unknown, unless it is stored; return its events; raises as `commit` does.
-
-        After `OwnershipLost` the outcome stays unknown here: the commit may be stored.
+        Raises `Doubtful` if the outcome is unknown: until it is known, the same commit is the only one that can be
+        made. Raises `OwnershipLost`, `SessionNotFound`, `TurnEnded` or another `StoreError` if it is known that nothing
+        was stored; but `OwnershipLost` for a commit of unknown outcome leaves that unknown.
         """
         ...
 

@@ -135,8 +135,7 @@ class MemoryStore:
             if session.owner.worker != self._worker:
                 raise SessionOwnedElsewhere(f"session {session_id!r} has an owner", owner=session.owner.worker)
             session.owner.lost.set()  # of this worker before a restart
-        session.epoch += 1
-        session.owner = _MemoryLease(self._data, self._clock, session_id, session.epoch, self._worker)
+        session.owner = _MemoryLease(self._data, self._clock, session_id, self._worker)
         return session.owner
 
     def expire(self, session_id: str, *, only_idle: bool = False, noticed: bool = True) -> None:
@@ -291,17 +290,17 @@ class MemoryStore:
 class _MemoryLease:
     """The `Lease` of one session.
 
-    The session remembers the id of its last commit, so that the same one twice is one commit: one at a time is made,
-    so nothing comes in between, and the commits of another lease have another epoch in their ids.
+    It remembers its last commit, so that the same one twice is one commit: one at a time is made, so nothing comes in
+    between.
     """
 
-    def __init__(self, data: MemoryData, clock: Clock, session_id: str, epoch: int, worker: str) -> None:
+    def __init__(self, data: MemoryData, clock: Clock, session_id: str, worker: str) -> None:
         self.session_id = session_id
-        self.epoch = epoch
         self.lost = asyncio.Event()
         self.worker = worker
         self._data = data
         self._clock = clock
+        self._last: tuple[str, Sequence[StoredEvent]] = ("", ())
 
     def _session(self) -> MemorySession:
         session = self._data.session(self.session_id)
@@ -327,7 +326,7 @@ class _MemoryLease:
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         data, session, ts = self._data, self._session(), rfc3339(self._clock.now())
-        last_id, last_events = session.last_commit
+        last_id, last_events = self._last
         if last_id == commit.id:
             return last_events
         check_turn(commit, session.open_turns, session.turns.__contains__)
@@ -335,10 +334,8 @@ class _MemoryLease:
             self.session_id, commit.turn_id, commit.events, seq=len(session.events), position=data.position, ts=ts
         )
         data.change(lambda data: data.commit(self.session_id, commit, stored))
+        self._last = commit.id, stored
         return stored
-
-    async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
-        return await self.commit(commit)
 
     async def release(self, *, work_left: bool = False) -> None:
         session = self._data.sessions.get(self.session_id)

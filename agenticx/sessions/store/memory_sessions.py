@@ -30,15 +30,12 @@ class WorkerLease(Lease, Protocol):
 class MemorySession(StoredSession):
     """The data of one session: its log, and the fold of it.
 
-    `last_commit` is the id of the last commit with its events. `owner` is the lease that may write, `epoch` the number
-    of leases so far.
+    `owner` is the lease that may write.
     """
 
     events: list[StoredEvent] = field(default_factory=list[StoredEvent])
     records: list[StoredRecord] = field(default_factory=list[StoredRecord])
-    last_commit: tuple[str, Sequence[StoredEvent]] = ("", ())
     owner: WorkerLease | None = None
-    epoch: int = 0
 
     @property
     def turn_position(self) -> int:
@@ -46,9 +43,7 @@ class MemorySession(StoredSession):
         first = [] if self.running is None else self.events[self.running.after_seq or 0 :][:1]
         return first[0].position if first else 0
 
-    def store(
-        self, commit_id: str, before: Sequence[Record], events: Sequence[StoredEvent], after: Sequence[Record]
-    ) -> None:
+    def store(self, before: Sequence[Record], events: Sequence[StoredEvent], after: Sequence[Record]) -> None:
         """Store a commit: records, events and records behind them."""
         rev = self.rev + 1
         index = self._add_records(rev, 0, before)
@@ -56,7 +51,7 @@ class MemorySession(StoredSession):
         for event in events:
             self.apply_event(event)
         self._add_records(rev, index, after)
-        self.rev, self.last_commit = rev, (commit_id, events)
+        self.rev = rev
 
     def _add_records(self, rev: int, index: int, records: Sequence[Record]) -> int:
         for record in records:
@@ -107,7 +102,7 @@ class MemoryData:
         """Add a session with the events and facts that it has from the start."""
         session, commit = MemorySession(record), Commit(state=state, facts=facts)
         before, after = list(first_records(record, len(events))), list(records_after_events(commit, session, texts))
-        session.store(commit.id, before, events, after)
+        session.store(before, events, after)
         self.sessions[record.id] = session
         self._add_to_log(events)
         self.notifier.notify(record.id)
@@ -116,7 +111,7 @@ class MemoryData:
         """Store a commit with its events and wake their readers."""
         session = self.session(session_id)
         before, after = list(records_before_events(commit)), list(records_after_events(commit, session))
-        session.store(commit.id, before, events, after)
+        session.store(before, events, after)
         self._add_to_log(events)
         if events:
             self.notifier.notify(session_id)

@@ -131,14 +131,12 @@ async def test_a_commit_without_an_answer_is_settled_and_stored_once(
         await lease.commit(write)
     with pytest.raises(Doubtful):
         await lease.commit(Commit(events=[token("other")]))
-    with pytest.raises(ValueError, match="only the commit"):
-        await lease.settle(Commit(events=[token("other")]))
     with store.log.subscribe(lease.session_id, news):
-        stored = list(await lease.settle(write))
+        stored = list(await lease.commit(write))
         assert news.is_set()
     assert [(event.seq, event.turn_id) for event in stored] == [(1, "turn_1"), (2, "turn_1")]
     await is_whole(store, lease, stored)
-    assert list(await lease.settle(write)) == stored
+    assert list(await lease.commit(write)) == stored
     (event,) = await lease.commit(Commit(turn_id="turn_1", events=[final()]))
     assert (event.seq, await store.log.position()) == (3, event.position)
     assert (await lease.load()).running is None
@@ -156,8 +154,8 @@ async def test_a_commit_may_be_settled_many_times_until_the_disk_answers(
     for statement in ("COMMIT", "BEGIN IMMEDIATE", "COMMIT", "BEGIN IMMEDIATE"):
         disk.fail(statement)
         with pytest.raises(Doubtful):  # the first attempt may have stored it, whatever happens to this one
-            await lease.settle(write)
-    await is_whole(store, lease, list(await lease.settle(write)))
+            await lease.commit(write)
+    await is_whole(store, lease, list(await lease.commit(write)))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +185,7 @@ async def test_a_commit_without_events_is_settled(store: SqliteStore, disk: Disk
     disk.fail("COMMIT", carried_out=carried_out)
     with pytest.raises(Doubtful):
         await lease.commit(write)
-    assert await lease.settle(write) == []
+    assert await lease.commit(write) == []
     loaded = await lease.load()
     assert (loaded.record.name, loaded.open_facts, loaded.running) == ("two", [message], replace(turn, after_seq=0))
 
@@ -202,7 +200,7 @@ async def test_readers_of_all_sessions_get_what_is_stored_late_after_what_was_st
         await one.commit(write)
     (meanwhile,) = await two.commit(Commit(events=[token("meanwhile")]))
     assert await store.log.read_all(Position(0), 10) == [meanwhile]
-    (late,) = await one.settle(write)
+    (late,) = await one.commit(write)
     assert list(await store.log.read_all(meanwhile.position, 10)) == [late]
 
 
@@ -217,7 +215,7 @@ async def test_commits_that_fail_together_are_stored_once_each(
         *(lease.commit(commit) for lease, commit in zip(leases, commits, strict=True)), return_exceptions=True
     )
     for lease, commit, result in zip(leases, commits, results, strict=True):
-        stored = await lease.settle(commit) if isinstance(result, Doubtful) else result
+        stored = await lease.commit(commit) if isinstance(result, Doubtful) else result
         assert await store.log.read(lease.session_id, 0, 10) == stored
     everything = await store.log.read_all(Position(0), 100)
     assert [event.position for event in everything] == sorted({event.position for event in everything})
@@ -232,7 +230,7 @@ async def test_a_commit_whose_caller_is_cancelled_is_settled(store: SqliteStore)
     writing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await writing
-    await is_whole(store, lease, list(await lease.settle(write)))
+    await is_whole(store, lease, list(await lease.commit(write)))
 
 
 async def test_a_doubtful_commit_of_a_superseded_lease_is_settled_by_nobody(store: SqliteStore, disk: Disk) -> None:
@@ -243,7 +241,7 @@ async def test_a_doubtful_commit_of_a_superseded_lease_is_settled_by_nobody(stor
         await lease.commit(write)
     second = await store.ownership.claim(lease.session_id)
     with pytest.raises(OwnershipLost):
-        await lease.settle(write)
+        await lease.commit(write)
     (event,) = await second.commit(Commit(events=[token("b")]))
     assert event.seq == 1
 
@@ -253,14 +251,14 @@ async def test_a_restart_in_the_middle_of_doubt_finds_the_commit_whole_or_not_at
     store: SqliteStore, disk: Disk, tmp_path: Path, carried_out: bool
 ) -> None:
     lease = await store.ownership.claim(await session_in(store))
-    write = replace(large_commit(lease.session_id), id=f"{lease.epoch}-1")
+    write = replace(large_commit(lease.session_id), id="1")
     disk.fail("COMMIT", carried_out=carried_out)
     with pytest.raises(Doubtful):
         await lease.commit(write)
     await store.aclose()
     again = SqliteStore(tmp_path / "sessions.db")
-    other = await again.ownership.claim(lease.session_id)  # the epochs of a process begin anew
-    assert (other.epoch, (await other.load()).last_seq) == (lease.epoch, 2 if carried_out else 0)
+    other = await again.ownership.claim(lease.session_id)
+    assert (await other.load()).last_seq == (2 if carried_out else 0)
     if carried_out:
         await is_whole(again, other, list(await again.log.read(lease.session_id, 0, 10)))
     (event,) = await other.commit(Commit(id=write.id, events=[token("next")]))
@@ -341,7 +339,7 @@ async def test_readers_of_all_sessions_get_a_doubtful_commit_that_is_stored_befo
     seen = list(await store.log.read_all(first.position, 10))
     assert [event.session_id for event in seen] == [one.session_id, one.session_id, two.session_id]
     assert seen[-1] == meanwhile
-    assert list(await one.settle(write)) == seen[:2]
+    assert list(await one.commit(write)) == seen[:2]
     assert await store.log.read_all(meanwhile.position, 10) == []
     assert list(await store.log.read(one.session_id, 0, 10)) == seen[:2]
 
@@ -360,7 +358,7 @@ async def test_readers_that_follow_get_each_event_once_whichever_commits_have_no
             for lease in rng.sample(leases, rng.randrange(1, 4))
         ]
         results = await asyncio.gather(
-            *(lease.commit(new) if old is None else lease.settle(old) for lease, old, new in writes),
+            *(lease.commit(old or new) for lease, old, new in writes),
             return_exceptions=True,
         )
         for (lease, old, new), result in zip(writes, results, strict=True):
@@ -374,7 +372,7 @@ async def test_readers_that_follow_get_each_event_once_whichever_commits_have_no
     disk.fail()
     for lease in leases:
         if (write := unsettled.get(lease.session_id)) is not None:
-            await lease.settle(write)
+            await lease.commit(write)
     seen += await store.log.read_all(position, 100)
     for lease in leases:
         events = [event for event in seen if event.session_id == lease.session_id]

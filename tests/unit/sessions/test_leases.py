@@ -60,7 +60,6 @@ async def test_a_lease_that_is_superseded_or_released_is_lost_and_writes_nothing
     first = await store.ownership.claim(session_id)
     await first.commit(Commit(events=[token("a")]))
     second = await store.ownership.claim(session_id)
-    assert second.epoch > first.epoch
     assert (first.session_id, first.lost.is_set(), second.lost.is_set()) == (session_id, True, False)
     await first.release()  # has no effect on the owner
     await second.commit(Commit(events=[token("b")]))
@@ -71,7 +70,6 @@ async def test_a_lease_that_is_superseded_or_released_is_lost_and_writes_nothing
     for lease in (first, second):
         for refused in (
             lease.commit(write),
-            lease.settle(write),
             lease.load(),
             lease.check(),
             store.delete(lease),
@@ -175,17 +173,6 @@ async def test_a_commit_without_events_wakes_no_reader_and_is_loaded(store: Stor
     assert event.seq == 1
 
 
-async def test_a_settled_commit_returns_its_events_and_is_stored_once(store: Store) -> None:
-    session_id = await session_in(store)
-    lease = await store.ownership.claim(session_id)
-    write = Commit(turn_id="turn_1", events=[token("a"), token("b", 1)])
-    stored = await lease.settle(write)  # the outcome is unknown to the caller alone
-    assert [await lease.settle(write), await store.log.read(session_id, 0, 10)] == [stored, stored]
-    assert await lease.settle(write) == stored
-    (event,) = await lease.settle(Commit(turn_id="turn_1", events=[token("c", 2)]))
-    assert (event.seq, await store.log.head(session_id)) == (3, 3)
-
-
 async def test_a_commit_that_is_made_again_with_its_id_is_stored_once(store: Store) -> None:
     session_id = await session_in(store)
     lease = await store.ownership.claim(session_id)
@@ -193,7 +180,8 @@ async def test_a_commit_that_is_made_again_with_its_id_is_stored_once(store: Sto
     message = posted("m")
     write = Commit(turn_id="turn_1", events=[token("b", 1), token("c", 2)], facts=[message])
     stored = list(await lease.commit(write))
-    assert [list(await lease.commit(write)), list(await lease.settle(write))] == [stored, stored]
+    for _ in range(3):
+        assert [list(await lease.commit(write)), await store.log.read(session_id, 1, 10)] == [stored, stored]
     without_events = Commit(facts=[taken("m")])
     for _ in range(2):
         assert list(await lease.commit(without_events)) == []
@@ -205,13 +193,12 @@ async def test_a_commit_that_is_made_again_with_its_id_is_stored_once(store: Sto
 async def test_a_commit_with_the_id_of_one_under_an_earlier_lease_is_another_one(store: Store) -> None:
     session_id = await session_in(store)
     first = await store.ownership.claim(session_id)
-    await first.commit(Commit(id=f"{first.epoch}-1", events=[token("a")]))
+    await first.commit(Commit(id="1", events=[token("a")]))
     second = await store.ownership.claim(session_id)
-    (event,) = await second.commit(Commit(id=f"{second.epoch}-1", events=[token("a")]))
+    (event,) = await second.commit(Commit(id="1", events=[token("a")]))
     assert event.seq == 2
-    for repeat in (first.commit, first.settle):
-        with pytest.raises(OwnershipLost):
-            await repeat(Commit(id=f"{first.epoch}-1", events=[token("a")]))
+    with pytest.raises(OwnershipLost):
+        await first.commit(Commit(id="1", events=[token("a")]))
     assert await store.log.head(session_id) == 2
 
 
@@ -389,7 +376,6 @@ async def test_a_session_has_one_owner_among_the_workers_of_a_memory_store() -> 
     assert await two.log.read(session_id, 0, 10) == [event]
     await lease.release()
     other = await two.ownership.claim(session_id)
-    assert other.epoch > lease.epoch
     with pytest.raises(OwnershipLost):
         await lease.commit(Commit(events=[token("x")]))
     with pytest.raises(SessionOwnedElsewhere):

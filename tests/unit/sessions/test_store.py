@@ -199,7 +199,7 @@ async def test_turns_below_others_are_open_until_their_own_terminal_event(store:
         try:
             await lease.commit(write)
         except Doubtful:
-            await lease.settle(write)
+            await lease.commit(write)
 
     async def opened() -> tuple[str | None, list[str], list[str]]:
         loaded = await lease.load()
@@ -231,7 +231,7 @@ async def test_the_last_conversation_of_a_waiting_turn_is_kept(store: Store) -> 
         try:
             await lease.commit(commit)
         except Doubtful:
-            await lease.settle(commit)
+            await lease.commit(commit)
     assert (await lease.load()).open_facts == [_waiting(turn.id, "second")]
 
 

@@ -493,7 +493,7 @@ def repeat_under_another_id(monkeypatch: pytest.MonkeyPatch) -> None:
         if (write := writer.unsettled) is None:
             return ()
         write.commit = replace(write.commit, id=new_id("cmt"))
-        return await writer._store(write, writer._lease.commit)  # pyright: ignore[reportPrivateUsage]
+        return await writer._store(write)  # pyright: ignore[reportPrivateUsage]
 
     monkeypatch.setattr(SessionWriter, "_settle", settle)
 

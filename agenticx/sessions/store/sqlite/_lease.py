@@ -37,7 +37,6 @@ class SqliteOwnership:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._leases: dict[str, _SqliteLease] = {}
-        self._epochs = 0
 
     async def claim(self, session_id: str) -> Lease:
         database = self._database
@@ -48,9 +47,8 @@ class SqliteOwnership:
 
         self.remove(session_id)
         end = await database.writer.submit(work, outside_transaction=True)  # after all commits that were begun
-        self._epochs += 1
         self.remove(session_id)
-        lease = self._leases[session_id] = _SqliteLease(database, self, session_id, self._epochs, end)
+        lease = self._leases[session_id] = _SqliteLease(database, self, session_id, end)
         return lease
 
     def remove(self, session_id: str) -> None:
@@ -87,11 +85,8 @@ class _SqliteLease:
     number before its first event.
     """
 
-    def __init__(
-        self, database: Database, ownership: SqliteOwnership, session_id: str, epoch: int, end: LogEnd
-    ) -> None:
+    def __init__(self, database: Database, ownership: SqliteOwnership, session_id: str, end: LogEnd) -> None:
         self.session_id = session_id
-        self.epoch = epoch
         self.lost = asyncio.Event()
         self._database = database
         self._ownership = ownership
@@ -130,18 +125,15 @@ class _SqliteLease:
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         self._check()
-        if self._unsettled is not None:
-            raise Doubtful("an earlier write of the session has an unknown outcome")
-        last_id, after = self._last
+        unsettled, (last_id, after) = self._unsettled, self._last
+        if unsettled is not None:
+            return await self._settle(unsettled, commit)
         return await self._events_after(after) if last_id == commit.id else await self._write(commit)
 
-    async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
-        self._check()
-        if self._unsettled is None:
-            return await self.commit(commit)
-        unsettled = self._unsettled
+    async def _settle(self, unsettled: tuple[Commit, Sequence[StoredEvent]], commit: Commit) -> Sequence[StoredEvent]:
+        """Store the commit of unknown outcome unless it is stored; raise `Doubtful` for any other one."""
         if unsettled[0].id != commit.id:
-            raise ValueError("only the commit whose outcome is unknown can be settled")
+            raise Doubtful("an earlier write of the session has an unknown outcome")
         try:
             return await self._write(commit)
         except (OwnershipLost, SessionNotFound, DamagedData, Doubtful):
