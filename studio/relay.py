@@ -24,7 +24,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -38,8 +38,9 @@ from starlette.types import Receive, Scope, Send
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
-from agenticx.sessions.store.base import Log, Store, TurnFilter, related_turn_id
+from agenticx.sessions.store.base import Log, Store, related_turn_id
 from agenticx.sessions.store.entries import Position, StoredEvent
+from agenticx.sessions.turn_tree import TurnFilter
 from studio.http.frames import ResetFrame, ServerClosingFrame
 from studio.http.response_writer import CHUNK_BYTES, WRITER_KEY, BodyWriter
 
@@ -90,7 +91,7 @@ class Relay:
 
         Of other turns it has only those below this one. Raises `StoreError` as `respond` does.
         """
-        return await self._stream(self._feed(session_id), after_seq, turn=TurnFilter(turn_id))
+        return await self._stream(self._feed(session_id), after_seq, turn=TurnFilter({turn_id}))
 
     async def run(self) -> None:
         """Have all readers send heartbeats until `closing`, and then end; runs as a task as long as the server does."""
@@ -146,7 +147,7 @@ class _Reader:
                 if chunk is not None:
                     self.position = chunk.last_position
                     await writer.write(chunk.frames)
-                    if self.turn is not None and chunk.ended_turn_id == self.turn.turn_id:
+                    if self.turn is not None and chunk.ended_turn_id in self.turn.turn_ids:
                         return
                 elif self.closing.is_set():
                     await writer.write(_CLOSING_FRAME)
@@ -213,7 +214,7 @@ class _Feed:
             events = await self._log.read(self._session_id, position, _WRITE_EVENTS)
         if not events:
             return None
-        return self._shared_chunk(_first_write(events, None)) if turn is None else self._turn_chunk(events, turn)
+        return self._shared_chunk(_first_write(events)) if turn is None else self._turn_chunk(events, turn)
 
     def _shared_chunk(self, events: Sequence[StoredEvent]) -> _Chunk:
         """Return the frames of `events`, the same object for all readers at this position while one of them has it."""
@@ -226,8 +227,8 @@ class _Feed:
 
     def _turn_chunk(self, events: Sequence[StoredEvent], turn: TurnFilter) -> _Chunk:
         """Return the frames of those of `events` that concern the turn, up to its end."""
-        own, events = turn.turn_id, _first_write(events, turn.turn_id)
-        shown = [e for e in events if e.turn_id == own or turn.includes(e) or related_turn_id(e) in (None, own)]
+        events, related = _first_write(events, turn.turn_ids), {None, *turn.turn_ids}
+        shown = [event for event in events if turn.includes(event) or related_turn_id(event) in related]
         return self._chunk(events, shown)
 
     def _chunk(self, events: Sequence[StoredEvent], shown: Sequence[StoredEvent]) -> _Chunk:
@@ -253,8 +254,8 @@ def _encode(frame: ResetFrame | ServerClosingFrame) -> bytes:
 _CLOSING_FRAME = _encode({"type": "server_closing"})
 
 
-def _first_write(events: Sequence[StoredEvent], turn_id: str | None) -> Sequence[StoredEvent]:
-    """Return the first of `events` that together fit in one write, and with `turn_id` none after the turn's end.
+def _first_write(events: Sequence[StoredEvent], turn_ids: Collection[str] = ()) -> Sequence[StoredEvent]:
+    """Return the first of `events` that together fit in one write, none after the end of one of these turns.
 
     The first one is returned in any case.
     """
@@ -263,7 +264,7 @@ def _first_write(events: Sequence[StoredEvent], turn_id: str | None) -> Sequence
         size += len(event.frame_json)
         if size > CHUNK_BYTES and count:
             return events[:count]
-        if turn_id is not None and _is_end(event) and related_turn_id(event) == turn_id:
+        if turn_ids and _is_end(event) and related_turn_id(event) in turn_ids:
             return events[: count + 1]
     return events
 

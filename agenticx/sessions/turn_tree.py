@@ -10,15 +10,13 @@ from typing import Literal
 from agenticx.llms.base import Usage
 from agenticx.messages import ToolMessage, new_id
 from agenticx.runtime.budgets.usage_payload import usage_from_data
-from agenticx.runtime.events import (
-    Event,
-    TurnState,
-)
+from agenticx.runtime.events import Event, EventType, TurnState
 from agenticx.runtime.events.payloads import ArtifactData, ToolResultData
 from agenticx.runtime.events.types import AnsweringEvent, AskingEvent
+from agenticx.sessions.store.entries import StoredEvent, decode
 from agenticx.tools.session_files import ArtifactPreview
 
-__all__ = ["LoggedTurn", "TurnStatus", "TurnTree", "result_message"]
+__all__ = ["LoggedTurn", "TurnFilter", "TurnStatus", "TurnTree", "result_message"]
 
 TurnStatus = Literal["queued", "running", "waiting", "suspended", "ended"]
 """The status of a turn; the log of one shows only running, waiting (it has asked a person) and ended.
@@ -88,7 +86,7 @@ class LoggedTurn:
                     before = self.text if event.data["message_id"] == self.message_id else ""
                     self.message_id, self.text = event.data["message_id"], before + event.data["text"]
             case "turn_started":
-                self.parent_id = event.data.get("parent_turn_id")
+                self.parent_id = _parent_id(event)
             case "state":
                 self.state = event.data["state"]
             case "round_start":
@@ -125,6 +123,11 @@ class LoggedTurn:
             self.previews.pop(call_id, None)
         elif "revision" in data:  # it has none where a tool of the application shows something
             self.previews[call_id] = ArtifactPreview(data["path"], data["revision"], "")
+
+
+def _parent_id(event: Event) -> str | None:
+    """Return the id of the turn above the one that a `turn_started` begins, None if there is none."""
+    return event.data.get("parent_turn_id") if event.type == "turn_started" else None
 
 
 def result_message(data: ToolResultData, *, message_id: str | None = None) -> ToolMessage:
@@ -205,3 +208,23 @@ class TurnTree:
         for event in events:
             tree.apply(event)
         return tree
+
+
+class TurnFilter:
+    """A filter of a session's stored events, read in order, for those of the turns `turn_ids` and all turns below them.
+
+    It knows no more of them than their ids, and decodes only the beginnings of other turns.
+    """
+
+    def __init__(self, turn_ids: Collection[str]) -> None:
+        self.turn_ids = frozenset(turn_ids)
+        self._with_children = set[str | None](turn_ids)
+
+    def includes(self, stored: StoredEvent) -> bool:
+        """Return whether the event is one of these turns; raises `DamagedData`."""
+        if stored.turn_id in self._with_children:
+            return True
+        if stored.type is not EventType.TURN_STARTED or _parent_id(decode(stored).event) not in self._with_children:
+            return False
+        self._with_children.add(stored.turn_id)
+        return True

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agenticx.errors import StoreError
-from agenticx.runtime.events import is_terminal
+from agenticx.runtime.events import EventType, is_terminal
 
 __all__ = ["Envelope"]
 
@@ -45,3 +45,8 @@ class Envelope:
     def terminal(self) -> bool:
         """True for the last event of a turn: `final`, `subagent_paused` or a fatal `error`."""
         return is_terminal(self.type, self.data)
+
+    @property
+    def begins_root_turn(self) -> bool:
+        """True for the first event of a turn that is not below another one, such as one of a message of the user."""
+        return self.type == EventType.TURN_STARTED and self.data.get("parent_turn_id") is None

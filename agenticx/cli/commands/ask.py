@@ -122,7 +122,7 @@ class _WithCitations(OutputWrapper):
         self._turn_id: str | None = None
 
     def show(self, event: Envelope) -> None:
-        if event.type == EventType.TURN_STARTED and event.data.get("parent_turn_id") is None:
+        if event.begins_root_turn:
             self._turn_id = event.turn_id
         is_own = event.turn_id == self._turn_id  # not a sub-agent's
         if event.type == EventType.CITATION:

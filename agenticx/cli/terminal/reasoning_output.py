@@ -28,7 +28,7 @@ class ReasoningOutput(OutputWrapper):
 
     def show(self, event: Envelope) -> None:
         super().show(event)
-        if event.type == EventType.TURN_STARTED and "parent_turn_id" not in event.data:
+        if event.begins_root_turn:
             self._reasoning = Reasoning()
         with suppress(*PAYLOAD_ERRORS):  # an event of another release, which is shown but is no step
             if event.type in _TIMED:

@@ -218,17 +218,12 @@ def _turn_tree(events: Sequence[Envelope]) -> TurnTree:
 def _length_of_conversation(events: Sequence[Envelope]) -> int:
     """Return the number of events up to the last message of the conversation if a rewind was the last change of it."""
     for event in reversed(events):
-        if _begins_with_message(event):
+        if event.begins_root_turn:
             break
         if event.type == EventType.SESSION_CHANGED and "rewound_to" in event.data:
             path = _conversation_of(events).path()
             return path[-1].last_seq if path else 0
     return len(events)
-
-
-def _begins_with_message(event: Envelope) -> bool:
-    """Return True for the start of a turn that a message of the user began, not one below another turn."""
-    return event.type == EventType.TURN_STARTED and not event.data.get("parent_turn_id")
 
 
 async def replay(events: AsyncIterator[Envelope], output: Output, *, as_json: bool) -> None:
@@ -244,7 +239,7 @@ def show_past_event(event: Envelope, output: Output) -> None:
     """Show a stored event, including user messages and questions, which a live turn shows elsewhere."""
     try:
         match event.type:
-            case EventType.TURN_STARTED if _begins_with_message(event):
+            case EventType.TURN_STARTED if event.begins_root_turn:
                 output.show_note(
                     user_message_note(_with_attachment_names(event.data["input"], event.data.get("attachments", ())))
                 )

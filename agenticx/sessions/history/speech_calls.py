@@ -49,7 +49,7 @@ class SpeechCalls:
         """Fold an event of the session; the tree has the turn that it begins."""
         turn_id = event.turn_id
         if isinstance(event, TurnStartedEvent):
-            parent_id = event.data.get("parent_turn_id")
+            parent_id = self._tree[turn_id or ""].parent_id
             if parent_id is not None and self._speakers.get(parent_id) == event.agent_id:
                 self._speaking.add(turn_id)
         elif isinstance(event, SpeakerSelectedEvent) and (self._tree.is_root(turn_id) or turn_id in self._speaking):

@@ -17,6 +17,7 @@ from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.history.subagent_notices import with_subagent_notices
 from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.sessions.store.entries import Fact, SessionEvent, StoredEvent, SubagentFact, decode
+from agenticx.sessions.turn_tree import TurnTree
 
 __all__ = ["with_work_of_runs"]
 
@@ -60,6 +61,7 @@ class _Attempts:
         self._message_ids = message_ids
         self._runs: dict[str | None, tuple[str, str]] = {}  # the message's id and its text, by turn id
         self._attempts: dict[str | None, _Attempt] = {}  # by turn id
+        self._tree = TurnTree()
         self._events: list[StoredEvent] = []
 
     def feed(self, events: Iterable[StoredEvent]) -> None:
@@ -82,7 +84,8 @@ class _Attempts:
 
     def _begin(self, event: Event) -> None:
         assert isinstance(event, TurnStartedEvent)
-        parent_id, text = event.data.get("parent_turn_id"), event.data["input"]
+        self._tree.apply(event)
+        parent_id, text = self._tree[event.turn_id or ""].parent_id, event.data["input"]
         if parent_id is None and event.data["message_id"] in self._message_ids:
             self._runs[event.turn_id] = event.data["message_id"], text
         elif parent_id in self._runs and self._runs[parent_id][1] == text:  # else a turn of a guide rail

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from agenticx.errors import StoreError
 from agenticx.runtime.events import EventType
 from agenticx.sessions.hub.submission import TurnFailed
-from agenticx.sessions.store.base import Log, TurnFilter, related_turn_id
+from agenticx.sessions.store.base import Log, related_turn_id
 from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode
+from agenticx.sessions.turn_tree import TurnFilter
 from agenticx.threads import run_sized
 
 __all__ = ["EventReader"]
@@ -28,7 +29,8 @@ class EventReader:
         self._log = log
         self._session_id = session_id
         self._after = after
-        self._turn = None if turn_id is None else TurnFilter(turn_id)
+        self._turn_id = turn_id
+        self._filter = None if turn_id is None else TurnFilter({turn_id})
         self._unread: list[StoredEvent] = []
         self._ended = False
         self._failure: Exception | None = None
@@ -54,7 +56,7 @@ class EventReader:
         """Read what is left of the turn, or the next page of the session; nothing is read from the log later."""
         async with self._lock:
             try:
-                while not self._ended and await self._read_page() and self._turn is not None:
+                while not self._ended and await self._read_page() and self._turn_id is not None:
                     pass
             except StoreError as exc:
                 self._failure = exc
@@ -76,10 +78,10 @@ class EventReader:
         page = await self._log.read(self._session_id, self._after, _PAGE_EVENTS)
         for event in page:
             self._after = event.seq
-            if self._turn is None or self._turn.includes(event):
+            if self._filter is None or self._filter.includes(event):
                 self._unread.append(event)
-                self._ended = self._turn is not None and event.turn_id == self._turn.turn_id and event.terminal
-            elif event.type == EventType.HANDED_BACK and related_turn_id(event) == self._turn.turn_id:
+                self._ended = event.terminal and event.turn_id == self._turn_id
+            elif event.type == EventType.HANDED_BACK and related_turn_id(event) == self._turn_id:
                 self._failure, self._ended = TurnFailed("the message was handed back: its turn never began"), True
             if self._ended:
                 break

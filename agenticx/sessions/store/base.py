@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message
 from agenticx.runtime.events import HandedBackEvent, QueuedEvent
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.entries import Fact, FactT, Position, StoredEvent, decode, parent_turn_id
+from agenticx.sessions.store.entries import Fact, FactT, Position, StoredEvent, decode
 from agenticx.sessions.store.records import Commit, Loaded, SessionRecord, SessionState, StateChange, TurnRecord
 from agenticx.sessions.store.search import SearchableText, SearchExcerpt
 from agenticx.sessions.store.usage import DailyUsage
@@ -39,7 +39,6 @@ __all__ = [
     "Store",
     "StoreReader",
     "TurnEnded",
-    "TurnFilter",
     "check_turn",
     "find_fact",
     "read_event",
@@ -373,24 +372,6 @@ def related_turn_id(event: StoredEvent) -> str | None:
     queued = decode(event).event
     assert isinstance(queued, QueuedEvent | HandedBackEvent)
     return queued.data["turn_id"]
-
-
-@dataclass(slots=True)
-class TurnFilter:
-    """A filter of a session's events, read in order, for those of one turn and of its child turns."""
-
-    turn_id: str
-    _children: set[str | None] = field(default_factory=set[str | None], init=False)
-
-    def includes(self, event: StoredEvent) -> bool:
-        """Return whether the event is one of these turns; raises `DamagedData`."""
-        if event.turn_id == self.turn_id or event.turn_id in self._children:
-            return True
-        parent_id = parent_turn_id(event)
-        if parent_id != self.turn_id and parent_id not in self._children:
-            return False
-        self._children.add(event.turn_id)
-        return True
 
 
 async def find_fact(log: SessionLog, session_id: str, type_: type[FactT], key: str) -> FactT | None:

@@ -29,7 +29,6 @@ from agenticx.runtime.events import (
     Event,
     EventType,
     RuntimeEvent,
-    TurnStartedEvent,
     encode_envelope,
 )
 from agenticx.runtime.events.types import PAYLOADS, AnsweringEvent, AskingEvent
@@ -79,7 +78,6 @@ __all__ = [
     "encode",
     "encode_events",
     "given_answer",
-    "parent_turn_id",
     "request_id",
     "stored_request",
 ]
@@ -168,12 +166,6 @@ def _decode(frame: bytes) -> SessionEvent:
 
 
 _TYPES = {type_.value: type_ for type_ in EventType}
-
-
-def parent_turn_id(stored: StoredEvent) -> str | None:
-    """Return the id of the turn above the one that this event begins, None if there is none; raises `DamagedData`."""
-    started = decode(stored).event if stored.type is EventType.TURN_STARTED else None
-    return started.data.get("parent_turn_id") if isinstance(started, TurnStartedEvent) else None
 
 
 def request_id(stored: StoredEvent) -> str:

@@ -17,7 +17,8 @@ from agenticx.runtime.events import (
 )
 from agenticx.runtime.events.types import AnsweringEvent, AskingEvent
 from agenticx.sessions.store.base import Log, read_log_pages
-from agenticx.sessions.store.entries import StoredEvent, decode, parent_turn_id
+from agenticx.sessions.store.entries import StoredEvent, decode
+from agenticx.sessions.turn_tree import TurnFilter
 from agenticx.settings import Settings
 
 __all__ = ["SpentCounter", "TurnBudgets", "read_spent"]
@@ -73,7 +74,7 @@ class SpentCounter:
 
     def __init__(self, turn_ids: Collection[str]) -> None:
         self._own = turn_ids
-        self._with_children = set(turn_ids)
+        self._filter = TurnFilter(turn_ids)
         self._tokens = 0
         self._cost_usd = Decimal(0)
         self._seconds = 0.0
@@ -88,10 +89,8 @@ class SpentCounter:
 
     def count(self, event: StoredEvent) -> None:
         """Count an event; they come in the order of the log."""
-        if event.turn_id not in self._with_children:
-            if event.turn_id is None or parent_turn_id(event) not in self._with_children:
-                return
-            self._with_children.add(event.turn_id)
+        if not self._filter.includes(event):
+            return
         entry = decode(event)
         if isinstance(entry.event, UsageEvent):
             spent = spent_in_call(entry.event.data)
