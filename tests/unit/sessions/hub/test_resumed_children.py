@@ -99,7 +99,7 @@ class Program:
         if self.is_dead:
             raise OwnershipLost("the process has died")
         stored = await write.make()
-        self.is_dead = self.dies_after in write.types | write.fact_kinds
+        self.is_dead = self.is_dead or self.dies_after in write.types | write.fact_kinds  # it may have died meanwhile
         return stored
 
     async def answer(self, name: str, turn: Turn, script: Sequence[Any]) -> str:
