@@ -1,21 +1,20 @@
 """The files of a session, called artifacts: they live with the session, not on the disk.
 
 Each change of a file is a revision of it. The contents lie beside the session by their digest, and are stored before
-the commit that names them; the table of the revisions is part of the session's state. Old revisions are kept up to a
-limit, which also bounds that table: a change of it is stored with the whole of it.
+the commit that names them; each revision is a part of the session's state. Old revisions are kept up to a limit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import zipfile
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from io import BytesIO
+from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
@@ -36,6 +35,7 @@ __all__ = [
     "ArtifactPreview",
     "Artifacts",
     "Contents",
+    "KeptRevision",
     "MemoryContents",
     "UnknownArtifact",
     "artifact_media_type",
@@ -130,6 +130,19 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptRevision:
+    """A revision that a session keeps.
+
+    `is_own` is true if the session itself has or had it, not only one of its options. `old_since` is 0 for one that is
+    current somewhere; those that are not are dropped in the order of these numbers.
+    """
+
+    artifact: Artifact
+    old_since: int
+    is_own: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ArtifactPreview:
     """The part of a file that clients were shown while its call was received, and the revision it may become."""
 
@@ -156,8 +169,9 @@ class Artifacts:
         self.contents = contents or MemoryContents()
         self._revisions = _Revisions()
         self._current: dict[str, int] = {}
-        self._own: dict[str, list[int]] = {}
-        self._text, self._text_of = "", -1
+        self._own: dict[str, set[int]] = {}
+        self.version = 0
+        """A number that rises when what the branch has by itself changes, see `branch_data`."""
 
     @property
     def current(self) -> Mapping[str, int]:
@@ -168,6 +182,11 @@ class Artifacts:
     def revisions(self) -> Collection[Artifact]:
         """All revisions that are kept, also those of other branches."""
         return self._revisions.by_key.values()
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The number of the last revision of each path, which may not have been written."""
+        return self._revisions.numbers
 
     def listed(self) -> list[Artifact]:
         """Return the session's files as they are now, by path in order."""
@@ -181,7 +200,7 @@ class Artifacts:
             return self._revisions.by_key[path, number]
         name = repr(visible_path(path))
         if revision is not None and own:
-            known = [number for number in own if (path, number) in self._revisions.by_key][-20:]
+            known = sorted(number for number in own if (path, number) in self._revisions.by_key)[-20:]
             text = f"{name} has no revision {revision}; it has {', '.join(map(str, known)) or 'none any more'}"
             if revision <= self._revisions.numbers[path]:
                 text += (
@@ -224,7 +243,8 @@ class Artifacts:
             number = self.reserve(path) if revision is None else revision
             artifact = Artifact(path, number, len(content), sha256, media_type)
             revisions.add(artifact)
-            self._own.setdefault(path, []).append(number)
+            self._own.setdefault(path, set()).add(number)
+            self.version += 1
             self.return_to({**self._current, path: number})
             revisions.drop_oldest()
         return artifact
@@ -269,34 +289,56 @@ class Artifacts:
                 f"the session's {kind} would have {used + size:,} bytes together, and {together:,} is the most"
             )
 
-    # --- as a part of the session's state -------------------------------------------------------------------------
+    # --- as parts of the session's state --------------------------------------------------------------------------
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the table as JSON, without the contents."""
-        return json.loads(self.to_json_text())
+    def keys(self) -> Iterator[str | tuple[str, int]]:
+        """Yield the paths that have a number, and path and number of each revision that is kept."""
+        yield from self._revisions.numbers
+        yield from self._revisions.by_key
 
-    def to_json_text(self) -> str:
-        """Return the table as the text of a JSON object; it is encoded again only if it has changed."""
-        if self._text_of != self._revisions.version:
-            self._text_of = self._revisions.version
-            table = {**self._revisions.to_json(), **self.branch_data()} if self._revisions.numbers else {}
-            self._text = json.dumps(table, separators=(",", ":"))
-        return self._text
+    def take_changes(self) -> Collection[str | tuple[str, int]]:
+        """Return the keys of what has changed since this was called last, also of revisions that are not kept any more.
+
+        A path changes with its number and with what is current, a revision with the fields of a `KeptRevision`.
+        """
+        revisions = self._revisions
+        changed, revisions.changed = revisions.changed, {}
+        for key in changed:
+            if not isinstance(key, str) and key not in revisions.by_key:
+                self._own.get(key[0], set[int]()).discard(key[1])
+        return changed
+
+    def kept(self, path: str, revision: int) -> KeptRevision | None:
+        """Return a revision of the session or one of its options, None if it is not kept."""
+        key, revisions = (path, revision), self._revisions
+        if key not in revisions.by_key:
+            return None
+        return KeptRevision(revisions.by_key[key], revisions.old.get(key, 0), revision in self._own.get(path, ()))
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], contents: Contents) -> Artifacts:
-        """Return what `to_json` returned, with these contents."""
+    def restored(
+        cls,
+        contents: Contents,
+        kept: Iterable[KeptRevision],
+        *,
+        numbers: Mapping[str, int],
+        current: Mapping[str, int],
+    ) -> Artifacts:
+        """Return the files of a session that has kept these revisions, with these contents."""
         artifacts = cls(contents)
-        for row in data.get("revisions", ()):
-            artifacts._revisions.add(Artifact(*row))
-        artifacts._revisions.numbers.update(data.get("numbers", {}))
-        artifacts.restore(data)
+        for each in sorted(kept, key=attrgetter("old_since")):
+            artifacts._revisions.add(each.artifact, each.old_since)
+            if each.is_own:
+                artifacts._own.setdefault(each.artifact.path, set()).add(each.artifact.revision)
+        artifacts._revisions.numbers.update(numbers)
+        artifacts.return_to(current)
         return artifacts
 
     def return_to(self, current: Mapping[str, int]) -> None:
         """Make these revisions, by path, the session's files, as far as they are kept."""
         revisions, before = self._revisions, self._current
         self._current = {path: number for path, number in current.items() if (path, number) in revisions.by_key}
+        self.version += 1
         revisions.change_use(before.items() - self._current.items(), self._current.items() - before.items())
 
     def branch(self) -> Artifacts:
@@ -315,22 +357,26 @@ class Artifacts:
         return branch
 
     def branch_data(self) -> dict[str, Any]:
-        """Return as JSON what a branch has by itself; see `restore`."""
-        kept = self._revisions.by_key
-        own = {path: [number for number in numbers if (path, number) in kept] for path, numbers in self._own.items()}
-        self._own = own
-        return {"current": self._current, "own": {path: numbers for path, numbers in own.items() if numbers}}
+        """Return as JSON what a branch has by itself, see `restore`; revisions among it may not be kept any more."""
+        return {"current": self._current, "own": {path: sorted(numbers) for path, numbers in self._own.items()}}
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Make these files what `branch_data` described, as far as it is kept."""
-        self._own = {path: list(numbers) for path, numbers in data.get("own", {}).items()}
+        self._set_own({path: set(numbers) for path, numbers in data.get("own", {}).items()})
         self.return_to(data.get("current", {}))
 
     def take_over(self, branch: Artifacts) -> None:
         """Make the files of a branch these, which have the revisions of both from then on."""
         paths = [*self._own, *branch._own]
-        self._own = {path: sorted({*self._own.get(path, ()), *branch._own.get(path, ())}) for path in paths}
+        self._set_own({path: {*self._own.get(path, ()), *branch._own.get(path, ())} for path in paths})
         self.return_to(branch.current)
+
+    def _set_own(self, own: dict[str, set[int]]) -> None:
+        for numbers_by_path in (self._own, own):
+            for path, numbers in numbers_by_path.items():
+                self._revisions.changed |= dict.fromkeys((path, number) for number in numbers)
+        self._own = own
+        self.version += 1
 
     def summary(self) -> str:
         """Return a short list of the files for a model."""
@@ -340,8 +386,9 @@ class Artifacts:
 class _Revisions:
     """The revisions of the files of a session and its options, by path and number.
 
-    `numbers` are the last number of each path. `version` rises with each change, also of what is current in a branch.
-    `storing` is held while contents are stored or removed.
+    `numbers` are the last number of each path. `old` are the revisions that are current in no branch, each with a
+    number that rises in the order in which they were so last. `changed` are the paths and revisions with a
+    change, also of what is current in a branch. `storing` is held while contents are stored or removed.
     """
 
     def __init__(self) -> None:
@@ -349,34 +396,34 @@ class _Revisions:
         self.numbers: dict[str, int] = {}
         self.storing = asyncio.Lock()
         self._uses = Counter[tuple[str, int]]()  # in how many branches a revision is current
-        self._old: dict[tuple[str, int], None] = {}  # those of no branch, the one first that was current least recently
-        self._old_bytes = 0
+        self.old: dict[tuple[str, int], int] = {}
+        self._old_bytes = self._old_count = 0
         self._names = Counter[str]()  # of contents: their revisions, and writes under way
         self._unnamed = set[str]()
-        self.version = 0
+        self.changed: dict[str | tuple[str, int], None] = {}
 
     def skip(self, path: str, revision: int) -> None:
         if revision > self.numbers.get(path, 0):
             self.numbers[path] = revision
-            self.version += 1
+            self.changed[path] = None
 
-    def add(self, artifact: Artifact) -> None:
-        """Add a revision that is not current yet."""
+    def add(self, artifact: Artifact, old_since: int | None = None) -> None:
+        """Add a revision that is not current yet, with the number that a stored one had among those that are not."""
         key = artifact.path, artifact.revision
         self.by_key[key] = artifact
-        self.version += 1
         self._names[artifact.sha256] += 1
-        self._add_old(key)
+        self._add_old(key, old_since)
 
     def change_use(self, before: Iterable[tuple[str, int]], now: Iterable[tuple[str, int]]) -> None:
         """Take note that in a branch the revisions `before` are not current any more, and those of `now` are."""
-        self.version += 1
         for key in now:
+            self.changed |= {key[0]: None, key: None}
             self._uses[key] += 1
-            if key in self._old:
-                del self._old[key]
+            if key in self.old:
+                del self.old[key]
                 self._old_bytes -= self.by_key[key].size
         for key in sorted(before):
+            self.changed[key[0]] = None
             self._uses[key] -= 1
             if not self._uses[key]:
                 del self._uses[key]
@@ -384,16 +431,18 @@ class _Revisions:
 
     def drop_oldest(self) -> None:
         """Drop old revisions beyond what is kept of them."""
-        while len(self._old) > MAX_OLD_REVISIONS or self._old_bytes > MAX_OLD_BYTES:
-            key = next(iter(self._old))
-            del self._old[key]
+        while len(self.old) > MAX_OLD_REVISIONS or self._old_bytes > MAX_OLD_BYTES:
+            key = next(iter(self.old))
+            del self.old[key]
             artifact = self.by_key.pop(key)
-            self.version += 1
+            self.changed[key] = None
             self._old_bytes -= artifact.size
             self._remove_name(artifact.sha256)
 
-    def _add_old(self, key: tuple[str, int]) -> None:
-        self._old[key] = None
+    def _add_old(self, key: tuple[str, int], old_since: int | None = None) -> None:
+        self._old_count = self._old_count + 1 if old_since is None else old_since
+        self.old[key] = self._old_count
+        self.changed[key] = None
         self._old_bytes += self.by_key[key].size
 
     @contextmanager
@@ -416,13 +465,6 @@ class _Revisions:
         """Return the contents that nothing names any more, once."""
         unnamed, self._unnamed = self._unnamed, set[str]()
         return unnamed
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the revisions as JSON, those that are old last and in order, and the numbers."""
-        keys = [*(key for key in self.by_key if key not in self._old), *self._old]
-        found = map(self.by_key.__getitem__, keys)
-        rows = [[each.path, each.revision, each.size, each.sha256, each.media_type] for each in found]
-        return {"revisions": rows, "numbers": self.numbers}
 
 
 def artifact_media_type(path: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from itertools import count
 from pathlib import Path
@@ -16,11 +16,14 @@ from statistics import median, quantiles
 from agenticx.clocks import SystemClock
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime import EventType, RuntimeEvent, Session
+from agenticx.runtime.session import Option
 from agenticx.sessions import Commit, Lease, SessionRecord, SqliteStore, StateChange, TurnRecord
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import load_session
 from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store.entries import Position
+from agenticx.sessions.store.tool_state import encode_state
+from agenticx.tools.session_files import MemoryContents
 from tests.benchmarks.floor import bare_group_commit, cpu_of
 from tests.benchmarks.rows import Row, Scale
 from tests.support.commits import must_sync
@@ -34,7 +37,8 @@ TURN_TOKENS, TURNS = 300, 4
 SEPARATE_CALLS = 100
 DURABLE_EVERY = 100
 MERGED, PAGE = 20, 512
-CONVERSATIONS = (10, 10_000)
+CONVERSATIONS, REVISIONS = (10, 10_000), (10, 2_000)
+FILES_OF_OPTION = 100
 
 
 async def store_rows(scale: Scale) -> list[Row]:
@@ -45,6 +49,7 @@ async def store_rows(scale: Scale) -> list[Row]:
     return [
         *await _appends(scale),
         *[await _message(scale, length) for length in CONVERSATIONS],
+        *[await _revision(scale, stored) for stored in REVISIONS],
         *await _latency(scale),
         await _answer(),
         await _size(scale),
@@ -139,26 +144,63 @@ async def _appends(scale: Scale) -> list[Row]:
 
 async def _message(scale: Scale, length: int) -> Row:
     """Measure a commit with one more message of a conversation of that length, as the writer of a session makes it."""
-    commits, spent = scale.tokens // 10, list[float]()
     said: list[Message] = [UserMessage(content=f"question {number}") for number in range(length)]
+
+    async def add_message(session: Session, number: int) -> None:
+        session.messages.append(AssistantMessage(content=f"answer {number}"))
+
+    spent = [await _commits(scale, StateChange(said), add_message) for _ in range(scale.repeats)]
+    return Row(name=f"commit of a message after {length:,} others", value=median(spent), unit="µs")
+
+
+async def _revision(scale: Scale, stored: int) -> Row:
+    """Measure a commit with one more revision of a file, where that many are stored: those of options, and its own.
+
+    The floor is a group commit of one row, which is measured beside each.
+    """
+    first, contents = Session(), MemoryContents()
+    for number in range(1, stored, FILES_OF_OPTION):
+        option = Option(number, "demo", f"turn_{number}", "turn_1", first.artifacts.branch())
+        for place in range(min(stored, FILES_OF_OPTION)):
+            await option.artifacts.write(f"page{place}.html", b"<p>")
+        first.options.append(option)
+    assert len(first.artifacts.revisions) == stored
+
+    async def add_revision(session: Session, number: int) -> None:
+        session.artifacts.contents = contents
+        await session.artifacts.write("index.html", b"<p>%d" % number)
+
+    spent, floors, commits = list[float](), list[float](), scale.tokens // 10
     for _ in range(scale.repeats):
-        async with database() as (store, _):
-            made = SessionRecord(workspace="/tmp", created_at="2026-01-01T00:00:00.000Z")
-            await store.create(made, state=StateChange(said))
-            lease = await store.ownership.claim(made.id)
-            loaded = await lease.load()
-            session = load_session(made, loaded.state)
-            writer = SessionWriter(lease, loaded, session, MessageQueue(), SystemClock(), lambda *_: None)
-            turn = TurnRecord(session_id=made.id, input="x")
-            await writer.commit(turn.id, begins=turn, keeps_state=True)
+        spent.append(await _commits(scale, StateChange(parts=encode_state(first, (0, 0))), add_revision))
+        floors.append(await bare_group_commit(1, commits) * MICRO / commits)
+    return Row(
+        name=f"commit of a file's revision after {stored:,} others",
+        value=median(spent),
+        unit="µs",
+        floor=median(floors),
+    )
 
-            async def converse(session: Session = session, writer: SessionWriter = writer, id_: str = turn.id) -> None:
-                for number in range(commits):
-                    session.messages.append(AssistantMessage(content=f"answer {number}"))
-                    await writer.commit(id_, [call(number)])
 
-            spent.append(await cpu_of(converse))
-    return Row(name=f"commit of a message after {length:,} others", value=median(spent) * MICRO / commits, unit="µs")
+async def _commits(scale: Scale, state: StateChange, change: Callable[[Session, int], Awaitable[None]]) -> float:
+    """Return the CPU time in µs of a change of a session with that state and its commit, as its writer makes it."""
+    commits = scale.tokens // 10
+    async with database() as (store, _):
+        made = SessionRecord(workspace="/tmp", created_at="2026-01-01T00:00:00.000Z")
+        await store.create(made, state=state)
+        lease = await store.ownership.claim(made.id)
+        loaded = await lease.load()
+        session = load_session(made, loaded.state)
+        writer = SessionWriter(lease, loaded, session, MessageQueue(), SystemClock(), lambda *_: None)
+        turn = TurnRecord(session_id=made.id, input="x")
+        await writer.commit(turn.id, begins=turn, keeps_state=True)
+
+        async def run() -> None:
+            for number in range(commits):
+                await change(session, number)
+                await writer.commit(turn.id, [call(number)])
+
+        return await cpu_of(run) * MICRO / commits
 
 
 async def _latency(scale: Scale) -> list[Row]:

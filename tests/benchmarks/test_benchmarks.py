@@ -53,6 +53,8 @@ SMALL = Scale(
                 "a bare group commit of 50 streams, per row",
                 "commit of a message after 10 others",
                 "commit of a message after 10,000 others",
+                "commit of a file's revision after 10 others",
+                "commit of a file's revision after 2,000 others",
                 "wait for the log at 32 streaming sessions, median",
                 "wait for the log at 32 streaming sessions, 99 of 100",
                 "rows of an answer of 2,000 tokens",

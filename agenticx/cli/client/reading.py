@@ -74,7 +74,7 @@ class ReadingClient:
 
     async def _session_files(self, session_id: str) -> Session:
         state = await self._store.log.state(session_id)
-        return stored_session_files(state.state_json, self._store.blobs, session_id)
+        return stored_session_files(state.parts, self._store.blobs, session_id)
 
     async def usage(
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None

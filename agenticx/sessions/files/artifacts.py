@@ -1,15 +1,14 @@
-"""The contents of files that live in a session, stored as blobs; a table in the state names them."""
+"""The contents of files that live in a session, stored as blobs; parts of the state name them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.tools.session_files import Artifacts
 
-__all__ = ["SessionContents", "forked_artifacts"]
+__all__ = ["SessionContents", "share_artifacts"]
 
 
 class SessionContents:
@@ -42,14 +41,7 @@ class SessionContents:
         await self._blobs.forget(self._session_id)
 
 
-async def forked_artifacts(
-    artifacts: Artifacts, current: Mapping[str, int], blobs: Blobs, session_id: str, other_id: str
-) -> dict[str, Any]:
-    """Return the table of a fork's files, which begins with these revisions, and share their contents with it.
-
-    Raises `StoreError`.
-    """
-    artifacts.return_to(current)
+async def share_artifacts(artifacts: Artifacts, blobs: Blobs, session_id: str, other_id: str) -> None:
+    """Share the contents of a session's files with a fork of it; raises `StoreError`."""
     if artifacts.revisions:
         await blobs.share(session_id, other_id, {artifact.sha256 for artifact in artifacts.revisions})
-    return artifacts.to_json()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Literal
 
 from agenticx.errors import AgenticXError
 from agenticx.foreign_text import MATERIAL, frame_text, one_line
@@ -19,6 +18,7 @@ from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.entries import StoredEvent, decode
+from agenticx.sessions.store.tool_state import Parts, load_files
 from agenticx.tools.session_files import Artifacts, UnknownArtifact, is_image_type
 
 __all__ = [
@@ -26,10 +26,8 @@ __all__ = [
     "OptionState",
     "UnknownOption",
     "find_option",
-    "forked_options",
-    "load_options",
+    "fork_options",
     "option_states",
-    "options_data",
     "pick_text",
     "stored_session_files",
 ]
@@ -89,47 +87,24 @@ async def pick_text(option: Option) -> str:
     return "\n".join(parts)
 
 
-def options_data(session: Session) -> dict[str, Any]:
-    """Return the options of a session as JSON, with the revisions of their files."""
-    if not session.options:
-        return {}
-    rows = [
-        [each.number, each.model, each.turn_id, each.run_id, each.artifacts.branch_data(), each.text]
-        for each in session.options
-    ]
-    return {"rows": rows, "next": session.next_option, "is_due": session.is_option_due}
-
-
-def load_options(session: Session, data: Mapping[str, Any]) -> None:
-    """Give a session the options of `options_data`."""
-    session.options = [
-        Option(number, model, turn_id, run_id, session.artifacts.branch_of(files), text)
-        for number, model, turn_id, run_id, files, text in data.get("rows", ())
-    ]
-    session.next_option, session.is_option_due = data.get("next", 1), data.get("is_due", False)
-
-
-def stored_session_files(state_json: str | None, blobs: Blobs, session_id: str) -> Session:
+def stored_session_files(parts: Parts, blobs: Blobs, session_id: str) -> Session:
     """Return a session with the files and options that its stored state has, and nothing else; raises `DamagedData`."""
-    contents = SessionContents(blobs, session_id)
-    session = Session(artifacts=Artifacts(contents))
-    if state_json is not None:
-        with map_decode_errors("the state of a session"):
-            state = json.loads(state_json)
-            session.artifacts = Artifacts.from_json(state["artifacts"], contents)
-            load_options(session, state["options"])
+    session = Session(artifacts=Artifacts(SessionContents(blobs, session_id)))
+    with map_decode_errors("the state of a session"):
+        load_files(session, parts)
     return session
 
 
-def forked_options(session: Session, turn_ids: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options of a fork as `options_data` does: those whose turns it has, under the ids they have there."""
-    rows = [
-        [*row[:2], turn_ids[row[2]], turn_ids[row[3]], *row[4:]]
-        for row in options_data(session).get("rows", ())
-        if row[2] in turn_ids and row[3] in turn_ids
+def fork_options(session: Session, turn_ids: Mapping[str, str]) -> None:
+    """Keep the options of a session whose turns a fork has, under the ids that they have there."""
+    last = session.options[-1].number if session.options else None
+    session.options = [
+        replace(option, turn_id=turn_ids[option.turn_id], run_id=turn_ids[option.run_id])
+        for option in session.options
+        if option.turn_id in turn_ids and option.run_id in turn_ids
     ]
-    is_due = session.is_option_due and bool(rows) and rows[-1][0] == session.options[-1].number
-    return {"rows": rows, "next": session.next_option, "is_due": is_due}
+    has_last = bool(session.options) and session.options[-1].number == last
+    session.is_option_due = session.is_option_due and has_last
 
 
 async def option_states(

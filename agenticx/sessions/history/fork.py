@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message, new_id
+from agenticx.runtime import Session
 from agenticx.runtime.events import REQUEST_EVENTS, RuntimeEvent, TurnStartedEvent
-from agenticx.sessions.files.artifacts import forked_artifacts
-from agenticx.sessions.files.options import forked_options, stored_session_files
+from agenticx.sessions.files.artifacts import share_artifacts
+from agenticx.sessions.files.options import fork_options
 from agenticx.sessions.files.snapshots import forked_edits, share_contents
 from agenticx.sessions.history.deliveries import HistoryWithSubagents, deliveries_of_fork
 from agenticx.sessions.history.interrupted import InterruptedTurn
-from agenticx.sessions.history.rebuild import CurrentHistory, not_run_result, read_replacement_counts, rebuild_history
+from agenticx.sessions.history.rebuild import CurrentHistory, not_run_result, rebuild_history
 from agenticx.sessions.history.transcript import (
     read_conversation,
     searchable_path_texts,
@@ -26,6 +25,7 @@ from agenticx.sessions.store.base import Doubtful, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.entries import Fact, ForkedPath, SessionEvent, StoredEvent, SubagentFact, decode, encode
 from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
+from agenticx.sessions.store.tool_state import decode_replacement_counts, encode_state, load_files, load_state
 from agenticx.sessions.turn_tree import LoggedTurn, TurnTree
 from agenticx.threads import run_sized
 
@@ -74,14 +74,10 @@ async def fork(
     edits = await forked_edits(store.log, session_id, forked_path)
     facts: list[Fact] = [*filter(None, (one.forked(forked_path) for one in deliveries)), *edits]
     blobs = store.blobs
-    files: dict[str, Any] = {"artifacts": {}, "options": {}}
-    if blobs is not None and state.state_json is not None:
-        old_files = stored_session_files(state.state_json, blobs, session_id)
-        kept = turns.revisions(old_files.options)
-        files["artifacts"] = await forked_artifacts(old_files.artifacts, kept, blobs, session_id, record.id)
-        files["options"] = forked_options(old_files, log.turn_ids)
-    forked = _forked_state(messages, current, state.state_json, files)
+    session = _forked_session(state, turns, log.turn_ids, has_files=blobs is not None)
+    forked = _forked_state(messages, current, session)
     if blobs is not None:
+        await share_artifacts(session.artifacts, blobs, session_id, record.id)
         await share_contents(blobs, session_id, record.id, edits)
         if digests := attachment_digests([*forked.messages, *forked.compacted]):
             await blobs.share(session_id, record.id, digests)
@@ -98,25 +94,36 @@ async def fork(
 
 async def _current_history(log: Log, session_id: str, state: SessionState) -> CurrentHistory:
     with map_decode_errors("the state of a session"):
-        summary_count, _ = read_replacement_counts(state.state_json)
+        summary_count, _ = decode_replacement_counts(state.parts)
     return CurrentHistory(state.messages, summary_count, await log.compacted_messages(session_id))
 
 
-def _forked_state(
-    messages: Sequence[Message], current: CurrentHistory, state_json: str | None, files: Mapping[str, Any]
-) -> StateChange:
-    """Return the state of the fork, with these files and options and without permissions.
+def _forked_session(
+    state: SessionState, turns: TurnsOnPath, turn_ids: Mapping[str, str], *, has_files: bool
+) -> Session:
+    """Return a session with the state of the fork apart from its messages: with files if it `has_files`.
 
-    It has compacted messages only if it has their summaries.
+    It has no permissions.
     """
+    session = Session()
+    with map_decode_errors("the state of a session"):
+        load_state(session, state.parts)
+    session.allowed.clear()
+    if has_files:
+        session.artifacts.return_to(turns.revisions(session.options))
+        fork_options(session, turn_ids)
+    else:
+        load_files(session, {})
+    return session
+
+
+def _forked_state(messages: Sequence[Message], current: CurrentHistory, session: Session) -> StateChange:
+    """Return the state of the fork; it has compacted messages only if it has their summaries."""
     summary_count, compacted = current.summary_count, current.compacted
     if not current.keeps_summaries(messages):
         summary_count, compacted = 0, ()
-    if state_json is not None:
-        with map_decode_errors("the state of a session"):
-            new = {**files, "allowed": [], "front": [summary_count, len(compacted)]}
-            state_json = json.dumps(json.loads(state_json) | new, separators=(",", ":"))
-    return StateChange(messages, state_json, compacted=compacted, keep_compacted=0)
+    parts = encode_state(session, (summary_count, len(compacted)))
+    return StateChange(messages, parts, compacted=compacted, keep_compacted=0)
 
 
 def _forked_log(session_id: str, turns: TurnsOnPath, events: Sequence[StoredEvent]) -> _ForkedLog:

@@ -13,7 +13,7 @@ from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
 from agenticx.sessions.store.entries import SessionEvent
 from agenticx.sessions.turn_tree import result_message
 
-__all__ = ["CurrentHistory", "messages_of_agent", "not_run_result", "read_replacement_counts", "rebuild_history"]
+__all__ = ["CurrentHistory", "messages_of_agent", "not_run_result", "rebuild_history"]
 
 NOT_RUN_RESULT = "Cancelled: the conversation was taken back to a point before this call ran."
 
@@ -123,11 +123,3 @@ def _with_missing_results(messages: list[Message]) -> list[Message]:
 def not_run_result(call_id: str, name: str) -> ToolMessage:
     """Return the result of a call that had not run at the point to which its conversation was taken back."""
     return ToolMessage(tool_call_id=call_id, name=name, content=NOT_RUN_RESULT, outcome="cancelled")
-
-
-def read_replacement_counts(state: str | None) -> tuple[int, int]:
-    """Return from a stored state how many of the first messages replace how many compacted messages."""
-    if state is None:
-        return 0, 0
-    messages, compacted = json.loads(state)["front"]
-    return messages, compacted

@@ -19,12 +19,12 @@ from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter, TurnSuspended
 from agenticx.sessions.hub.live_turns import NOT_STORED, DueEnd, LiveTurn, LiveTurns
 from agenticx.sessions.hub.recovery import read_interrupted
-from agenticx.sessions.hub.state import ENCODING_ERRORS, conversation_data
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
 from agenticx.sessions.store.base import Log, OwnershipLost, TurnEnded
 from agenticx.sessions.store.entries import CallBegan, Fact, ProcessStarted, TurnWaiting
 from agenticx.sessions.store.hosts import this_host
 from agenticx.sessions.store.records import Loaded, TurnRecord
+from agenticx.sessions.store.tool_state import ENCODING_ERRORS, encode_tool_state
 
 __all__ = ["ChildTurnRecords", "FactJournal", "SessionChildTurns"]
 
@@ -263,14 +263,15 @@ class _ChildTurnWriter:
         if not has_asked or child is None:
             return []
         try:
-            conversation = conversation_data(child.session)
+            state = encode_tool_state(child.session.state)  # its files are those of the session
         except ENCODING_ERRORS as exc:
             _log.warning("a turn cannot go on after a restart: its tool state is not JSON", error=str(exc))
             return []
         waiting = TurnWaiting(
             key=turn.id,
             turn_id=turn.id,
-            conversation=conversation,
+            messages=tuple(child.session.messages),
+            state=state,
             agent_path=tuple(child.agent_path),
             detached=child.detached,
         )

@@ -468,7 +468,7 @@ class Hub:
         """Return a session with its files and options as they are stored, and nothing else."""
         await self.store.catalog.get(session_id)
         state = await self.store.log.state(session_id)
-        return stored_session_files(state.state_json, self._services.blobs, session_id)
+        return stored_session_files(state.parts, self._services.blobs, session_id)
 
     # --- questions to the user ----------------------------------------------------------------------------------------
 

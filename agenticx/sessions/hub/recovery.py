@@ -15,12 +15,12 @@ from agenticx.sessions.history.interrupted import (
     resume_point,
     work_resume_point,
 )
-from agenticx.sessions.hub.state import read_conversation
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
 from agenticx.sessions.store.entries import Fact, ProcessStarted, SessionEvent, TurnWaiting, decode
 from agenticx.sessions.store.hosts import is_this_host
 from agenticx.sessions.store.records import Loaded, TurnRecord
+from agenticx.sessions.store.tool_state import decode_tool_state
 from agenticx.sessions.turn_tree import LoggedTurn, TurnTree
 from agenticx.threads import run_in_thread
 from agenticx.tools.processes import StartedProcess, kill_leftovers
@@ -122,9 +122,10 @@ class _OpenTurns:
         interrupted = self.interrupted(turn)
         messages, state = list[Message](), None
         waiting = self._waiting.get(turn.id)
-        if waiting is not None and waiting.conversation is not None:
-            read, state = read_conversation(waiting.conversation)
-            messages += read
+        if waiting is not None and waiting.state is not None:
+            messages += waiting.messages
+            with map_decode_errors(f"the state of turn {turn.id!r}"):
+                state = decode_tool_state(waiting.state)
         if interrupted.turn.round:
             point = None if state is None else child_resume_point(interrupted, messages)
         else:

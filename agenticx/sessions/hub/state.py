@@ -1,17 +1,16 @@
 """The stored state of a session between turns and processes: its messages and tool state.
 
 It is stored as records of the log, in the commit of the events that changed it: of the messages those that are new, of
-the tool state what is changed.
+the tool state the parts that are changed.
 
-Compacted messages are not held in memory once their summary is stored; opening a session does not read them. The state
-(key `front`) has the number of summaries at the start of the messages and the number of stored compacted messages that
-they replace.
+Compacted messages are not held in memory once their summary is stored; opening a session does not read them. A part of
+the state has the number of summaries at the start of the messages and the number of stored compacted messages that they
+replace.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import is_
 from pathlib import Path
 from typing import Any, Self, SupportsIndex
@@ -19,18 +18,21 @@ from typing import Any, Self, SupportsIndex
 from typing_extensions import override
 
 from agenticx.logs import get_logger
-from agenticx.messages import Message, message_adapter
+from agenticx.messages import Message
 from agenticx.runtime import Session
-from agenticx.sessions.files.options import load_options, options_data
-from agenticx.sessions.history.rebuild import read_replacement_counts
 from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
-from agenticx.tools.base import ToolState
+from agenticx.sessions.store.tool_state import (
+    ENCODING_ERRORS,
+    Parts,
+    StateParts,
+    decode_replacement_counts,
+    decode_tool_state,
+    encode_tool_state,
+    load_state,
+)
 from agenticx.tools.session_files import Artifacts, Contents
 
-__all__ = ["ENCODING_ERRORS", "StateTracker", "conversation_data", "load_session", "read_conversation"]
-
-ENCODING_ERRORS = (TypeError, ValueError, RecursionError)
-"""Raised for values that JSON does not have, such as an object, NaN, a lone surrogate or a cycle."""
+__all__ = ["StateTracker", "load_session"]
 
 _log = get_logger(__name__)
 
@@ -47,46 +49,13 @@ def load_session(record: SessionRecord, stored: SessionState, contents: Contents
     )
     session.messages = TrackedMessages(session.messages)
     session.active_agent = record.agent
-    if stored.state_json is not None:
-        state: dict[str, Any] = json.loads(stored.state_json)
-        _mark_replacements(session, stored.state_json)
-        session.allowed.update(state["allowed"])
-        if size := state["incompressible"]:
-            session.size_at_failed_compaction = (size[0], size[1])
-        session.state = _tool_state(state)
-        session.artifacts = Artifacts.from_json(state["artifacts"], session.artifacts.contents)
-        load_options(session, state["options"])
+    _mark_replacements(session, stored.parts)
+    load_state(session, stored.parts)
     return session
 
 
-def conversation_data(session: Session) -> dict[str, Any]:
-    """Return the messages and the tool state of a child turn as JSON; see `read_conversation`.
-
-    Its files are those of the session, whose state has them. Raises one of `ENCODING_ERRORS`.
-    """
-    messages = [message.model_dump(mode="json") for message in session.messages]
-    return {"messages": messages, "state": json.loads(_state_text(session, 0)) | {"artifacts": {}, "options": {}}}
-
-
-def read_conversation(data: Mapping[str, Any]) -> tuple[Sequence[Message], ToolState]:
-    """Return what `conversation_data` returned as messages and tool state."""
-    messages = [message_adapter().validate_python(message) for message in data["messages"]]
-    return messages, _tool_state(data["state"])
-
-
-def _tool_state(state: dict[str, Any]) -> ToolState:
-    return ToolState(
-        todos=state["todos"],
-        scratchpad=state["scratchpad"],
-        files={path: (seen[0], seen[1]) for path, seen in state["files"].items()},
-        context_variables=state["context_variables"],
-        passages=state["passages"],
-        sources_below=state["sources_below"],
-    )
-
-
-def _mark_replacements(session: Session, state: str | None) -> None:
-    messages, session.stored_compacted = read_replacement_counts(state)
+def _mark_replacements(session: Session, parts: Parts) -> None:
+    messages, session.stored_compacted = decode_replacement_counts(parts)
     session.mark_replacements(messages)
 
 
@@ -98,7 +67,7 @@ class StateTracker:
         self._messages: list[Message] = list(session.messages)
         self._unchanged = len(self._messages)  # of those that are stored, as of the last look
         self._pending: StateChange | None = None
-        self._state = _state_text(session, _replacement_count(session))
+        self._parts = StateParts.of(session, _replacement_counts(session))
 
     def pending_change(self, searchable_ids: frozenset[str] | None = None) -> StateChange | None:
         """Return the change to store with the next synced events, None if there is none.
@@ -108,17 +77,18 @@ class StateTracker:
         session, before = self._session, self._messages
         common = self._unchanged = self._look_at_messages()
         replacement_count = _replacement_count(session)
-        state = _state_text(session, replacement_count)
-        is_same = common == len(before) == len(session.messages) and state == self._state
+        parts = self._parts.changes(session, _replacement_counts(session))
+        is_same = common == len(before) == len(session.messages) and not parts
         if is_same and searchable_ids is None:
             return None
         self._pending = StateChange(
             session.messages[common:],
-            None if state == self._state else state,
+            parts.changed,
             common,
             searchable_ids,
             compacted=tuple(session.compacted) if replacement_count else (),
             keep_compacted=session.stored_compacted if replacement_count else 0,
+            removed_parts=parts.removed,
         )
         return self._pending
 
@@ -134,17 +104,16 @@ class StateTracker:
 
         For events of a child turn, whose commits leave the conversation above as it is stored.
         """
-        session, stored = self._session, json.loads(self._state or _state_text(self._session, 0))
-        files = {"artifacts": session.artifacts.to_json(), "options": options_data(session)}
-        state = json.dumps(stored | files, separators=(",", ":"))
-        return None if state == self._state else StateChange((), state, len(self._messages))
+        if not (parts := self._parts.file_changes(self._session)):
+            return None
+        return StateChange((), parts.changed, len(self._messages), removed_parts=parts.removed)
 
     def mark_stored(self, change: StateChange) -> None:
         """Take `change`, which is stored, as the base of the next one."""
         self._messages[change.keep_messages :] = change.messages
         if change is self._pending:
             self._unchanged = len(self._messages)
-        self._state = self._state if change.state_json is None else change.state_json
+        self._parts.mark_stored(change.parts, change.removed_parts)
         _drop_stored_compacted(self._session, change)
 
     def reset_to(self, stored: SessionState) -> None:
@@ -154,15 +123,14 @@ class StateTracker:
         """
         self._session.messages, self._messages = TrackedMessages(stored.messages), list(stored.messages)
         self._unchanged = len(self._messages)
-        self._state = stored.state_json or ""
+        self._parts.reset_to(stored.parts)
         self._session.compacted.clear()
-        _mark_replacements(self._session, stored.state_json)
+        _mark_replacements(self._session, stored.parts)
         try:
-            _state_text(self._session, 0)
+            encode_tool_state(self._session.state)
         except ENCODING_ERRORS as exc:
             _log.error("tool state cannot be encoded; it is reset to what is stored", error=str(exc))
-            state = stored.state_json
-            self._session.state = ToolState() if state is None else _tool_state(json.loads(state))
+            self._session.state = decode_tool_state(stored.parts)
 
 
 class TrackedMessages(list[Message]):
@@ -238,6 +206,12 @@ def _replacement_count(session: Session) -> int:
     return session.replacement_count if session.compacted or session.stored_compacted else 0
 
 
+def _replacement_counts(session: Session) -> tuple[int, int]:
+    """Return how many messages at the start replace how many compacted ones."""
+    count = _replacement_count(session)
+    return (count, session.stored_compacted + len(session.compacted)) if count else (0, 0)
+
+
 def _drop_stored_compacted(session: Session, stored: StateChange) -> None:
     """Drop the compacted messages that are stored from memory."""
     if stored.keep_compacted is None or not all(map(is_, stored.compacted, session.compacted)):
@@ -254,36 +228,3 @@ def _common_prefix(before: Sequence[Message], now: Sequence[Message]) -> int:
         if stored_message is not message:
             return index
     return min(len(before), len(now))
-
-
-def _state_text(session: Session, replacement_count: int) -> str:
-    state = session.state
-    rest = json.dumps(
-        {
-            "allowed": sorted(session.allowed),
-            "todos": state.todos,
-            "scratchpad": state.scratchpad,
-            "files": state.files,
-            "context_variables": _json_only(state.context_variables),
-            "passages": state.passages,
-            "sources_below": state.sources_below,
-            "options": options_data(session),
-            "incompressible": session.size_at_failed_compaction,
-            "front": (replacement_count, session.stored_compacted + len(session.compacted))
-            if replacement_count
-            else (0, 0),
-        },
-        separators=(",", ":"),
-    )
-    return f'{rest[:-1]},"artifacts":{session.artifacts.to_json_text()}}}'
-
-
-def _json_only(variables: dict[str, Any]) -> dict[str, Any]:
-    """Return those of the application's own variables that are JSON; the others are lost when the process ends."""
-    json_variables: dict[str, Any] = {}
-    for name, value in variables.items():
-        try:
-            json_variables[name] = json.loads(json.dumps(value, allow_nan=False))
-        except ENCODING_ERRORS:
-            _log.debug("context variable is not JSON; it is lost when the process ends", name=name)
-    return json_variables

@@ -14,7 +14,7 @@ from agenticx.errors import StoreError
 from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.runtime.events import ASKING_EVENTS, REQUEST_EVENTS, TEXT_DELTAS
 from agenticx.sessions.hub.queue import MessageQueue
-from agenticx.sessions.hub.state import ENCODING_ERRORS, StateTracker
+from agenticx.sessions.hub.state import StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
 from agenticx.sessions.store.entries import (
     Fact,
@@ -25,6 +25,7 @@ from agenticx.sessions.store.entries import (
     given_answer,
 )
 from agenticx.sessions.store.records import Commit, Loaded, SessionRecord, StateChange, TurnRecord
+from agenticx.sessions.store.tool_state import ENCODING_ERRORS
 from agenticx.sessions.subagent_runs import SubagentRuns
 from agenticx.subagents.records import SubagentEnding
 

@@ -57,7 +57,7 @@ class AttachmentLease:
 
         messages = await load_attachments(loaded.state.messages, read)
         facts = [await _change_fact(fact, lambda message: _load_message(message, read)) for fact in loaded.open_facts]
-        return replace(loaded, state=SessionState(messages, loaded.state.state_json), open_facts=facts)
+        return replace(loaded, state=SessionState(messages, loaded.state.parts), open_facts=facts)
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         return await self.lease.commit(await self._store_contents(commit))

@@ -10,14 +10,15 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import blake2b
-from typing import Any, Protocol, Self, cast, get_args
+from typing import Any, Protocol, Self, get_args
 
 from agenticx.llms.sampling import Sampling
-from agenticx.messages import Message, message_adapter
+from agenticx.messages import Message
 from agenticx.sessions.store.damage import DECODE_ERRORS, damaged_data
-from agenticx.sessions.store.entries import FACT_CLASSES, Record, as_tuple
+from agenticx.sessions.store.entries import FACT_CLASSES, Record, as_tuple, decode_message, encode_message
 from agenticx.sessions.store.records import Commit, SessionRecord, StateChange, TurnRecord
 from agenticx.sessions.store.search import SearchableText
+from agenticx.sessions.store.tool_state import Parts
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "TextsCopied",
     "TextsRetained",
     "TurnAccepted",
-    "decode_message",
     "decode_record",
     "decode_session",
     "encode_record",
@@ -119,29 +119,14 @@ class MessagesCompacted(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanged(Record):
-    """The state of tools and the permissions that the user gave are changed.
+    """The state of tools, the permissions that the user gave, the files or the options of the session are changed.
 
-    `changed` has the new values by name, `within` those of objects with few new values, by their names in the object;
-    `removed` and `removed_within` are the names without a value.
+    The parts named `removed` are left out, then those in `changed` have this JSON, by name.
     """
 
     kind = "state_changed"
-    changed: dict[str, Any]
-    within: dict[str, dict[str, Any]]
+    changed: Parts
     removed: tuple[str, ...]
-    removed_within: dict[str, list[str]]
-
-    def apply(self, state_json: str | None) -> str:
-        """Return the state after the change as JSON."""
-        state: dict[str, Any] = {} if state_json is None else json.loads(state_json)
-        for name in self.removed:
-            del state[name]
-        for name, removed in self.removed_within.items():
-            for one in removed:
-                del state[name][one]
-        for name, changed in self.within.items():
-            state[name] |= changed
-        return _dump(state | self.changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,21 +175,6 @@ def decode_record(kind: str, key: str, turn_id: str, data: str) -> Record:
         return _CLASSES_BY_KIND[kind].load(key, turn_id, json.loads(data))
     except DECODE_ERRORS as exc:
         raise damaged_data("a record of a session", exc) from exc
-
-
-def decode_message(text: str) -> Message:
-    """Return a message from the JSON of its record; raises an error of `DECODE_ERRORS`."""
-    try:
-        return message_adapter().validate_json(text)
-    except ValueError:  # a lone surrogate, which only the slower parser reads
-        return message_adapter().validate_python(json.loads(text))
-
-
-def _encode_message(message: Message) -> str:
-    try:
-        return message.model_dump_json()
-    except ValueError:  # a lone surrogate, which JSON has only as an escape
-        return json.dumps(message.model_dump())
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
@@ -264,9 +234,6 @@ class Head(Protocol):
     @property
     def compacted_count(self) -> int: ...
 
-    @property
-    def state_json(self) -> str | None: ...
-
     def has_message(self, key: str) -> bool:
         """Return True if the log has a message with that key."""
         ...
@@ -300,7 +267,7 @@ def _state_records(change: StateChange, turn_id: str, head: Head) -> Iterator[Re
     added, keys, compacted = dict[str, MessageAdded](), list[str](), list[str]()
     for messages, named in ((change.messages, keys), (change.compacted, compacted)):
         for message in messages:
-            text = _encode_message(message)
+            text = encode_message(message)
             key = blake2b(text.encode(), digest_size=12).hexdigest()
             named.append(key)
             if key not in added and not head.has_message(key):
@@ -311,43 +278,10 @@ def _state_records(change: StateChange, turn_id: str, head: Head) -> Iterator[Re
     keep = change.keep_compacted
     if keep is not None and (keep != head.compacted_count or compacted):
         yield MessagesCompacted(key="", turn_id=turn_id, keep=keep, messages=tuple(compacted))
-    if change.state_json is not None and change.state_json != head.state_json:
-        yield _state_changed(head.state_json, change.state_json, turn_id)
+    if change.parts or change.removed_parts:
+        yield StateChanged(key="", turn_id=turn_id, changed=change.parts, removed=tuple(change.removed_parts))
     if change.searchable_ids is not None:
         yield TextsRetained(key="", turn_id=turn_id, message_ids=tuple(sorted(change.searchable_ids)))
-
-
-def _state_changed(before_json: str | None, after_json: str, turn_id: str) -> StateChanged:
-    before: dict[str, Any] = {} if before_json is None else json.loads(before_json)
-    after: dict[str, Any] = json.loads(after_json)
-    changed, within, removed_within = dict[str, Any](), dict[str, dict[str, Any]](), dict[str, list[str]]()
-    for name, value in after.items():
-        if name not in before:
-            changed[name] = value
-        elif _dump(earlier := before[name]) != _dump(value):
-            parts = _changed_parts(earlier, value)
-            if parts is None:
-                changed[name] = value
-            else:
-                within[name], removed_within[name] = parts
-    return StateChanged(
-        key="",
-        turn_id=turn_id,
-        changed=changed,
-        within={name: values for name, values in within.items() if values},
-        removed=tuple(name for name in before if name not in after),
-        removed_within={name: names for name, names in removed_within.items() if names},
-    )
-
-
-def _changed_parts(earlier: Any, value: Any) -> tuple[dict[str, Any], list[str]] | None:
-    """Return the new values of an object and the names without one, None if the order of its names is another."""
-    if not (isinstance(earlier, dict) and isinstance(value, dict)):
-        return None
-    before, after = cast("dict[str, Any]", earlier), cast("dict[str, Any]", value)
-    new = {name: value for name, value in after.items() if name not in before or _dump(before[name]) != _dump(value)}
-    kept, gone = [name for name in before if name in after], [name for name in before if name not in after]
-    return (new, gone) if list(after) == [*kept, *(name for name in new if name not in before)] else None
 
 
 def _dump(value: object) -> str:

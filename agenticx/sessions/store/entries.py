@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import (
@@ -23,7 +23,7 @@ from typing import (
 from pydantic_core import from_json
 
 from agenticx.llms.sampling import Sampling
-from agenticx.messages import UserMessage, new_id
+from agenticx.messages import Message, UserMessage, message_adapter, new_id
 from agenticx.runtime.events import (
     EVENT_CLASSES,
     Event,
@@ -35,6 +35,7 @@ from agenticx.runtime.events.types import PAYLOADS, AnsweringEvent, AskingEvent
 from agenticx.runtime.questions.kinds import KINDS, kind_of, kind_of_event
 from agenticx.runtime.questions.requests import UserAnswer, UserRequest
 from agenticx.sessions.store.damage import DECODE_ERRORS, damaged_data, map_decode_errors
+from agenticx.sessions.store.tool_state import Parts
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 from agenticx.tools.permissions import PermissionMode
 
@@ -75,8 +76,10 @@ __all__ = [
     "asked_request",
     "decode",
     "decode_line",
+    "decode_message",
     "encode",
     "encode_events",
+    "encode_message",
     "given_answer",
     "request_id",
     "stored_request",
@@ -189,6 +192,25 @@ def _parse(frame: bytes) -> dict[str, Any]:
         return from_json(frame)
     except ValueError:  # a lone surrogate or a deep value, which only the slower parser reads
         return json.loads(frame)
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def encode_message(message: Message) -> str:
+    """Return a message as a JSON object."""
+    try:
+        return message.model_dump_json()
+    except ValueError:  # a lone surrogate, which JSON has only as an escape
+        return json.dumps(message.model_dump())
+
+
+def decode_message(text: str) -> Message:
+    """Return a message from the JSON of its record; raises an error of `DECODE_ERRORS`."""
+    try:
+        return message_adapter().validate_json(text)
+    except ValueError:  # a lone surrogate, which only the slower parser reads
+        return message_adapter().validate_python(json.loads(text))
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -453,16 +475,25 @@ class RewindEnded(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnWaiting(Fact):
-    """The turn `key`, below another one, has asked the user, and goes on after a restart with this conversation.
+    """The turn `key`, below another one, has asked the user, and goes on after a restart with these messages.
 
-    It is as JSON, `{messages, state}`, and None once the turn has ended.
+    `state` are the parts of its tool state, see `decode_tool_state`; None once the turn has ended.
     """
 
     kind = "turn_waiting"
     is_replaced = True
-    conversation: Mapping[str, Any] | None = None
+    messages: tuple[Message, ...] = ()
+    state: Parts | None = None
     agent_path: tuple[str, ...] = ()
     detached: bool = False
+
+    def data(self) -> dict[str, Any]:
+        return Fact.data(self) | {"messages": [encode_message(message) for message in self.messages]}
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        messages = tuple(map(decode_message, data.pop("messages")))
+        return cls(key=key, turn_id=turn_id, messages=messages, agent_path=tuple(data.pop("agent_path")), **data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

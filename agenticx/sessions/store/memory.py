@@ -220,7 +220,7 @@ class MemoryStore:
 
     async def state(self, session_id: str) -> SessionState:
         session = self._data.session(session_id)
-        return SessionState(session.messages.copy(), session.state_json)
+        return SessionState(session.messages.copy(), session.parts.copy())
 
     async def compacted_messages(self, session_id: str) -> Sequence[Message]:
         return tuple(self._data.session(session_id).compacted)
@@ -316,7 +316,7 @@ class _MemoryLease:
         session = self._session()
         return Loaded(
             record=session.record,
-            state=SessionState(session.messages.copy(), session.state_json),
+            state=SessionState(session.messages.copy(), session.parts.copy()),
             last_seq=len(session.events),
             running=session.running,
             children=[session.turns[turn_id] for turn_id in session.open_children],

@@ -9,6 +9,7 @@ from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message, new_id
 from agenticx.runtime.events import RuntimeEvent
 from agenticx.sessions.store.entries import Fact
+from agenticx.sessions.store.tool_state import Parts
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
@@ -85,20 +86,21 @@ class TurnRecord:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """The state that a session's next turn starts from: the model's messages, and tool state with permissions as JSON.
+    """The state that a session's next turn starts from: the model's messages, and the parts of its tool state.
 
     The original messages that summaries replaced are not in it, see `Log.compacted_messages`.
     """
 
     messages: Sequence[Message] = ()
-    state_json: str | None = None
+    parts: Parts = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
     """A change of a session's state.
 
-    The first `keep_messages` of the messages stay, `messages` follow them; `state_json` None leaves that unchanged.
+    The first `keep_messages` of the messages stay, `messages` follow them. The parts named `removed_parts` are left out
+    from now on, `parts` are those that are new or changed; one with a name in both comes after all others.
     `compacted` are messages that summaries have replaced since, stored after the first `keep_compacted` of those that
     are stored already; with None nothing of these changes.
 
@@ -107,11 +109,12 @@ class StateChange:
     """
 
     messages: Sequence[Message] = ()
-    state_json: str | None = None
+    parts: Parts = field(default_factory=dict[str, str])
     keep_messages: int = 0
     searchable_ids: frozenset[str] | None = None
     compacted: Sequence[Message] = ()
     keep_compacted: int | None = None
+    removed_parts: Sequence[str] = ()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)  # not frozen: that takes three times as long to make

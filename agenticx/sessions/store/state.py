@@ -47,7 +47,7 @@ class StoredSession:
     open_children: list[str] = field(default_factory=list[str])
     messages: list[Message] = field(default_factory=list[Message])
     compacted: list[Message] = field(default_factory=list[Message])
-    state_json: str | None = None
+    parts: dict[str, str] = field(default_factory=dict[str, str])
     texts: dict[str, SearchableText] = field(default_factory=dict[str, SearchableText])
     facts: dict[tuple[type[Fact], str], Fact] = field(default_factory=dict[tuple[type[Fact], str], Fact])
     usage: dict[tuple[str, str, str], UsageCounts] = field(default_factory=dict[tuple[str, str, str], UsageCounts])
@@ -126,10 +126,14 @@ class StoredSession:
             case TurnAccepted(turn=turn):
                 self._begin(replace(turn, after_seq=stored.seq))
             case StateChanged() as change:
-                with map_decode_errors("a record of a session"):
-                    self.state_json = change.apply(self.state_json)
+                self._change_parts(change)
             case record:
                 self._apply_to_messages(record)
+
+    def _change_parts(self, change: StateChanged) -> None:
+        for name in change.removed:
+            self.parts.pop(name, None)
+        self.parts |= change.changed
 
     def _apply_to_messages(self, record: Record) -> None:
         match record:

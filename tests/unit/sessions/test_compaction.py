@@ -16,9 +16,9 @@ from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime.compactor import is_summary
 from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.sessions.history.fork import fork
-from agenticx.sessions.history.rebuild import read_replacement_counts
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.state import load_session
+from agenticx.sessions.store.tool_state import decode_replacement_counts
 from agenticx.settings import load_settings
 from tests.support.commits import load
 from tests.support.intercepted_store import InterceptedStore, Write
@@ -129,7 +129,7 @@ class CompactionHarness:
 
 async def all_messages(store: Store, session_id: str) -> list[Message]:
     kept = await store.log.state(session_id)
-    front, compacted = read_replacement_counts(kept.state_json)
+    front, compacted = decode_replacement_counts(kept.parts)
     stored = await store.log.compacted_messages(session_id)
     assert len(stored) == compacted
     return [*stored, *kept.messages[front:]]
@@ -202,7 +202,7 @@ async def test_a_session_in_memory_does_not_hold_compacted_messages(tmp_path: Pa
     session = load_session(loaded.record, loaded.state)
     assert (session.compacted, session.replacement_count) == (
         [],
-        read_replacement_counts(loaded.state.state_json)[0],
+        decode_replacement_counts(loaded.state.parts)[0],
     )
     assert session.stored_compacted == len(await store.log.compacted_messages(harness.session_id))
     await store.aclose()

@@ -103,7 +103,7 @@ async def test_a_cut_turn_that_cannot_be_read_is_ended_and_all_others_are_too(tm
 
 async def test_a_conversation_that_cannot_be_read_refuses_messages_and_no_other_does(tmp_path: Path) -> None:
     one, two = await left_running(tmp_path, 2)
-    damage(tmp_path, "UPDATE sessions SET state = '{' WHERE id = ?", one)
+    damage(tmp_path, f"INSERT INTO parts (session, name, data) VALUES ({SESSION}, 'todos', '{{')", one)
     store = SqliteStore(tmp_path / "sessions.db")
     hub = hub_of(store, tmp_path)
     await hub.recover()
@@ -207,9 +207,21 @@ async def test_a_record_with_wrong_field_values_is_damaged(tmp_path: Path, what:
     await store.aclose()
 
 
-async def test_a_state_that_is_no_object_is_damage_for_a_fork_too(tmp_path: Path) -> None:
+PARTS = {
+    "a list that is an object": ("todos", "{}"),
+    "a version without a size": ('files:"/tmp/a"', "[1]"),
+    "a count that is missing": ("front", "[1]"),
+    "a key that is no JSON": ("files:", "[1,2]"),
+    "a revision without its digest": ('revisions:["a.html",1]', "[5]"),
+    "an option that is no row": ("options:1", "1"),
+}
+
+
+@pytest.mark.parametrize("what", PARTS)
+async def test_a_part_of_the_state_with_another_value_is_damage_for_a_fork_too(tmp_path: Path, what: str) -> None:
     (session_id,) = await left_running(tmp_path, 1)
-    damage(tmp_path, "UPDATE sessions SET state = '[1]'")
+    name, text = PARTS[what]
+    damage(tmp_path, f"INSERT INTO parts (session, name, data) VALUES (1, '{name}', '{text}')")
     store = SqliteStore(tmp_path / "sessions.db")
     with pytest.raises(StoreError, match="damaged"):
         await fork(store, session_id, now="2026-01-01T00:00:00.000Z")
@@ -262,7 +274,8 @@ async def test_a_database_with_damaged_metadata_is_refused_with_a_message(
 async def test_a_completely_unreadable_session_can_be_deleted(tmp_path: Path) -> None:
     one, two = await left_running(tmp_path, 2)
     for statement in (
-        "UPDATE sessions SET record = '{', state = '[1]' WHERE id = ?",
+        "UPDATE sessions SET record = '{' WHERE id = ?",
+        f"INSERT INTO parts (session, name, data) VALUES ({SESSION}, 'todos', '{{')",
         f"UPDATE commits SET body = x'78' WHERE {EVENTS}",
         f"UPDATE records SET data = '{{' WHERE {FACTS}",
         f"UPDATE records SET data = '{{' WHERE session = {SESSION} AND kind = 'turn_accepted'",
@@ -280,7 +293,7 @@ async def test_a_completely_unreadable_session_can_be_deleted(tmp_path: Path) ->
 UNREADABLE = {
     "its record": "UPDATE sessions SET record = '{' WHERE id = ?",
     "its record's fields": "UPDATE sessions SET record = json_set(record, '$.model', 5) WHERE id = ?",
-    "its state": "UPDATE sessions SET state = '[1]' WHERE id = ?",
+    "its state": f"INSERT INTO parts (session, name, data) VALUES ({SESSION}, 'todos', '{{')",
     "its messages": f"INSERT INTO messages VALUES ({SESSION}, 0, 1, 0)",
     "its log": DAMAGES["a row of the log"],
     "its facts": DAMAGES["the facts' form"],

@@ -43,7 +43,9 @@ FACTS = [
         key="k", turn_id="t", message=UserMessage(content="hi"), sampling=Sampling(temperature=0.5), vaults=("v",)
     ),
     taken("k"),
-    TurnWaiting(key="k", turn_id="k", conversation={"messages": [{}], "state": {}}, agent_path=("meta", "a")),
+    TurnWaiting(
+        key="k", turn_id="k", messages=(UserMessage(content="\ud800"),), state={"todos": "[]"}, agent_path=("meta", "a")
+    ),
     TurnWaiting(key="k", turn_id="k"),
     SubagentStarted(key="t", run=RUN),
     SubagentDelivered(key="t", ending=ENDING, is_due=True, told_in="turn_1"),

@@ -120,13 +120,13 @@ async def test_a_commit_is_stored_whole_in_one_step(store: Store) -> None:
             turn_id="turn_1",
             events=[started(), token("a")],
             begins=turn,
-            state=StateChange(said, '{"todos":[]}'),
+            state=StateChange(said, {"todos": "[1]"}),
             facts=[call, message],
             record=named,
         )
     )
     loaded = await lease.load()
-    assert (loaded.record, loaded.state, loaded.last_seq) == (named, SessionState(said, '{"todos":[]}'), 2)
+    assert (loaded.record, loaded.state, loaded.last_seq) == (named, SessionState(said, {"todos": "[1]"}), 2)
     assert loaded.running == await store.log.turn(lease.session_id, client_turn_id="c") == replace(turn, after_seq=0)
     assert (list(loaded.open_facts), loaded.facts_damaged) == ([call, message], False)
     assert list(await store.log.read(made.id, 0, 10)) == list(stored)
@@ -140,14 +140,14 @@ async def test_of_a_commit_that_fails_nothing_is_stored_and_the_next_one_is(stor
     made = record("one")
     await store.create(made)
     lease = await store.ownership.claim(made.id)
-    await lease.commit(Commit(events=[token("a")], state=StateChange([UserMessage(content="old")], "{}")))
+    await lease.commit(Commit(events=[token("a")], state=StateChange([UserMessage(content="old")], {"todos": "[]"})))
     before = await lease.load()
     bad = RuntimeEvent(EventType.STATE, {"state": float("nan")})
     write = Commit(
         turn_id="turn_1",
         events=[started(), bad],
         begins=TurnRecord(id="turn_1", session_id=made.id, input="hi", client_turn_id="c"),
-        state=StateChange([UserMessage(content="new")], '{"todos":[]}'),
+        state=StateChange([UserMessage(content="new")], {"todos": "[1]"}),
         facts=[posted("m")],
         record=replace(made, name="two"),
     )

@@ -82,7 +82,7 @@ async def test_a_reopened_store_reads_the_same_bytes(tmp_path: Path) -> None:
     before = {session_id: await everything(store, session_id, 10_000) for session_id in (one, two)}
     before_all = await store.log.read_all(Position(0), 10_000)
     turn = TurnRecord(id="turn_3", session_id=two, input="x")
-    kept = StateChange([UserMessage(content="x")], "{}")
+    kept = StateChange([UserMessage(content="x")], {"todos": "[1]"})
     await append(store, two, "turn_3", [token(0)], state=kept, begins=turn)
     call = began("call_1", "turn_3")
     await add_fact(store, two, call)
@@ -105,7 +105,7 @@ async def test_a_reopened_store_reads_the_same_bytes(tmp_path: Path) -> None:
     assert paged[:-1] == list(before_all)
     assert await load(again, two) == left
     assert (left.running, left.open_facts) == (replace(turn, after_seq=1200), [call])
-    assert left.state == await again.log.state(two) == SessionState([*kept.messages], "{}")
+    assert left.state == await again.log.state(two) == SessionState([*kept.messages], {"todos": "[1]"})
     known_turn = await again.log.turn(one, client_turn_id="c")
     assert known_turn is not None
     assert known_turn.id == "turn_1"

@@ -17,7 +17,7 @@ from agenticx.sessions.store.changes import (
     TextsRetained,
     TurnAccepted,
 )
-from agenticx.sessions.store.damage import DamagedData, map_decode_errors
+from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.entries import Fact, Record, StoredRecord
 from agenticx.sessions.store.search import searchable_texts
 from agenticx.sessions.store.sqlite import _rows as rows
@@ -41,10 +41,6 @@ class StoredHead:
     @property
     def compacted_count(self) -> int:
         return rows.message_count(self.connection, "compacted", self.number)
-
-    @property
-    def state_json(self) -> str | None:
-        return rows.read_state_json(self.connection, self.number)
 
     def has_message(self, key: str) -> bool:
         return rows.find_message(self.connection, self.number, key) is not None
@@ -71,9 +67,7 @@ def _apply(connection: sqlite3.Connection, number: int, stored: StoredRecord) ->
         case TurnAccepted(turn=turn):
             turns.begin_turn(connection, number, turn, *place)
         case StateChanged() as change:
-            with map_decode_errors("the state of a session"):
-                state = change.apply(rows.read_state_json(connection, number))
-            rows.update_state(connection, number, state)
+            rows.change_parts(connection, number, change)
         case record:
             _apply_to_messages(connection, number, record, place)
 

@@ -12,7 +12,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import Message, new_id
 from agenticx.runtime.events import ASKING_EVENTS
 from agenticx.sessions.store.base import ArchivedFilter
-from agenticx.sessions.store.changes import decode_message, decode_record, decode_session, encode_record, encode_session
+from agenticx.sessions.store.changes import StateChanged, decode_record, decode_session, encode_record, encode_session
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
 from agenticx.sessions.store.entries import (
     FACT_CLASSES,
@@ -21,6 +21,7 @@ from agenticx.sessions.store.entries import (
     RequestAsked,
     StoredEvent,
     StoredRecord,
+    decode_message,
     request_id,
 )
 from agenticx.sessions.store.records import SessionRecord, SessionState
@@ -44,6 +45,7 @@ __all__ = [
     "add_session",
     "all_facts",
     "apply_fact",
+    "change_parts",
     "decode_rows",
     "decode_sessions",
     "delete_session",
@@ -58,16 +60,15 @@ __all__ = [
     "open_requests",
     "read_compacted",
     "read_messages",
+    "read_parts",
     "read_record",
     "read_record_row",
     "read_state",
-    "read_state_json",
     "record_rows",
     "replace_messages",
     "session_names",
     "sessions_with_work",
     "update_session",
-    "update_state",
 ]
 
 T = TypeVar("T")
@@ -292,20 +293,27 @@ def read_compacted(connection: sqlite3.Connection, session_id: str) -> Sequence[
     return tuple(read_messages(connection, "compacted", session_number(connection, session_id)))
 
 
-def read_state_json(connection: sqlite3.Connection, number: int) -> str | None:
-    """Return the state of the session's tools and its permissions as JSON."""
-    return connection.execute("SELECT state FROM sessions WHERE number = ?", (number,)).fetchone()[0]
+def read_parts(connection: sqlite3.Connection, number: int) -> dict[str, str]:
+    """Return the parts of the session's state, in order."""
+    return dict(connection.execute("SELECT name, data FROM parts WHERE session = ? ORDER BY number", (number,)))
 
 
-def update_state(connection: sqlite3.Connection, number: int, state_json: str) -> None:
-    """Replace the state of the session's tools and its permissions."""
-    connection.execute("UPDATE sessions SET state = ? WHERE number = ?", (state_json, number))
+def change_parts(connection: sqlite3.Connection, number: int, change: StateChanged) -> None:
+    """Remove and add parts of the session's state; one that is replaced keeps its place."""
+    connection.executemany(
+        "DELETE FROM parts WHERE session = ? AND name = ?", ((number, name) for name in change.removed)
+    )
+    connection.executemany(
+        """INSERT INTO parts (session, name, data) VALUES (?, ?, ?)
+           ON CONFLICT (session, name) DO UPDATE SET data = excluded.data""",
+        ((number, *part) for part in change.changed.items()),
+    )
 
 
 def read_state(connection: sqlite3.Connection, session_id: str) -> SessionState:
     """Return the state that the session's next turn starts from."""
     number = session_number(connection, session_id)
-    return SessionState(read_messages(connection, "messages", number), read_state_json(connection, number))
+    return SessionState(read_messages(connection, "messages", number), read_parts(connection, number))
 
 
 def read_messages(connection: sqlite3.Connection, table: MessageTable, number: int, after: int = 0) -> list[Message]:

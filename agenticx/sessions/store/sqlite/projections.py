@@ -92,7 +92,7 @@ def _projections(
     yield "its open child turns", lambda: turns.open_children(connection, number), children
     yield "its messages", lambda: rows.read_messages(connection, "messages", number), folded.messages
     yield "its compacted messages", lambda: rows.read_messages(connection, "compacted", number), folded.compacted
-    yield "its state", lambda: rows.read_state_json(connection, number), folded.state_json
+    yield "its state", lambda: [*rows.read_parts(connection, number).items()], [*folded.parts.items()]
     yield "its facts", lambda: rows.all_facts(connection, number), list(folded.facts.values())
     texts = {(text.message_id or "", text.role, text.text) for text in folded.texts.values()}
     name = {("", "name", record.name)} if record.name else set[tuple[str, str, str]]()

@@ -17,7 +17,7 @@ __all__ = [
     "create_schema",
 ]
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """The version of the schema and of what its rows contain, in the file's header as `user_version`."""
 
 APPLICATION_ID = 0x41475831
@@ -55,8 +55,7 @@ CREATE TABLE sessions (
     record TEXT NOT NULL,                      -- JSON of SessionRecord
     pinned INTEGER NOT NULL,                   -- as in the record
     archived INTEGER NOT NULL,                 -- as in the record
-    running TEXT,                              -- the id of the turn that runs
-    state TEXT                                 -- JSON, see StateChanged
+    running TEXT                               -- the id of the turn that runs
 );
 CREATE INDEX sessions_listed ON sessions (pinned, number);
 CREATE INDEX running_sessions ON sessions (running) WHERE running IS NOT NULL;
@@ -131,6 +130,15 @@ CREATE TABLE compacted (
     record_index INTEGER NOT NULL,
     PRIMARY KEY (session, message_index)
 ) WITHOUT ROWID;
+
+-- The states of tools, permissions, files and options. See `tool_state.Parts`.
+CREATE TABLE parts (
+    number INTEGER PRIMARY KEY,                -- the order of the parts of a session
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    data TEXT NOT NULL,                        -- JSON
+    UNIQUE (session, name)
+);
 
 -- The facts in force, by their records, see Fact. The conditions of its indexes are those of queries in `_rows`.
 CREATE TABLE facts (

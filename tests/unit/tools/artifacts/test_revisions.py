@@ -8,6 +8,9 @@ from collections.abc import Collection
 
 import pytest
 
+from agenticx.runtime import Session
+from agenticx.runtime.session import Option
+from agenticx.sessions.store.tool_state import encode_state, load_files
 from agenticx.tools.session_files import MAX_OLD_BYTES, MAX_OLD_REVISIONS, Artifacts, MemoryContents, UnknownArtifact
 
 pytestmark = pytest.mark.anyio
@@ -64,9 +67,12 @@ async def test_the_order_outlives_the_process() -> None:
     await written(artifacts, "a.html", MAX_OLD_REVISIONS)
     await artifacts.write("b.html", b"2")  # so that the first revision of a.html is the next to go
     option = artifacts.branch_of({"current": {"a.html": 2}, "own": {"a.html": [2]}})
-    loaded = Artifacts.from_json(artifacts.to_json(), artifacts.contents)
-    loaded.branch_of(option.branch_data())
-    assert (loaded.current, loaded.to_json()) == (artifacts.current, artifacts.to_json())
+    session = Session(artifacts=artifacts)
+    session.options = [Option(1, "demo", "turn_1", "turn_0", option)]
+    parts, again = encode_state(session, (0, 0)), Session(artifacts=Artifacts(artifacts.contents))
+    load_files(again, parts)
+    loaded = again.artifacts
+    assert (loaded.current, encode_state(again, (0, 0))) == (artifacts.current, parts)
     await written(loaded, "a.html", 4)
     assert (kept(loaded, "a.html")[:3], kept(loaded, "b.html")) == ([2, 5, 6], [1, 2])
 
