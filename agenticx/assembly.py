@@ -74,7 +74,7 @@ async def open_hub(
             async for event in hub.run_turn(session.id, "Write notes.txt"):
                 if event.type == "confirm_required":
                     answer = ConfirmAnswer(approved=True)
-                    await hub.answer_confirm(event.data["id"], answer, digest=event.data["digest"])
+                    await hub.answer(event.data["id"], answer, digest=event.data["digest"])
 
     `url` is `sqlite:///PATH` (`sqlite:////tmp/chat.db` for an absolute path), `memory://`, or None for that of the
     settings, by default in AGX_HOME. `model` is the default model: a name, a model, or an object of another library;

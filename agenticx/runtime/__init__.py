@@ -21,6 +21,8 @@ from agenticx.runtime.questions.requests import (
     QuestionRequest,
     UnknownConfirm,
     UnknownQuestion,
+    UserAnswer,
+    UserRequest,
 )
 from agenticx.runtime.results import RunResult, TurnError
 from agenticx.runtime.sanitize import sanitize
@@ -60,6 +62,8 @@ __all__ = [
     "TurnError",
     "UnknownConfirm",
     "UnknownQuestion",
+    "UserAnswer",
+    "UserRequest",
     "ask_person",
     "current_turn",
     "encode_envelope",

@@ -182,17 +182,17 @@ class AsyncConfirmGate(ConfirmGate):
         self.last_request = request
         return await self._requests.ask(CONFIRMATION, request, announce)
 
+    def pending_requests(self, session_id: str | None = None) -> list[UserRequest]:
+        """Return the pending requests to the user, oldest first; only those of one session if it is named."""
+        return self._requests.waiting(session_id)
+
     def pending(self, session_id: str | None = None) -> list[ConfirmRequest]:
-        """Return the pending confirmations, oldest first; only those of one session if it is named."""
-        return self._requests.waiting(CONFIRMATION, session_id)
+        """Return the confirmations among the `pending_requests`."""
+        return [one for one in self._requests.waiting(session_id) if isinstance(one, ConfirmRequest)]
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
         """Return the answer to a confirmation; None if it is pending, was closed without one, or is unknown."""
         return self._requests.decided(CONFIRMATION, request_id)
-
-    def has_pending(self, session_id: str) -> bool:
-        """Return whether a confirmation or a question of the agent waits for an answer in that session."""
-        return bool(self.pending(session_id) or self.pending_questions(session_id))
 
     def resolve(
         self,
@@ -225,8 +225,8 @@ class AsyncConfirmGate(ConfirmGate):
         return await self._requests.ask(QUESTION, request, announce)
 
     def pending_questions(self, session_id: str | None = None) -> list[QuestionRequest]:
-        """Return the pending questions of agents, oldest first; only those of one session if it is named."""
-        return self._requests.waiting(QUESTION, session_id)
+        """Return the questions of agents among the `pending_requests`."""
+        return [one for one in self._requests.waiting(session_id) if isinstance(one, QuestionRequest)]
 
     def answered(self, question_id: str) -> QuestionAnswer | None:
         """Return the answer to a question of the agent; None if it is pending, has none, or is unknown."""
@@ -251,7 +251,7 @@ class AsyncConfirmGate(ConfirmGate):
         if request is None:
             raise kind.unknown_id(request_id, in_session=session_id is not None)
         if digest is not None:
-            kind.check_digest(request_id, kind.digest(request), digest)
+            kind.check_digest(request_id, request.digest, digest)
         return kind.effective_answer(request_id, self.decide(request_id, answer), answer)
 
 

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, kind_of
-from agenticx.runtime.questions.requests import AnsweredBy, ConfirmAnswer, Remember, UserRequest
+from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, RequestKind
+from agenticx.runtime.questions.requests import AnsweredBy, ConfirmAnswer, QuestionAnswer, Remember
 from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
 from studio.http.problems import Problem
 from studio.http.queries import RequestQuery, read_query
@@ -121,14 +121,12 @@ class QuestionAnswerResponse(TypedDict):
 
 async def list_confirms(request: Request) -> Response:
     """List the questions that wait for an answer, of all sessions or one."""
-    pending = await services(request).hub.open_confirms(await _session_id(request))
-    return JSONResponse({"confirms": [_item(confirm) for confirm in pending]})
+    return await _list(request, CONFIRMATION)
 
 
 async def list_questions(request: Request) -> Response:
     """List the questions of agents that wait for an answer, of all sessions or one."""
-    pending = await services(request).hub.open_questions(await _session_id(request))
-    return JSONResponse({"questions": [_item(question) for question in pending]})
+    return await _list(request, QUESTION)
 
 
 async def answer_confirm(request: Request) -> Response:
@@ -143,7 +141,7 @@ async def answer_confirm(request: Request) -> Response:
     given = ConfirmAnswer(
         approved=body.approved, by=body.by, remember=body.remember, arguments=body.arguments, reason=body.reason
     )
-    answer = await services(request).hub.answer_confirm(request_id, given, digest=body.digest)
+    answer = await services(request).hub.answer(request_id, given, digest=body.digest)
     return JSONResponse({"id": request_id, **CONFIRMATION.answer_data(answer), "remember": answer.remember})
 
 
@@ -153,19 +151,21 @@ async def answer_question(request: Request) -> Response:
     The same answer again is a 200, any other late one a 410.
     """
     question_id, body = request.path_params["question_id"], await read_body(request, QuestionAnswerBody)
-    answer = await services(request).hub.answer_question(question_id, body.answer, by=body.by)
+    answer = await services(request).hub.answer(question_id, QuestionAnswer(answer=body.answer, by=body.by))
     return JSONResponse({"id": question_id, **QUESTION.answer_data(answer)})
 
 
-async def _session_id(request: Request) -> str | None:
-    """Return the id of the session that the request names, None for all; raise `SessionNotFound` if there is none."""
+async def _list(request: Request, kind: RequestKind[Any, Any]) -> Response:
+    """List the open requests to the user of one kind, each a `ConfirmItem` or a `QuestionItem`.
+
+    Raises `SessionNotFound` if the query names a session that does not exist.
+    """
     session_id = read_query(request, SessionFilter).session_id
     if session_id is not None:
         await services(request).store.catalog.get(session_id)
-    return session_id
-
-
-def _item(request: UserRequest) -> dict[str, Any]:
-    """Return a `ConfirmItem` or a `QuestionItem`."""
-    ids = {"id": request.id, "session_id": request.session_id, "agent_id": request.agent_id}
-    return ids | kind_of(request).request_data(request)
+    items = [
+        {"id": one.id, "session_id": one.session_id, "agent_id": one.agent_id, **kind.request_data(one)}
+        for one in await services(request).hub.open_requests(session_id)
+        if isinstance(one, kind.request_type)
+    ]
+    return JSONResponse({kind.resource: items})

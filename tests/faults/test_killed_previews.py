@@ -54,8 +54,8 @@ async def test_a_file_shown_in_part_is_dropped_before_anything_else_and_made_und
     store, hub = hub_over(tmp_path, *(["done"] if waited else []), CREATE, "done")
     logged = len(await store.log.read("ses_1", 0, 10_000))
     await hub.recover()
-    for question in await hub.open_confirms("ses_1"):
-        await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+    for question in await hub.open_requests("ses_1"):
+        await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
     await wait_for_turn_end(store, "ses_1")
     await hub.start("ses_1", TurnRequest(input="again"))
     events = [json.loads(event.frame_json) for event in await wait_for_turn_end(store, "ses_1", ends=2)]

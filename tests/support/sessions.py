@@ -81,7 +81,7 @@ class SessionHarness:
         hub = await self.open(call("note", {"text": text}), "done")
         await hub.start(self.session_id, TurnRequest(input="Note something"))
         await wait_for_event(self._store, self.session_id, "confirm_required")
-        (question,) = await hub.open_confirms(self.session_id)
+        (question,) = await hub.open_requests(self.session_id)
         return hub, question
 
     async def close(self, hub: Hub) -> None:

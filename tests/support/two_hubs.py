@@ -38,8 +38,8 @@ from tests.support.timeouts import PatientClock
 
 __all__ = ["TwoHubs", "UnreliableStore", "authority", "end_takeover", "hub_over", "unreliable_store"]
 
-COMMANDS = ("submit", "start", "stop", "change", "rewind", "delete", "answer_confirm", "answer_question")
-READS = ("open_confirms", "open_questions", "running_turn_ids")
+COMMANDS = ("submit", "start", "stop", "change", "rewind", "delete", "answer")
+READS = ("open_requests", "running_turn_ids")
 LONGEST_DELAY_SECONDS = 0.002
 
 DOUBT_RATE = 0.1

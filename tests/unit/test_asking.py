@@ -216,7 +216,7 @@ async def test_a_hub_keeps_the_question_until_it_is_answered(tmp_path: Path) -> 
         async for event in hub.run_turn(session.id, "Go"):
             if event.type == "confirm_required":
                 asked += [event.data["context"]["tool"], *ran]
-                await hub.answer_confirm(event.data["id"], ConfirmAnswer(approved=True), digest=event.data["digest"])
+                await hub.answer(event.data["id"], ConfirmAnswer(approved=True), digest=event.data["digest"])
     assert (asked, ran) == (["bare", "look"], ["look", "bare"])
 
 

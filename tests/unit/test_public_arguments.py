@@ -14,6 +14,7 @@ from agenticx import (
     AutoApproveConfirmGate,
     Block,
     ConfirmAnswer,
+    QuestionAnswer,
     Sampling,
     Session,
     SyncConfirmGate,
@@ -220,7 +221,7 @@ async def test_the_arguments_of_the_methods_of_a_hub_are_named(tmp_path: Path) -
     async with open_hub("memory://", model="demo", settings=settings) as opened:
         hub: Any = opened
         session = await hub.create(name="Named")
-        doubtful = ConfirmAnswer(approved=cast("Any", "yes"))
+        doubtful, unclear = ConfirmAnswer(approved=cast("Any", "yes")), QuestionAnswer(answer=cast("Any", True))
         an_id = "session_id must be the id of a session, which is a str, not "
         calls: list[tuple[Callable[[], Any], str]] = [
             (lambda: anext(hub.follow(session.id, after="x")), "after must be an int, not str"),
@@ -234,15 +235,20 @@ async def test_the_arguments_of_the_methods_of_a_hub_are_named(tmp_path: Path) -
             (lambda: hub.stop(5), an_id + "int"),
             (lambda: hub.change(session.id, ["name"]), "changes must be a dict of the fields to change, not list"),
             (lambda: hub.rewind(session.id, 5), "message_id must be a str, not int"),
-            (lambda: hub.open_confirms(5), an_id + "int"),
-            (lambda: hub.answer_confirm("cnf_1", True, digest="d"), "answer must be a ConfirmAnswer, not bool"),
-            (lambda: hub.answer_question("qst_1", True), "answer must be a str, not bool"),
-            (lambda: hub.answer_confirm("cnf_1", doubtful, digest="d"), "approved of answer must be True or False"),
+            (lambda: hub.open_requests(5), an_id + "int"),
+            (
+                lambda: hub.answer("cnf_1", True, digest="d"),
+                "answer must be a ConfirmAnswer or a QuestionAnswer",
+            ),
+            (lambda: hub.answer("cnf_1", doubtful, digest="d"), "an answer whose approved is str; it must be True or"),
+            (lambda: hub.answer("qst_1", unclear), "an answer whose answer is bool; it must be a text"),
         ]
         for operation, problem in calls:
             with pytest.raises(TypeError) as raised:
                 await operation()
             assert problem in str(raised.value)
+        with pytest.raises(ValueError, match="by must be 'user' or 'policy', not 'timeout'"):
+            await hub.answer("cnf_1", ConfirmAnswer(approved=True, by="timeout"), digest="d")
         with pytest.raises(ValueError, match="when_busy must be one of reject, queue, steer, interrupt, not 'later'"):
             await anext(hub.run_turn(session.id, "hi", when_busy="later"))
         with pytest.raises(ValueError, match=r"unknown permission mode \{\}"):

@@ -214,9 +214,7 @@ async def test_a_stopped_turn_of_an_unknown_agent_says_that_the_main_agent_is_ba
             if event.type == "confirm_required":
                 answer = event.data["context"]["tool"] == "transfer"
                 if answer:
-                    await hub.answer_confirm(
-                        event.data["id"], ConfirmAnswer(approved=True), digest=event.data["digest"]
-                    )
+                    await hub.answer(event.data["id"], ConfirmAnswer(approved=True), digest=event.data["digest"])
                 else:
                     await hub.stop(session.id)
         assert await changes(hub, session.id) == [
@@ -271,7 +269,7 @@ async def test_the_asking_agent_goes_on_after_a_restart_also_if_the_user_chose_a
         await hub.change(session.id, {"agent": None})
     model = ScriptedModel(["Sent."])
     async with open_hub(url, model=model, settings=settings, **options) as hub:
-        await hub.answer_confirm(asked["id"], ConfirmAnswer(approved=True), digest=asked["digest"])
+        await hub.answer(asked["id"], ConfirmAnswer(approved=True), digest=asked["digest"])
         await hub.wait_for_turn(session.id, turn.id)
     assert (instructions(model), results(model)[-1]) == (["You send."], "7 is sent")
 

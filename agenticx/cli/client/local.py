@@ -210,11 +210,7 @@ class LocalClient:
         await self._hub.stop(session_id)
 
     async def answer(self, request_id: str, answer: UserAnswer, digest: str) -> None:
-        if isinstance(answer, ConfirmAnswer):
-            await self._hub.answer_confirm(request_id, answer, digest=digest)
-        else:
-            assert answer.by in ("user", "policy")
-            await self._hub.answer_question(request_id, answer.answer, by=answer.by)
+        await self._hub.answer(request_id, answer, digest=digest)
 
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:

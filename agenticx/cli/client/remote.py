@@ -25,7 +25,7 @@ from agenticx.http.json_lines import LineParser
 from agenticx.http.sse import IdentifiedEvent, SseParser, StrayJson
 from agenticx.messages import UserMessage
 from agenticx.runtime.questions.kinds import kind_of
-from agenticx.runtime.questions.requests import ConfirmAnswer, UserAnswer
+from agenticx.runtime.questions.requests import UserAnswer
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 from agenticx.tools.permissions import PermissionMode
@@ -198,10 +198,9 @@ class RemoteClient:
         await self._request_with_retries("POST", _path(session_id, "stop"))
 
     async def answer(self, request_id: str, answer: UserAnswer, digest: str) -> None:
-        path, body = "/api/questions", kind_of(answer).answer_data(answer)
-        if isinstance(answer, ConfirmAnswer):
-            path, body = "/api/confirms", body | {"digest": digest}
-        await self._request_with_retries("POST", f"{path}/{quote(request_id, safe='')}", body)
+        kind = kind_of(answer)
+        path = f"/api/{kind.resource}/{quote(request_id, safe='')}"
+        await self._request_with_retries("POST", path, kind.answer_body(answer, digest))
 
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:

@@ -16,7 +16,7 @@ from agenticx.cli.terminal.keyboard import PASTE_END, Keyboard, strip_paste_mark
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.confirm import discard_typed_ahead
-from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, RequestKind
+from agenticx.runtime.questions.kinds import CONFIRMATION, RequestKind
 from agenticx.runtime.questions.question_text import parse_choice
 from agenticx.runtime.questions.requests import ConfirmAnswer, QuestionAnswer, UserAnswer
 from agenticx.threads import run_in_thread
@@ -103,7 +103,7 @@ class AutomaticConfirmResponder:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def on_asked(self, kind: RequestKind[Any, Any], data: Mapping[str, Any]) -> None:
-        answer = self._answer if kind is CONFIRMATION else QUESTION.no_answer("policy")
+        answer = self._answer if kind is CONFIRMATION else kind.no_answer("policy")
         task = asyncio.create_task(_send(self._send_answer, data, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -20,8 +20,8 @@ from agenticx.runtime.calls.concurrency import Slot
 from agenticx.runtime.confirm import ConfirmGate
 from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import cancel_and_wait
-from agenticx.runtime.questions.kinds import AnswerT, RequestKind, RequestT
-from agenticx.runtime.questions.requests import ConfirmRequest, QuestionRequest
+from agenticx.runtime.questions.kinds import QUESTION, AnswerT, RequestKind, RequestT
+from agenticx.runtime.questions.requests import QuestionRequest
 from agenticx.runtime.resume import ResumedRequest
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
@@ -105,8 +105,7 @@ class Asker(Generic[RequestT, AnswerT]):
         answer: AnswerT | None = None
         try:
             with turn.waiting_for_person():
-                real_limit = self.clock.real(limit)
-                ask = self.gate.ask if isinstance(request, ConfirmRequest) else self.gate.ask_question
+                ask, real_limit = self.kind.ask_method(self.gate), self.clock.real(limit)
                 answer = await user_code.call(ask, request, announce, what=_GATE, limit=real_limit)
             if (problem := self.kind.problem(answer)) is not None:
                 answer, text = None, f"the gate {type(self.gate).__name__} returned {problem}"
@@ -117,8 +116,8 @@ class Asker(Generic[RequestT, AnswerT]):
                 answer = self.kind.no_answer("policy", str(exc))
             elif (answer := self._decision(request)) is None:
                 answer = self.kind.no_answer("timeout")
-                if self.kind.reports_timeout:
-                    self._report_timeout(turn, round(self.clock.monotonic() - asked_at, 3))
+                if self.kind.stall_phase is not None:
+                    self._report_timeout(turn, self.kind.stall_phase, round(self.clock.monotonic() - asked_at, 3))
         finally:
             answer = closing.answer = answer or self._decision(request) or closing.answer
             announce()
@@ -128,8 +127,7 @@ class Asker(Generic[RequestT, AnswerT]):
     def _decision(self, request: RequestT) -> AnswerT | None:
         """Return the answer that the gate has got as it was cancelled."""
         try:
-            decided = self.gate.decided if isinstance(request, ConfirmRequest) else self.gate.answered
-            answer: Any = user_code.call_sync(decided, request.id, what=_GATE)
+            answer: Any = user_code.call_sync(self.kind.decided, self.gate, request.id, what=_GATE)
         except AgenticXError as exc:
             self._log_failed_gate(request, exc)
             return None
@@ -146,9 +144,9 @@ class Asker(Generic[RequestT, AnswerT]):
         """Emit the event with the answer."""
         turn.emit(self.kind.answered, {"id": request_id, **self.kind.answer_data(answer)})
 
-    def _report_timeout(self, turn: Turn, elapsed: float) -> None:
-        limit = self.settings.confirm_timeout_seconds
-        data = {"phase": "confirm", "elapsed_seconds": elapsed, "limit_seconds": limit, "action": "failed"}
+    def _report_timeout(self, turn: Turn, phase: str, elapsed: float) -> None:
+        limit = self.kind.timeout_seconds(self.settings)
+        data = {"phase": phase, "elapsed_seconds": elapsed, "limit_seconds": limit, "action": "failed"}
         turn.emit(EventType.STALL, data)
 
 
@@ -158,7 +156,7 @@ def question_request(turn: Turn, call_id: str, question: UserQuestion) -> Questi
         id=new_id("qst"),
         text=turn.titled(clean_text(question.text)),
         options=tuple(map(clean_text, question.options)),
-        expires_at=turn.clock.now() + timedelta(seconds=turn.settings.question_timeout_seconds),
+        expires_at=turn.clock.now() + timedelta(seconds=QUESTION.timeout_seconds(turn.settings)),
         session_id=turn.session_id,
         agent_id=turn.agent_id,
         tool_call_id=call_id,

@@ -24,7 +24,6 @@ from agenticx.runtime.questions.requests import (
     ConfirmAnswer,
     ConfirmRequest,
     QuestionAnswer,
-    QuestionRequest,
     UserRequest,
 )
 from agenticx.runtime.resume import ResumedRequest
@@ -106,7 +105,8 @@ class CallAuthorizer:
         assert tool is not None
         assert arguments is not None
         assessment = await self._assess(turn, tool, arguments, context)
-        if resumed is not None and isinstance(resumed.request, QuestionRequest) != (assessment.asks is not None):
+        kind = CONFIRMATION if assessment.asks is None else QUESTION
+        if resumed is not None and kind_of(resumed.request) is not kind:
             turn.resumed_requests.pop(context.call_id, None)
             asker = self._asker(turn, resumed.request)
             await asker.answer_again(turn, resumed, open_request, asker.kind.no_answer("restart"))
@@ -268,7 +268,7 @@ class CallAuthorizer:
             question=turn.titled(assessment.question or f"Allow {tool.schema.name}?"),
             context=_question_context(tool, bound, assessment, verdict, call_id),
             digest=bound.digest,
-            expires_at=self.clock.now() + timedelta(seconds=self.settings.confirm_timeout_seconds),
+            expires_at=self.clock.now() + timedelta(seconds=CONFIRMATION.timeout_seconds(self.settings)),
             session_id=turn.session_id,
             agent_id=turn.agent_id,
             agent_path=turn.asking_path,

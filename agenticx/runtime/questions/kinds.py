@@ -1,16 +1,17 @@
-"""The two kinds of requests to the user: confirmations, and questions of agents.
+"""The kinds of requests to the user: confirmations, and questions of agents.
 
-A kind says how its requests and answers are read, written and compared, and which errors an answer can have. All else,
-the asking, limit, durable answer and resumption of a request, is written once for both.
+A kind says how its requests and answers are read, written and compared, which methods of a gate ask and decide them,
+how long they wait, and which errors an answer can have. All else, the asking, limit, durable answer and resumption of a
+request, is written once for all kinds.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, ClassVar, Generic, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_args
 
 from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError
@@ -18,6 +19,7 @@ from agenticx.messages import clean_text
 from agenticx.runtime.events import EventType
 from agenticx.runtime.questions.confirm_digest import jsonable
 from agenticx.runtime.questions.requests import (
+    GIVEN_BY,
     AnsweredBy,
     ConfirmAnswer,
     ConfirmClosed,
@@ -32,29 +34,67 @@ from agenticx.runtime.questions.requests import (
     UserAnswer,
     UserRequest,
 )
+from agenticx.settings import Settings
 
-__all__ = ["CONFIRMATION", "KINDS", "QUESTION", "AnswerT", "RequestKind", "RequestT", "kind_of", "kind_of_event"]
+__all__ = [
+    "CONFIRMATION",
+    "KINDS",
+    "QUESTION",
+    "AnswerT",
+    "RequestGate",
+    "RequestKind",
+    "RequestT",
+    "kind_of",
+    "kind_of_event",
+]
 
 RequestT = TypeVar("RequestT", bound=UserRequest)
 AnswerT = TypeVar("AnswerT", bound=UserAnswer)
 
 
+class RequestGate(Protocol):
+    """The methods of a `ConfirmGate` that ask the user, and return an answer that was given just before."""
+
+    async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer: ...
+
+    def decided(self, request_id: str) -> ConfirmAnswer | None: ...
+
+    async def ask_question(self, request: QuestionRequest, announce: Callable[[], None]) -> QuestionAnswer: ...
+
+    def answered(self, question_id: str) -> QuestionAnswer | None: ...
+
+
 class RequestKind(ABC, Generic[RequestT, AnswerT]):
     """A base class of the kinds of requests.
 
-    `request_type` is the class of its requests. `asked` and `answered` are the types of its events; `unknown` and
+    `request_type` and `answer_type` are the classes of its requests and answers. `resource` is the name of its route in
+    the API, `/api/{resource}/{id}`, and of its list; `asked` and `answered` are the types of its events; `unknown` and
     `closed` the errors of an answer to a request that nobody made, or that comes too late. `without_answer` says what a
-    request without an answer leads to. With `reports_timeout` one that has expired is also a `stall` event.
+    request without an answer leads to. With a `stall_phase` one that has expired is also a `stall` event.
     """
 
     request_type: type[RequestT]
+    answer_type: type[AnswerT]
     name: ClassVar[str]
+    resource: ClassVar[str]
     asked: ClassVar[EventType]
     answered: ClassVar[EventType]
     unknown: ClassVar[type[AgenticXError]]
     closed: ClassVar[type[AgenticXError]]
     without_answer: ClassVar[str]
-    reports_timeout: ClassVar[bool] = False
+    stall_phase: ClassVar[str | None] = None
+
+    @abstractmethod
+    def timeout_seconds(self, settings: Settings) -> float:
+        """Return the time after which a request expires."""
+
+    @abstractmethod
+    def ask_method(self, gate: RequestGate) -> Callable[[RequestT, Callable[[], None]], Awaitable[AnswerT]]:
+        """Return the method of the gate that asks a request of this kind; see `ConfirmGate.ask`."""
+
+    @abstractmethod
+    def decided(self, gate: RequestGate, request_id: str) -> AnswerT | None:
+        """Return the answer that the gate has got as the request was cancelled; see `ConfirmGate.decided`."""
 
     @abstractmethod
     def read_request(self, data: Mapping[str, Any], session_id: str, agent_id: str) -> RequestT:
@@ -84,9 +124,17 @@ class RequestKind(ABC, Generic[RequestT, AnswerT]):
     def call_fields(self, request: RequestT) -> dict[str, Any]:
         """Return the fields of a log line that name the call which asks."""
 
-    def digest(self, request: RequestT) -> str:
-        """Return the digest that an answer must name, "" for requests without one."""
-        return ""
+    def checked_answer(self, answer: AnswerT) -> AnswerT:
+        """Return an answer of a client as it is stored; raise `TypeError` or `ValueError` if a field is wrong."""
+        if answer.by not in GIVEN_BY:
+            raise ValueError(f"by must be 'user' or 'policy', not {answer.by!r}")
+        if (problem := self.problem(answer)) is not None:
+            raise TypeError(f"answer must be a valid one, not {problem}")
+        return answer
+
+    def answer_body(self, answer: AnswerT, digest: str) -> dict[str, Any]:
+        """Return the body of a request to the API that gives an answer."""
+        return self.answer_data(answer)
 
     def is_same(self, left: AnswerT, right: AnswerT) -> bool:
         """Return whether one answer repeats the other."""
@@ -95,7 +143,7 @@ class RequestKind(ABC, Generic[RequestT, AnswerT]):
     def check_digest(self, request_id: str, digest: str, given: str) -> None:
         """Raise `DigestMismatch` if an answer was `given` for something other than what is being asked."""
         if given != digest:
-            raise DigestMismatch(f"the digest is not the one of {self.name} {request_id!r}; read the question again")
+            raise DigestMismatch(f"the digest is not the one of {self.name} {request_id!r}; read the request again")
 
     def effective_answer(self, request_id: str, first: AnswerT | None, given: AnswerT) -> AnswerT:
         """Return the `first` answer to a request, which counts, if the one `given` now is the same.
@@ -115,12 +163,21 @@ class RequestKind(ABC, Generic[RequestT, AnswerT]):
 class _Confirmation(RequestKind[ConfirmRequest, ConfirmAnswer]):
     """The question whether a call may run; one without an answer is a denial."""
 
-    request_type = ConfirmRequest
-    name = "confirmation"
+    request_type, answer_type = ConfirmRequest, ConfirmAnswer
+    name, resource = "confirmation", "confirms"
     asked, answered = EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPONSE
     unknown, closed = UnknownConfirm, ConfirmClosed
     without_answer = "the call is denied"
-    reports_timeout = True
+    stall_phase = "confirm"
+
+    def timeout_seconds(self, settings: Settings) -> float:
+        return settings.confirm_timeout_seconds
+
+    def ask_method(self, gate: RequestGate) -> Callable[[ConfirmRequest, Callable[[], None]], Awaitable[ConfirmAnswer]]:
+        return gate.ask
+
+    def decided(self, gate: RequestGate, request_id: str) -> ConfirmAnswer | None:
+        return gate.decided(request_id)
 
     def read_request(self, data: Mapping[str, Any], session_id: str, agent_id: str) -> ConfirmRequest:
         own = {"question": data["question"], "context": data["context"], "digest": data["digest"]}
@@ -176,8 +233,8 @@ class _Confirmation(RequestKind[ConfirmRequest, ConfirmAnswer]):
     def call_fields(self, request: ConfirmRequest) -> dict[str, Any]:
         return {"tool_name": request.context.get("tool"), "call_id": request.context.get("tool_call_id")}
 
-    def digest(self, request: ConfirmRequest) -> str:
-        return request.digest
+    def answer_body(self, answer: ConfirmAnswer, digest: str) -> dict[str, Any]:
+        return self.answer_data(answer) | {"digest": digest}
 
     def is_same(self, left: ConfirmAnswer, right: ConfirmAnswer) -> bool:
         return replace(left, reason=None) == replace(right, reason=None)
@@ -186,11 +243,22 @@ class _Confirmation(RequestKind[ConfirmRequest, ConfirmAnswer]):
 class _Question(RequestKind[QuestionRequest, QuestionAnswer]):
     """The agent's own question; without an answer the model is told why there is none."""
 
-    request_type = QuestionRequest
-    name = "question"
+    request_type, answer_type = QuestionRequest, QuestionAnswer
+    name, resource = "question", "questions"
     asked, answered = EventType.QUESTION_ASKED, EventType.QUESTION_ANSWERED
     unknown, closed = UnknownQuestion, QuestionClosed
     without_answer = "the question has no answer"
+
+    def timeout_seconds(self, settings: Settings) -> float:
+        return settings.question_timeout_seconds
+
+    def ask_method(
+        self, gate: RequestGate
+    ) -> Callable[[QuestionRequest, Callable[[], None]], Awaitable[QuestionAnswer]]:
+        return gate.ask_question
+
+    def decided(self, gate: RequestGate, request_id: str) -> QuestionAnswer | None:
+        return gate.answered(request_id)
 
     def read_request(self, data: Mapping[str, Any], session_id: str, agent_id: str) -> QuestionRequest:
         return QuestionRequest(
@@ -233,6 +301,9 @@ class _Question(RequestKind[QuestionRequest, QuestionAnswer]):
     def call_fields(self, request: QuestionRequest) -> dict[str, Any]:
         return {"call_id": request.tool_call_id}
 
+    def checked_answer(self, answer: QuestionAnswer) -> QuestionAnswer:
+        return replace(super().checked_answer(answer), answer=clean_text(answer.answer))
+
 
 CONFIRMATION, QUESTION = _Confirmation(), _Question()
 
@@ -246,7 +317,7 @@ _KINDS_BY_EVENT: Mapping[str, RequestKind[Any, Any]] = {
 
 def kind_of(one: UserRequest | UserAnswer) -> RequestKind[Any, Any]:
     """Return the kind of a request or an answer."""
-    return CONFIRMATION if isinstance(one, ConfirmRequest | ConfirmAnswer) else QUESTION
+    return next(kind for kind in KINDS.values() if isinstance(one, kind.request_type | kind.answer_type))
 
 
 def kind_of_event(type_: str) -> RequestKind[Any, Any]:

@@ -49,15 +49,10 @@ class PendingRequests:
             if len(self._closed) > self._remembered:
                 self._closed.popitem(last=False)
 
-    def waiting(self, kind: RequestKind[RequestT, AnswerT], session_id: str | None = None) -> list[RequestT]:
-        """Return the requests of a kind without an answer, oldest first; only those of one session if it is named."""
-        return [
-            asked.request
-            for asked in self._pending.values()
-            if isinstance(asked.request, kind.request_type)
-            and not asked.answer.done()
-            and (session_id is None or asked.request.session_id == session_id)
-        ]
+    def waiting(self, session_id: str | None = None) -> list[UserRequest]:
+        """Return the requests without an answer, oldest first; only those of one session if it is named."""
+        waiting = (asked.request for asked in self._pending.values() if not asked.answer.done())
+        return [request for request in waiting if session_id is None or request.session_id == session_id]
 
     def find(
         self, kind: RequestKind[RequestT, AnswerT], request_id: str, session_id: str | None = None

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from agenticx.errors import AgenticXError
 
 __all__ = [
+    "GIVEN_BY",
     "AnsweredBy",
     "ConfirmAnswer",
     "ConfirmClosed",
@@ -26,6 +27,9 @@ __all__ = [
 ]
 
 AnsweredBy = Literal["user", "policy", "timeout", "stop", "restart"]
+
+GIVEN_BY: tuple[AnsweredBy, ...] = ("user", "policy")
+"""The values of `by` in answers that were given; a request with another one was closed without an answer."""
 
 Remember = Literal["once", "session"]
 
@@ -52,7 +56,7 @@ class QuestionClosed(AgenticXError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmRequest:
-    """One question to the user.
+    """The question whether a call may run.
 
     `context` is the payload of `confirm_required.context`. `digest` covers the tool, its arguments and all that the
     tool's assessment bound them to (`confirm_digest`), but not the other keys of `context`. `agent_path` has the ids of
@@ -89,7 +93,7 @@ class ConfirmAnswer:
     reason: str | None = None
 
     def __post_init__(self) -> None:
-        remember: Any = self.remember  # of a value of another type the gate's question says so
+        remember: Any = self.remember  # of a value of another type the gate's caller says so
         if isinstance(remember, str) and remember not in get_args(Remember):
             raise ValueError(
                 f"remember must be 'once' or 'session', not {remember!r}: no decision outlives its session"
@@ -113,6 +117,11 @@ class QuestionRequest:
     tool_call_id: str = ""
     agent_path: tuple[str, ...] = ()
 
+    @property
+    def digest(self) -> str:
+        """The digest of a question is "": its answer runs nothing."""
+        return ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAnswer:
@@ -126,6 +135,6 @@ class QuestionAnswer:
 
 
 UserRequest = ConfirmRequest | QuestionRequest
-"""A request to the user; it has one answer, of the same kind."""
+"""A request to the user: it has an id, a digest, an expiry, and one answer, of the same kind."""
 
 UserAnswer = ConfirmAnswer | QuestionAnswer

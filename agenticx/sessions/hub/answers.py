@@ -7,14 +7,11 @@ from datetime import datetime
 
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.runtime.questions.kinds import kind_of
-from agenticx.runtime.questions.requests import UserAnswer
+from agenticx.runtime.questions.requests import GIVEN_BY, UserAnswer
 from agenticx.sessions.store.base import Lease, Log, find_fact, read_event
 from agenticx.sessions.store.entries import Fact, RequestAnswered, RequestAsked, RequestDecided, stored_request
 
 __all__ = ["store_answer"]
-
-_ANSWERED_BY = frozenset({"user", "policy"})
-"""The deciders that answer through `store_answer`; a request with another one was closed without an answer."""
 
 
 async def store_answer(
@@ -46,7 +43,7 @@ async def store_answer(
     request = stored_request(await read_event(log, lease.session_id, asked.seq))
     if not isinstance(request, kind.request_type):
         raise kind.unknown_id(request_id)
-    kind.check_digest(request_id, kind.digest(request), digest)
+    kind.check_digest(request_id, request.digest, digest)
     gate = gate_of(asked.turn_id)
     is_too_late = gate is None and request.expires_at <= now
     first = await _store(lease, log, store_fact, gate, asked, None if is_too_late else answer)
@@ -69,7 +66,7 @@ async def _store(
     answers = await log.facts(lease.session_id, RequestAnswered, RequestDecided, key=asked.key)
     stored = {type(fact): fact.answer for fact in answers}
     if (closed := stored.get(RequestDecided)) is not None:
-        return closed if closed.by in _ANSWERED_BY else None
+        return closed if closed.by in GIVEN_BY else None
     if (earlier := stored.get(RequestAnswered)) is not None:
         return earlier
     # The record is queued without an await after the gate decides, so it is before all that the turn stores then.

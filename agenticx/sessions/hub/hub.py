@@ -24,14 +24,13 @@ from agenticx.runtime import (
     AgentHook,
     AsyncConfirmGate,
     ConfirmAnswer,
-    ConfirmRequest,
     Event,
     HookRegistry,
     QuestionAnswer,
-    QuestionRequest,
     Session,
+    UserRequest,
 )
-from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, AnswerT, RequestKind, RequestT, kind_of
+from agenticx.runtime.questions.kinds import AnswerT, kind_of
 from agenticx.runtime.results import UserInput
 from agenticx.runtime.session import Option
 from agenticx.runtime.turn import TurnWork
@@ -231,10 +230,10 @@ class Hub:
 
         `user_input` is text, a `UserMessage` or a dict row with role `user`; anything else is a `TypeError`. The
         turn runs by itself: leaving the loop does not end it, but `stop` does, and `follow` shows how it goes on. A
-        question is answered in the loop, with `answer_confirm` (`confirm_required`) or `answer_question`
-        (`question_asked`). While another turn runs, the message is refused with `SessionBusy` unless `when_busy` says
-        otherwise. With a `client_turn_id` that was used before, the events are those of that turn. The terminal event
-        is missing only if the hub is closed while the turn waits for an answer: it then continues after the next start.
+        request to the user (`confirm_required`, `question_asked`) is answered in the loop, with `answer`. While
+        another turn runs, the message is refused with `SessionBusy` unless `when_busy` says otherwise. With a
+        `client_turn_id` that was used before, the events are those of that turn. The terminal event is missing only if
+        the hub is closed while the turn waits for an answer: it then continues after the next start.
 
         `model` and `permission_mode` take the place of the session's for this turn, and the parameters of `sampling`
         that of the model's. They are stored: the turn keeps them while it is queued and across a restart.
@@ -470,62 +469,42 @@ class Hub:
         state = await self.store.log.state(session_id)
         return stored_session_files(state.parts, self._services.blobs, session_id)
 
-    # --- questions to the user ----------------------------------------------------------------------------------------
+    # --- requests to the user -----------------------------------------------------------------------------------------
 
-    async def open_confirms(self, session_id: str | None = None) -> list[ConfirmRequest]:
-        """Return the open confirmations of a session or of all whose `confirm_required` is stored, oldest first.
+    async def open_requests(self, session_id: str | None = None) -> list[UserRequest]:
+        """Return the open requests to the user, of a session or of all, oldest first.
 
-        One that has expired is not open, also if its turn waits for its work and takes notice of that later only.
+        A `ConfirmRequest` is listed once its `confirm_required` is stored, a `QuestionRequest` of an agent once its
+        `question_asked` is. One that has expired is not open, also if its turn waits for its work and takes notice of
+        that later only.
         """
-        return await self._open(session_id, CONFIRMATION)
-
-    async def open_questions(self, session_id: str | None = None) -> list[QuestionRequest]:
-        """Return the open questions of agents (`ask_user`) in the same way."""
-        return await self._open(session_id, QUESTION)
-
-    async def _open(self, session_id: str | None, kind: RequestKind[RequestT, Any]) -> list[RequestT]:
         if session_id is not None:
             check_type("session_id", session_id, str, "the id of a session, which is a str")
-        now, requests = self._services.clock.now(), list[RequestT]()
-        for stored in await self.store.catalog.open_requests(session_id):
-            request = stored_request(stored)
-            if isinstance(request, kind.request_type) and request.expires_at > now:
-                requests.append(request)
-        return requests
+        now = self._services.clock.now()
+        asked = map(stored_request, await self.store.catalog.open_requests(session_id))
+        return [request for request in asked if request.expires_at > now]
 
-    async def answer_confirm(self, request_id: str, answer: ConfirmAnswer, *, digest: str) -> ConfirmAnswer:
-        """Answer a confirmation and return the decision, which is durable; the first valid answer counts.
+    async def answer(self, request_id: str, answer: AnswerT, *, digest: str = "") -> AnswerT:
+        """Answer a request to the user and return the answer that counts, which is durable: the first valid one.
 
-        Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for another answer that comes too late.
+        A `ConfirmAnswer` names the `digest` of the confirmation (`confirm_required`). A `QuestionAnswer` answers a
+        question of an agent (`question_asked`); an empty one is none, `by` policy where nobody can be asked.
+
+        Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for another answer that comes too late; for
+        questions `UnknownQuestion` and `QuestionClosed`. Raises `TypeError` or `ValueError` for an answer with a wrong
+        field.
         """
         for name, value in (("request_id", request_id), ("digest", digest)):
             check_str(name, value)
-        check_type("answer", answer, ConfirmAnswer, "a ConfirmAnswer")
-        check_type("approved of answer", answer.approved, bool, "True or False")
-        return await self._answer(request_id, answer, digest)
-
-    async def answer_question(
-        self, question_id: str, answer: str, *, by: Literal["user", "policy"] = "user"
-    ) -> QuestionAnswer:
-        """Answer a question of an agent (`question_asked`) and return the answer that counts, which is the first one.
-
-        It is durable. An empty answer is none; give it `by` policy where nobody can be asked. Raises `UnknownQuestion`,
-        or `QuestionClosed` for another answer that comes too late.
-        """
-        for name, value in (("question_id", question_id), ("answer", answer)):
-            check_str(name, value)
-        if by not in ("user", "policy"):
-            raise ValueError(f"by must be 'user' or 'policy', not {by!r}")
-        given = QuestionAnswer(answer=clean_text(answer), by=by)
-        return await self._answer(question_id, given)
-
-    async def _answer(self, request_id: str, answer: AnswerT, digest: str = "") -> AnswerT:
+        check_type("answer", answer, (ConfirmAnswer, QuestionAnswer), "a ConfirmAnswer or a QuestionAnswer")
+        kind = kind_of(answer)
+        command = Answer(request_id=request_id, answer=kind.checked_answer(answer), digest=digest)
         session_id = None
         if is_encodable(request_id):
             session_id = await self.store.catalog.session_of(RequestAsked, request_id)
         if session_id is None:
-            raise kind_of(answer).unknown_id(request_id)
-        return await self._perform(session_id, Answer(request_id=request_id, answer=answer, digest=digest))
+            raise kind.unknown_id(request_id)
+        return await self._perform(session_id, command)
 
     # --- sub-agents and teams -----------------------------------------------------------------------------------------
 

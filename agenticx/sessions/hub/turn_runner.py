@@ -404,8 +404,7 @@ class TurnRunner:
 
     def _asks(self, main: MainTurn) -> bool:
         """Return whether the turn has a request that is not decided; the event of a decision is stored later."""
-        gate, session_id = self._services.gate, self._session.id
-        asked = {one.id for one in (*gate.pending(session_id), *gate.pending_questions(session_id))}
+        asked = {one.id for one in self._services.gate.pending_requests(self._session.id)}
         asked.update(id_ for id_, event in main.asked_again.items() if not event.is_set())
         return any(id_ in asked for id_ in main.logged.open_requests)
 

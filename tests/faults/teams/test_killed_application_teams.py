@@ -12,7 +12,7 @@ import pytest
 
 from agenticx import open_hub
 from agenticx.llms.scripted import ScriptedModel, call
-from agenticx.runtime import ConfirmAnswer
+from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.sessions import Hub
 from agenticx.settings import load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, UserProxyAgent
@@ -31,6 +31,7 @@ ASKS: dict[str, Sequence[Any]] = {
 }
 ASKED = {"person": "question_asked", "question": "question_asked", "confirm": "confirm_required"}
 SAID = {"person": "Large", "question": "Large it is.", "confirm": "Noted."}
+ANSWERS = {ConfirmRequest: ConfirmAnswer(approved=True), QuestionRequest: QuestionAnswer(answer="Large")}
 
 
 @asynccontextmanager
@@ -96,12 +97,10 @@ async def test_what_a_team_asked_before_two_kills_is_answered_and_nothing_runs_t
     await run_until_killed(run_again, tmp_path, kind)
     session_id = (tmp_path / "session").read_text()
     async with opened(tmp_path) as hub:
-        asked = [*await hub.open_questions(session_id), *await hub.open_confirms(session_id)]
+        asked = await hub.open_requests(session_id)
         assert [one.agent_path[:3] for one in asked] == [("meta", "middle", "inner")]
-        for question in await hub.open_questions(session_id):
-            await hub.answer_question(question.id, "Large")
-        for confirm in await hub.open_confirms(session_id):
-            await hub.answer_confirm(confirm.id, ConfirmAnswer(approved=True), digest=confirm.digest)
+        for request in asked:
+            await hub.answer(request.id, ANSWERS[type(request)], digest=request.digest)
         last = ScriptedModel(["Bye."])
         result = await team(tmp_path, kind, session_id, [SAID[kind]], last).run()
         assert [message.to_text() for message in result.messages][-2:] == [SAID[kind], "Bye."]

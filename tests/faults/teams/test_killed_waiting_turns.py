@@ -76,9 +76,9 @@ async def test_a_call_that_was_asked_about_before_a_kill_runs_once_when_it_is_al
     store = open_store(settings_in(tmp_path))
     hub = hub_over(store, tmp_path, ["Done."])
     await hub.recover()
-    (question,) = await hub.open_confirms(RECORD.id)
+    (question,) = await hub.open_requests(RECORD.id)
     assert question.agent_path == ("meta", "writer")
-    await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+    await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
     log = [json.loads(event.frame_json) for event in await wait_for_turn_end(store, RECORD.id, ends=2)]
     check_grammar(log)
     assert [(one["agent_id"], one["data"]["text"]) for one in log if one["type"] == "final"] == [

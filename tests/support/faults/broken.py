@@ -12,7 +12,7 @@ from typing import Any
 
 from agenticx.clocks import SystemClock, rfc3339
 from agenticx.errors import StoreError
-from agenticx.runtime import ConfirmAnswer, ConfirmClosed, EventType, RuntimeEvent
+from agenticx.runtime import ConfirmClosed, EventType, RuntimeEvent, UserAnswer
 from agenticx.sessions import SqliteStore, Store, StoredEvent
 from agenticx.sessions.history.interrupted import InterruptedTurn
 from agenticx.sessions.hub.turn_runner import TurnRunner
@@ -198,16 +198,16 @@ def _forget_begun_calls(_services: Services) -> None:
 
 
 def _accept_all_answers(services: Services) -> None:
-    """Report every answer to a question as accepted."""
+    """Report every answer to a confirmation as accepted."""
     hub: Any = services.hub
-    usual: Callable[..., Awaitable[ConfirmAnswer]] = hub.answer_confirm
+    usual: Callable[..., Awaitable[UserAnswer]] = hub.answer
 
-    async def answer_confirm(request_id: str, answer: ConfirmAnswer, *, digest: str) -> ConfirmAnswer:
+    async def answer(request_id: str, answer: UserAnswer, *, digest: str = "") -> UserAnswer:
         with suppress(ConfirmClosed):
             await usual(request_id, answer, digest=digest)
         return answer
 
-    hub.answer_confirm = answer_confirm
+    hub.answer = answer
 
 
 _STORES: dict[str, StoreFault] = {

@@ -199,7 +199,7 @@ async def test_a_call_that_waits_at_a_restart_is_run_by_the_agent_that_made_it(t
         asked = await wait_for_event(hub.store, session.id, "confirm_required")
     model = ScriptedModel(["Paid."])
     async with opened(tmp_path, model) as hub:
-        await hub.answer_confirm(asked["id"], YES, digest=asked["digest"])
+        await hub.answer(asked["id"], YES, digest=asked["digest"])
         await hub.wait_for_turn(session.id, turn.id)
         events = await envelopes(hub, session.id)
         check_grammar(events)

@@ -317,7 +317,7 @@ async def test_a_run_in_a_session_of_an_open_hub_asks_its_user(tmp_path: Path) -
             if event.type == "confirm_required":
                 assert event.data["context"]["tool"] == "pay"
                 answer = ConfirmAnswer(approved=True)
-                await hub.answer_confirm(event.data["id"], answer, digest=event.data["digest"])
+                await hub.answer(event.data["id"], answer, digest=event.data["digest"])
         assert [event.data["agent_path"] for event in events if event.type == "confirm_required"] == [
             ["meta", "Billing"]
         ]

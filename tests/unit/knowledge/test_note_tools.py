@@ -66,7 +66,7 @@ async def turn(hub: Hub, session_id: str, text: str, answer: ConfirmAnswer = NO)
     async for event in hub.run_turn(session_id, text):
         events.append(event)
         if event.type == "confirm_required":
-            await hub.answer_confirm(event.data["id"], answer, digest=event.data["digest"])
+            await hub.answer(event.data["id"], answer, digest=event.data["digest"])
     return events
 
 

@@ -28,7 +28,7 @@ YES, NO = ConfirmAnswer(approved=True), ConfirmAnswer(approved=False)
 
 
 def answering(hub: Hub, question: ConfirmRequest, answer: ConfirmAnswer = YES) -> asyncio.Task[ConfirmAnswer]:
-    return asyncio.create_task(hub.answer_confirm(question.id, answer, digest=question.digest))
+    return asyncio.create_task(hub.answer(question.id, answer, digest=question.digest))
 
 
 async def decided(hub: Hub, question: ConfirmRequest) -> None:
@@ -45,7 +45,7 @@ async def test_an_answer_at_the_moment_of_a_stop_is_the_one_in_the_log(harness: 
     await hub.stop(harness.session_id)
     assert await giving == YES
     assert await harness.responses() == [(True, "user")]
-    assert await hub.answer_confirm(question.id, YES, digest=question.digest) == YES
+    assert await hub.answer(question.id, YES, digest=question.digest) == YES
     await harness.close(hub)
 
 
@@ -54,7 +54,7 @@ async def test_an_answer_after_a_stop_is_refused_and_not_stored(harness: Session
     await hub.stop(harness.session_id)
     assert await harness.responses() == [(False, "stop")]
     with pytest.raises(ConfirmClosed):
-        await hub.answer_confirm(question.id, YES, digest=question.digest)
+        await hub.answer(question.id, YES, digest=question.digest)
     assert await harness.store.catalog.session_of(RequestAnswered, question.id) is None
     await harness.close(hub)
 
@@ -73,10 +73,10 @@ async def test_an_answer_while_the_program_ends_is_accepted_and_the_call_runs_af
     if (both := steps[when]()) is not None:
         await both
     await hub.close()
-    assert [one.id for one in await hub.open_confirms()] == ([question.id] if when == "after" else [])
-    assert await hub.answer_confirm(question.id, YES, digest=question.digest) == YES
+    assert [one.id for one in await hub.open_requests()] == ([question.id] if when == "after" else [])
+    assert await hub.answer(question.id, YES, digest=question.digest) == YES
     with pytest.raises(ConfirmClosed):
-        await hub.answer_confirm(question.id, NO, digest=question.digest)
+        await hub.answer(question.id, NO, digest=question.digest)
     await harness.store.aclose()
     hub = await harness.open("done")
     assert await harness.responses() == [(True, "user")]
@@ -102,7 +102,7 @@ async def test_a_record_change_during_a_suspended_turn_does_not_store_its_cancel
     await hub.change(harness.session_id, {"pinned": True})
     await harness.store.aclose()
     hub = await harness.open("done")
-    await hub.answer_confirm(question.id, YES, digest=question.digest)
+    await hub.answer(question.id, YES, digest=question.digest)
     await wait_for_turn_end(harness.store, harness.session_id)
     (request,) = harness.model.requests
     results = [message.content for message in request.messages if isinstance(message, ToolMessage)]
@@ -114,7 +114,7 @@ async def test_a_resumed_turn_announces_the_name_that_it_gave(harness: SessionHa
     hub, question = await harness.open_with_question()
     await harness.close(hub)
     hub = await harness.open("done")
-    await hub.answer_confirm(question.id, YES, digest=question.digest)
+    await hub.answer(question.id, YES, digest=question.digest)
     assert await wait_for_event(harness.store, harness.session_id, "session_changed") == {"name": "Note something"}
     await harness.close(hub)
 
@@ -132,7 +132,7 @@ async def test_a_confirmation_outlives_ends_of_the_program_right_after_its_start
     assert "approved=" not in caplog.text
     assert "outcome=" not in caplog.text
     assert set(re.findall(r"reason=\S+", caplog.text)) == {"reason='suspended'"}
-    assert await hub.answer_confirm(question.id, YES, digest=question.digest) == YES
+    assert await hub.answer(question.id, YES, digest=question.digest) == YES
     assert await harness.responses() == [(True, "user")]
     assert harness.noted_texts == ["x"]
     await harness.close(hub)
@@ -154,7 +154,7 @@ async def test_a_turn_that_asks_again_is_logged_as_suspended_at_the_end_of_the_p
     assert [line.split()[0] for line in caplog.messages if "reason=" in line or "outcome=" in line] == ["turn"]
     assert "reason='suspended'" in caplog.text
     hub = await harness.open("done")
-    await hub.answer_confirm(question.id, YES, digest=question.digest)
+    await hub.answer(question.id, YES, digest=question.digest)
     assert await harness.responses() == [(True, "user")]
     await harness.close(hub)
 

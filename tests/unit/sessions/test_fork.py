@@ -109,7 +109,7 @@ async def test_an_open_question_has_a_new_id_in_a_fork(
     asked, closed = [event["data"] for event in events if event["type"].startswith("confirm_")]
     assert asked["id"] == closed["id"] != question.id
     assert (closed["approved"], closed["by"]) == (False, "stop")
-    assert [one.id for one in await hub.open_confirms()] == [question.id]
+    assert [one.id for one in await hub.open_requests()] == [question.id]
     await harness.close(hub)
 
 

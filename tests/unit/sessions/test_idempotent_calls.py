@@ -95,7 +95,7 @@ async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idem
     await second.recover()
     if idempotent is not False:
         yes = ConfirmAnswer(approved=True)
-        await second.answer_confirm(asked["data"]["id"], yes, digest=asked["data"]["digest"])
+        await second.answer(asked["data"]["id"], yes, digest=asked["data"]["digest"])
     events = await envelopes(inner, record.id, "error" if idempotent is False else "final")
     check_grammar(events)
     results = [(one["data"]["outcome"], one["data"]["name"]) for one in events if one["type"] == "tool_result"]

@@ -161,9 +161,9 @@ class Workers:
                 return
 
     async def answer(self, hub: Hub) -> None:
-        for question in await hub.open_confirms(self.session.id):
+        for question in await hub.open_requests(self.session.id):
             answer = ConfirmAnswer(approved=self.rng.random() < 0.7)
-            await hub.answer_confirm(question.id, answer, digest=question.digest)
+            await hub.answer(question.id, answer, digest=question.digest)
 
     async def finish(self) -> None:
         """Let all turns end, with a store that works, and end the hubs."""
@@ -363,7 +363,7 @@ async def test_a_turn_with_a_question_of_a_worker_that_ends_goes_on_at_the_one_t
     async with asyncio.timeout(PATIENCE):
         await wait_until(lambda: second.gate.pending())
         (question,) = second.gate.pending()
-        await second.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+        await second.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
         async for event in second.follow(record.id, after=turn.after_seq or 0):
             if event.event.type == "final":
                 break
@@ -385,9 +385,7 @@ async def test_a_question_can_be_answered_before_readers_have_its_event(tmp_path
             while not await store.memory.open_requests(record.id):
                 await asyncio.sleep(0.001)
         (question,) = hub.gate.pending()
-        answering = asyncio.create_task(
-            hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
-        )
+        answering = asyncio.create_task(hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest))
         await asyncio.wait({answering}, timeout=10 * LONGEST_DELAY_SECONDS)
     assert (await answering).approved
     await hub.close()

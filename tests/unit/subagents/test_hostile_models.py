@@ -149,8 +149,7 @@ async def test_a_stop_ends_running_queued_and_asking_subagents_in_time_and_leave
         states = {one["agent_id"]: one.get("code", one["state"]) for one in await hub.subagents(session.id)}
         stopped = dict.fromkeys(["confirms-2", "asks-3", "slow-4", "queued-5"], "stopped")
         assert states == {"paused-1": "paused", **stopped}
-        assert await hub.open_confirms(session.id) == []
-        assert await hub.open_questions(session.id) == []
+        assert await hub.open_requests(session.id) == []
         await session.run(hub, "And?")
         told = told_endings(*notices(session.main.requests[-1]))
         assert sum(one.endswith("failed: stopped") for one in told) == 4

@@ -140,8 +140,8 @@ async def test_a_subagent_that_waited_for_a_person_goes_on_within_its_budget(
         await session.run(hub)
         await session.wait_for_event("confirm_required", "doer-1")
     async with session.hub([], doer=["never", "never"]) as hub:
-        (asked,) = await hub.open_confirms(session.id)
-        await hub.answer_confirm(asked.id, ConfirmAnswer(approved=True), digest=asked.digest)
+        (asked,) = await hub.open_requests(session.id)
+        await hub.answer(asked.id, ConfirmAnswer(approved=True), digest=asked.digest)
         error = await session.wait_for_event("subagent_error", "doer-1")
         assert error["data"]["code"] == "budget_exceeded"
         assert session.model("doer").requests == []

@@ -40,8 +40,8 @@ def heard(request: ModelRequest) -> list[str]:
 
 async def allow(session: SubagentSession, hub: Any) -> None:
     """Allow the call that a sub-agent asks about."""
-    (question,) = await hub.open_confirms(session.id)
-    await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+    (question,) = await hub.open_requests(session.id)
+    await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
 
 
 async def open_messages(store: Store, session: SubagentSession) -> list[str]:

@@ -107,8 +107,8 @@ class Order:
         hub = self.session.new_hub(["yes", "no"], workers, clock=running_clock())
         await hub.recover()
         while any(one["state"] == "running" for one in await hub.subagents(self.session.id)):
-            for question in await hub.open_confirms(self.session.id):
-                await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+            for question in await hub.open_requests(self.session.id):
+                await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
             await asyncio.sleep(0.1)
         for _ in range(2):
             await self.session.run(hub, "and now?")

@@ -79,10 +79,10 @@ class Policies:
             request = TurnRequest(input="go", permission_mode=self.turn_mode)
             turn = asyncio.create_task(hub.start(session.id, request))
             while not any(one["type"] == "final" and one["agent_id"] == "meta" for one in await session.envelopes()):
-                for asked in await hub.open_confirms(session.id):
+                for asked in await hub.open_requests(session.id):
                     assert asked.agent_path[0] == "meta"
                     answer = ConfirmAnswer(approved=self.rng.random() < 0.5)
-                    await hub.answer_confirm(asked.id, answer, digest=asked.digest)
+                    await hub.answer(asked.id, answer, digest=asked.digest)
                     if answer.approved:
                         approved[asked.agent_id.split("-")[0], asked.context["tool"]] += 1
                 await asyncio.sleep(0.001)
@@ -122,8 +122,8 @@ async def test_a_stop_ends_all_subagents_and_their_processes_in_time(
     async with session.hub([[spawn("mid"), call("wait_subagents")]], mid=inner, leaf=[command]) as hub:
         turn = await hub.start(session.id, TurnRequest(input="go"))
         await session.wait_for(lambda one: one["type"] == "confirm_required", 2)
-        for asked in await hub.open_confirms(session.id):
-            await hub.answer_confirm(asked.id, ConfirmAnswer(approved=True), digest=asked.digest)
+        for asked in await hub.open_requests(session.id):
+            await hub.answer(asked.id, ConfirmAnswer(approved=True), digest=asked.digest)
         await wait_until(lambda: len(sleeping(seconds)) == 4)
         began = asyncio.get_running_loop().time()
         await hub.stop(session.id)

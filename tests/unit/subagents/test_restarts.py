@@ -13,7 +13,7 @@ import pytest
 
 from agenticx.errors import SessionBusy
 from agenticx.llms.scripted import call, hang
-from agenticx.runtime import ConfirmAnswer, ConfirmRequest
+from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer
 from agenticx.sessions import Hub, MemoryStore, Store, StoredEvent, TurnRequest
 from agenticx.sessions.store.entries import RequestAnswered, TurnWaiting
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
@@ -227,10 +227,10 @@ async def test_subagents_that_wait_for_a_person_go_on_after_a_restart(tmp_path: 
     async with processes.process(["I see."], a=["a ends"], b=["b ends"]) as hub:
         states = {one["agent_id"]: (one["state"], one.get("waits_for_user")) for one in await hub.subagents(session.id)}
         assert states == {"a-1": ("running", True), "b-2": ("running", True), "c-3": ("error", None)}
-        first, second = sorted(await hub.open_confirms(session.id), key=lambda one: one.agent_id)
+        first, second = sorted(await hub.open_requests(session.id), key=lambda one: one.agent_id)
         assert first.agent_path == ("meta", "a-1")
-        await hub.answer_confirm(first.id, ConfirmAnswer(approved=True), digest=first.digest)
-        await hub.answer_confirm(second.id, ConfirmAnswer(approved=False), digest=second.digest)
+        await hub.answer(first.id, ConfirmAnswer(approved=True), digest=first.digest)
+        await hub.answer(second.id, ConfirmAnswer(approved=False), digest=second.digest)
         for name in ("a-1", "b-2"):
             await session.wait_for_event("subagent_completed", name)
         await session.run(hub, "And?")
@@ -302,7 +302,7 @@ async def test_a_subagent_goes_on_that_begins_again_while_the_turn_that_started_
 async def wait_until_asked(session: SubagentSession, hub: Any) -> None:
     """Wait until a sub-agent asks the gate of this process."""
     async with asyncio.timeout(PATIENCE):
-        while not hub.gate.has_pending(session.id):
+        while not hub.gate.pending_requests(session.id):
             await asyncio.sleep(0.001)
 
 
@@ -322,7 +322,7 @@ async def test_a_question_of_a_subagent_is_answered_after_several_restarts(
         before: Sequence[Any] = ()
         while not before:  # the gate has a question a moment before it is stored
             await asyncio.sleep(0.001)  # a store in memory answers without giving way to the turn
-            before = await hub.open_confirms(session.id) or await hub.open_questions(session.id)
+            before = await hub.open_requests(session.id)
         if ends[0] == "close":
             await hub.close()
     for end in ends[1:]:
@@ -332,11 +332,9 @@ async def test_a_question_of_a_subagent_is_answered_after_several_restarts(
             if end != "kill":
                 await hub.close()
     async with processes.process(["I see."], leaf=["leaf ends"]) as hub:
-        question = before[0]
-        if isinstance(question, ConfirmRequest):
-            await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
-        else:
-            await hub.answer_question(question.id, "the first")
+        request, yes = before[0], ConfirmAnswer(approved=True)
+        answer = yes if isinstance(request, ConfirmRequest) else QuestionAnswer(answer="the first")
+        await hub.answer(request.id, answer, digest=request.digest)
         await session.wait_for_event("subagent_completed", f"leaf-{depth}")
         await session.run(hub, "And?")
         assert ending_text(f"leaf-{depth} completed", "leaf ends") in notices(session.main.requests[-1])[-1]

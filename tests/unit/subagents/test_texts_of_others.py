@@ -56,7 +56,7 @@ async def denied(session: SubagentSession, hub: Any, number: int = 1) -> tuple[s
     running = asyncio.create_task(session.run(hub))
     asked = (await session.wait_for(lambda one: one["type"] == "confirm_required", number))[-1]
     data = asked["data"]
-    await hub.answer_confirm(data["id"], ConfirmAnswer(approved=False), digest=data["digest"])
+    await hub.answer(data["id"], ConfirmAnswer(approved=False), digest=data["digest"])
     assert (await running)["type"] == "final"
     return asked["agent_id"], " ".join(data["context"]["reasons"])
 
@@ -105,13 +105,13 @@ async def test_a_participant_asks_because_of_what_another_one_has_read(tmp_path:
             running = asyncio.create_task(team.run(task="go"))
             asked = await next_question(hub, record.id)
             assert any("page.md" in reason for reason in asked.context["reasons"])
-            await hub.answer_confirm(asked.id, ConfirmAnswer(approved=False), digest=asked.digest)
+            await hub.answer(asked.id, ConfirmAnswer(approved=False), digest=asked.digest)
             await running
 
 
 async def next_question(hub: Hub, session_id: str) -> ConfirmRequest:
     async with asyncio.timeout(PATIENCE):
         async for event in hub.follow(session_id):
-            if event.event.type == "confirm_required" and (waiting := await hub.open_confirms(session_id)):
+            if event.event.type == "confirm_required" and (waiting := await hub.open_requests(session_id)):
                 return waiting[0]
     raise AssertionError("the log ended")

@@ -15,7 +15,7 @@ from agenticx.core import Agent, AgentExecutor, Task
 from agenticx.llms.base import ModelRequest
 from agenticx.llms.model_cache import NamedModels
 from agenticx.llms.scripted import ScriptedModel, call
-from agenticx.runtime import ConfirmAnswer
+from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.sessions import Hub, TurnRequest
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import load_settings
@@ -45,6 +45,7 @@ def note() -> str:
 
 TOOLS = [*session_tools(), note, ask_user]
 CONFIRM, QUESTION = call("note"), call("ask_user", {"text": "Which?"})
+ANSWERS = {ConfirmRequest: ConfirmAnswer(approved=True), QuestionRequest: QuestionAnswer(answer="Large")}
 
 
 async def run_team(hub: Hub, session_id: str, model: ScriptedModel) -> object:
@@ -94,9 +95,9 @@ async def opened(folder: Path, lead: ScriptedModel) -> AsyncGenerator[Hub]:
 async def until_asked(hub: Hub, session_id: str) -> None:
     """Wait until a question is stored, and asked in this process."""
     async with asyncio.timeout(PATIENCE):
-        while not (await hub.open_confirms(session_id) or await hub.open_questions(session_id)):
+        while not await hub.open_requests(session_id):
             await asyncio.sleep(0)
-        while not (hub.gate.pending() or hub.gate.pending_questions()):
+        while not hub.gate.pending_requests():
             await asyncio.sleep(0)
 
 
@@ -131,10 +132,8 @@ async def test_an_ending_told_before_a_question_is_not_told_again_after_restarts
         running.append(asyncio.ensure_future(run(hub, session_id, lead)))
         await until_asked(hub, session_id)
     async with opened(tmp_path, lead) as hub:
-        for question in await hub.open_questions(session_id):
-            await hub.answer_question(question.id, "Large")
-        for confirm in await hub.open_confirms(session_id):
-            await hub.answer_confirm(confirm.id, ConfirmAnswer(approved=True), digest=confirm.digest)
+        for request in await hub.open_requests(session_id):
+            await hub.answer(request.id, ANSWERS[type(request)], digest=request.digest)
         await run(hub, session_id, lead)
         await log_of(hub, session_id)
     assert told(lead.requests) == [[ending]]

@@ -58,8 +58,8 @@ async def test_a_subagent_that_outlives_its_turn_shares_its_budget_and_the_next_
         await session.run(hub)
         for count in (1, 2):
             await session.wait_for_event("confirm_required", "doer-1", count)
-            (asked,) = await hub.open_confirms(session.id)
-            await hub.answer_confirm(asked.id, ConfirmAnswer(approved=True), digest=asked.digest)
+            (asked,) = await hub.open_requests(session.id)
+            await hub.answer(asked.id, ConfirmAnswer(approved=True), digest=asked.digest)
         error = await session.wait_for_event("subagent_error", "doer-1")
         assert error["data"]["text"].startswith(EXCEEDED)
         assert len(session.model("doer").requests) == 2
@@ -78,8 +78,8 @@ async def test_what_a_turn_and_those_below_it_spent_counts_after_a_restart(
         await session.wait_for_event("confirm_required", "meta")
         before = granted_tokens(session)
     async with session.hub([["Done.", usage(10, 10)]]) as hub:
-        (asked,) = await hub.open_confirms(session.id)
-        await hub.answer_confirm(asked.id, ConfirmAnswer(approved=True), digest=asked.digest)
+        (asked,) = await hub.open_requests(session.id)
+        await hub.answer(asked.id, ConfirmAnswer(approved=True), digest=asked.digest)
         await session.wait_for(lambda one: one["type"] == "final")
         assert before - 200 < granted_tokens(session) < before < 6_000
 

@@ -99,10 +99,10 @@ async def test_a_confirm_of_a_participant_is_answered_through_the_hub(tmp_path: 
         running = asyncio.create_task(RoundRobinGroupChat([writer], max_turns=1, session=session_id).run(task="Go"))
         asked = await wait_for_event(hub.store, session_id, "confirm_required")
         assert asked["agent_path"] == ["meta", "writer"]
-        (question,) = await hub.open_confirms(session_id)
+        (question,) = await hub.open_requests(session_id)
         with pytest.raises(SessionBusy):
             [event async for event in hub.run_turn(session_id, "hello")]
-        await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+        await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
         assert texts(await running)[-1] == "Done."
         assert ran == ["x"]
         await log_of(hub, session_id)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agenticx import open_hub
+from agenticx import QuestionAnswer, open_hub
 from agenticx.core import Agent, AgentExecutor, Task
 from agenticx.errors import SessionBusy
 from agenticx.llms.scripted import ScriptedModel, call
@@ -68,19 +68,19 @@ def lines(result: TaskResult) -> list[str]:
 async def test_the_question_to_a_person_waits_for_the_next_run(tmp_path: Path, answered: str) -> None:
     session_id = await run_until_asked(tmp_path, with_person, [["Which size?"], []], "question_asked")
     async with reopened(tmp_path) as hub:
-        (question,) = await hub.open_questions()
+        (question,) = await hub.open_requests()
         turn_id = hub.running_turn_id(session_id)
         assert turn_id is not None
         if answered == "before":
-            assert (await hub.answer_question(question.id, "Large")).answer == "Large"
+            assert (await hub.answer(question.id, QuestionAnswer(answer="Large"))).answer == "Large"
             with pytest.raises(QuestionClosed):
-                await hub.answer_question(question.id, "Small")
+                await hub.answer(question.id, QuestionAnswer(answer="Small"))
         models = [ScriptedModel([]), ScriptedModel(["Thanks."])]
         running = asyncio.create_task(with_person(session_id, models).run())
         if answered == "after":
             while (await hub.waiting_turn(session_id)) is not None:
                 await asyncio.sleep(0)
-            await hub.answer_question(question.id, "Large")
+            await hub.answer(question.id, QuestionAnswer(answer="Large"))
         result = await running
         assert lines(result)[-2:] == ["Large", "Thanks."]
         log = await log_of(hub, session_id)
@@ -107,10 +107,10 @@ async def test_a_question_of_a_model_waits_for_the_next_run_and_costs_no_second_
     asks = [call("look"), call("ask_user", {"text": "Which size?"})]
     session_id = await run_until_asked(tmp_path, make, [asks], "question_asked")
     async with reopened(tmp_path) as hub:
-        (question,) = await hub.open_questions()
-        await hub.answer_question(question.id, "Large")
+        (question,) = await hub.open_requests()
+        await hub.answer(question.id, QuestionAnswer(answer="Large"))
     async with reopened(tmp_path) as hub:  # once more, without the application
-        assert await hub.open_questions() == []
+        assert await hub.open_requests() == []
     async with reopened(tmp_path) as hub:
         result = await make(session_id, [model := ScriptedModel(["Large it is."])]).run()
         assert (lines(result)[-1], len(model.requests), looks) == ("Large it is.", 1, ["look"])
@@ -148,16 +148,16 @@ async def test_a_confirm_three_teams_deep_waits_for_the_next_run(tmp_path: Path,
     make = three_deep(tmp_path)
     session_id = await run_until_asked(tmp_path, make, [["Ready."], [call("note")], []], "confirm_required")
     async with reopened(tmp_path) as hub:
-        (confirm,) = await hub.open_confirms()
+        (confirm,) = await hub.open_requests()
         assert confirm.agent_path == ("meta", "middle", "inner", "writer")
         if answered == "before":
-            await hub.answer_confirm(confirm.id, ConfirmAnswer(approved=True), digest=confirm.digest)
+            await hub.answer(confirm.id, ConfirmAnswer(approved=True), digest=confirm.digest)
         models = [ScriptedModel([]), ScriptedModel(["Noted."]), ScriptedModel(["Bye."])]
         running = asyncio.create_task(make(session_id, models).run())
         if answered == "after":
             while (await hub.waiting_turn(session_id)) is not None:
                 await asyncio.sleep(0)
-            await hub.answer_confirm(confirm.id, ConfirmAnswer(approved=True), digest=confirm.digest)
+            await hub.answer(confirm.id, ConfirmAnswer(approved=True), digest=confirm.digest)
         assert lines(await running)[-2:] == ["Noted.", "Bye."]
         assert (tmp_path / "notes").read_text() == "noted\n"
         log = await log_of(hub, session_id)
@@ -175,7 +175,7 @@ async def test_a_stop_ends_a_turn_whose_application_has_not_come_back(tmp_path: 
         log = await log_of(hub, session_id)
         assert [event["data"]["code"] for event in log if event["type"] == "error"] == ["stopped"] * 4
         assert [event["data"]["by"] for event in log if event["type"] == "confirm_response"] == ["stop"]
-        assert await hub.open_confirms() == []
+        assert await hub.open_requests() == []
         models = [ScriptedModel([]), ScriptedModel(["Not noted."]), ScriptedModel(["Bye."])]
         assert lines(await make(session_id, models).run())[-2:] == ["Not noted.", "Bye."]
 
@@ -187,9 +187,9 @@ async def test_the_session_is_busy_until_the_application_comes_back(tmp_path: Pa
             await hub.submit(session_id, TurnRequest(input="Hello"))
         assert (await hub.submit(session_id, TurnRequest(input="To all.", when_busy="steer"))).state == "steered"
         assert (await hub.submit(session_id, TurnRequest(input="Then this.", when_busy="queue"))).state == "queued"
-        (question,) = await hub.open_questions()
+        (question,) = await hub.open_requests()
     async with reopened(tmp_path) as hub:
-        await hub.answer_question(question.id, "Large")
+        await hub.answer(question.id, QuestionAnswer(answer="Large"))
         models = [ScriptedModel([]), ScriptedModel(["Thanks."])]
         result = await with_person(session_id, models).run()
         assert lines(result)[-2:] == ["Large", "Thanks."]
@@ -205,25 +205,25 @@ async def test_an_interrupting_message_ends_a_turn_whose_application_has_not_com
     async with reopened(tmp_path) as hub:
         submission = await hub.submit(session_id, TurnRequest(input="Hello", when_busy="interrupt"))
         assert submission.state == "started"
-        assert await hub.open_questions() == []
+        assert await hub.open_requests() == []
 
 
 async def test_a_new_task_ends_the_turn_that_waits(tmp_path: Path) -> None:
     session_id = await run_until_asked(tmp_path, with_person, [["Which size?"], []], "question_asked")
     async with reopened(tmp_path) as hub:
-        (question,) = await hub.open_questions()
+        (question,) = await hub.open_requests()
         models = [ScriptedModel([]), ScriptedModel(["Thanks."])]
         running = asyncio.create_task(with_person(session_id, models).run(task="Another one."))
-        while (asked := await hub.open_questions()) in ([], [question]):
+        while (asked := await hub.open_requests()) in ([], [question]):
             await asyncio.sleep(0)
-        await hub.answer_question(asked[0].id, "Blue")
+        await hub.answer(asked[0].id, QuestionAnswer(answer="Blue"))
         await hub.stop(session_id)
         with pytest.raises(asyncio.CancelledError):
             await running
         log = await log_of(hub, session_id)
         assert [event["data"]["code"] for event in log if event["type"] == "error"][:2] == ["interrupted"] * 2
         with pytest.raises(QuestionClosed):
-            await hub.answer_question(question.id, "Large")
+            await hub.answer(question.id, QuestionAnswer(answer="Large"))
 
 
 async def test_another_team_without_a_task_leaves_the_turn_that_waits(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ async def test_another_team_without_a_task_leaves_the_turn_that_waits(tmp_path: 
         other = RoundRobinGroupChat([UserProxyAgent("person")], name="Other", max_turns=1, session=session_id)
         with pytest.raises(ValueError, match="no run of team 'Other'"):
             await other.run()
-        assert len(await hub.open_questions()) == 1
+        assert len(await hub.open_requests()) == 1
 
 
 async def test_a_team_that_is_still_in_memory_goes_on_with_its_question(tmp_path: Path) -> None:
@@ -244,8 +244,8 @@ async def test_a_team_that_is_still_in_memory_goes_on_with_its_question(tmp_path
     with pytest.raises(asyncio.CancelledError):
         await running
     async with reopened(tmp_path) as hub:
-        (question,) = await hub.open_questions()
-        await hub.answer_question(question.id, "Large")
+        (question,) = await hub.open_requests()
+        await hub.answer(question.id, QuestionAnswer(answer="Large"))
         assert lines(await team.run())[-2:] == ["Large", "Thanks."]
         assert types(await log_of(hub, session_id), "question_asked") == 1
 
@@ -261,8 +261,8 @@ async def test_a_run_that_went_on_waits_again_after_another_restart(tmp_path: Pa
     with pytest.raises(asyncio.CancelledError):
         await running
     async with reopened(tmp_path) as hub:
-        (question,) = await hub.open_questions()
-        await hub.answer_question(question.id, "Large")
+        (question,) = await hub.open_requests()
+        await hub.answer(question.id, QuestionAnswer(answer="Large"))
         result = await with_person(session_id, [ScriptedModel([]), ScriptedModel(["Thanks."])]).run()
         assert lines(result)[-2:] == ["Large", "Thanks."]
         assert types(await log_of(hub, session_id), "question_asked") == 1
@@ -303,8 +303,8 @@ async def test_a_task_goes_on_with_the_answer_when_it_is_run_again(tmp_path: Pat
     await executor.aclose()
     await running
     async with reopened(tmp_path) as hub:
-        (confirm,) = await hub.open_confirms()
-        await hub.answer_confirm(confirm.id, ConfirmAnswer(approved=True), digest=confirm.digest)
+        (confirm,) = await hub.open_requests()
+        await hub.answer(confirm.id, ConfirmAnswer(approved=True), digest=confirm.digest)
     executor = make(model := ScriptedModel(["Done."]), gate, store=store, session=session_id)
     result = await executor.arun(agent, Task(description="Note it."))
     await executor.aclose()
@@ -322,8 +322,8 @@ async def test_a_task_in_a_session_of_an_open_hub_goes_on_when_it_is_run_again(t
         await wait_for_event(hub.store, session_id, "question_asked")
     assert ((await running).error or "").startswith("interrupted: ")
     async with reopened(tmp_path) as hub:
-        (question,) = await hub.open_questions()
-        await hub.answer_question(question.id, "Large")
+        (question,) = await hub.open_requests()
+        await hub.answer(question.id, QuestionAnswer(answer="Large"))
         executor = AgentExecutor(model := ScriptedModel(["Done."]), session=session_id, settings=settings)
         assert ((await executor.arun(agent, task)).result, len(model.requests)) == ("Done.", 1)
         assert types(await log_of(hub, session_id), "turn_started") == 2

@@ -92,7 +92,7 @@ async def test_a_queued_file_is_stored_before_the_commits_that_name_it_and_reach
     await harness.close(hub)
     hub = await harness.open("done", "seen", "still there")
     assert (await hub.submit(harness.session_id, request)).state == "queued"
-    await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+    await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
     await wait_for_turn_end(store, harness.session_id, ends=2)
     await hub.start(harness.session_id, TurnRequest(input="and now?"))
     await wait_for_turn_end(store, harness.session_id, ends=3)

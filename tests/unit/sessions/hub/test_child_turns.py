@@ -114,19 +114,19 @@ async def test_two_children_ask_at_once_and_each_answer_reaches_its_call(new_sto
     tools = [asks(name, [call("post", {"text": name}), f"{name} ends"], [post]) for name in ("a", "b")]
     async with session_over(store, tmp_path, [[call("ask_a"), call("ask_b")], "Done."], tools) as (hub, id_):
         await hub.start(id_, TurnRequest(input="go"))
-        while len(questions := await hub.open_confirms(id_)) < 2:
+        while len(questions := await hub.open_requests(id_)) < 2:
             await asyncio.sleep(0.001)
         assert sorted(one.agent_path for one in questions) == [("meta", "a"), ("meta", "b")]
         for one in reversed(questions):
             answer = YES if one.agent_id == "b" else NO
-            assert await hub.answer_confirm(one.id, answer, digest=one.digest) == answer
+            assert await hub.answer(one.id, answer, digest=one.digest) == answer
         found = await all_ended(store, id_, 3)
         assert ran == ["b"]
         results = [one for name in "ab" for one in found[name] if one["type"] == "tool_result"]
         assert [one["data"]["outcome"] for one in results] == ["denied", "ok"]
         asked = next(one for one in found["a"] if one["type"] == "confirm_required")
         assert asked["data"]["agent_path"] == ["meta", "a"]
-        assert await hub.open_confirms(id_) == []
+        assert await hub.open_requests(id_) == []
     await store.aclose()
 
 

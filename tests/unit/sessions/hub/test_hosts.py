@@ -90,12 +90,12 @@ async def test_a_turn_that_waits_for_an_answer_is_left_to_the_host_of_its_worksp
     on_host("elsewhere")
     other = hub_on(store.other_worker(), tmp_path)
     await other.recover()
-    assert [question.id for question in await other.open_confirms(record.id)] == [asked["id"]]
+    assert [question.id for question in await other.open_requests(record.id)] == [asked["id"]]
     await other.close()
     on_host("here")
     hub = hub_on(store.other_worker(), tmp_path, "written")
     await hub.recover()
-    await hub.answer_confirm(asked["id"], ConfirmAnswer(approved=True), digest=asked["digest"])
+    await hub.answer(asked["id"], ConfirmAnswer(approved=True), digest=asked["digest"])
     await wait_for_turn_end(store, record.id)
     assert (tmp_path / "a.txt").read_text() == "x"
     await hub.close()

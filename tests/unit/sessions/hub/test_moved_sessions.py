@@ -42,7 +42,7 @@ async def questions_of(hub: Hub, session_id: str) -> int:
         if event.type == "confirm_required":
             number += 1
             yes = ConfirmAnswer(approved=True, remember="session")
-            await hub.answer_confirm(event.data["id"], yes, digest=event.data["digest"])
+            await hub.answer(event.data["id"], yes, digest=event.data["digest"])
         assert event.type != "error"
     return number
 
@@ -75,7 +75,7 @@ async def test_a_turn_needs_the_folder_and_a_session_is_not_moved_during_one(tmp
             with pytest.raises(SessionBusy):
                 await hub.change(session.id, new)
             no = ConfirmAnswer(approved=False)
-            await hub.answer_confirm(event.data["id"], no, digest=event.data["digest"])
+            await hub.answer(event.data["id"], no, digest=event.data["digest"])
     old.rmdir()
     with pytest.raises(WorkspaceGone, match=f"session {session.id} works in {str(old)!r}, which is not a folder"):
         await anext(hub.run_turn(session.id, "again"))

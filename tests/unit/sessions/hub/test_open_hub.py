@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agenticx import open_hub
+from agenticx import QuestionAnswer, open_hub
 from agenticx.errors import SessionBusy, SessionNotFound, SettingsError, StoreError, ToolError
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime import ConfirmAnswer
@@ -49,7 +49,7 @@ async def test_a_turn_yields_its_stored_events_and_takes_answers_meanwhile(tmp_p
             events.append(event)
             assert await hub.store.log.head(session.id) >= len(events)
             if event.type == "confirm_required":
-                await hub.answer_confirm(event.data["id"], YES, digest=event.data["digest"])
+                await hub.answer(event.data["id"], YES, digest=event.data["digest"])
         assert outline(events) == ["turn_started", "round_start", *ASKED, "round_start", "token", "final"]
         assert [event.data["text"] for event in events if isinstance(event, TokenEvent)] == ["Noted."]
         messages = await hub.messages(session.id)
@@ -106,8 +106,8 @@ async def test_a_session_goes_on_in_a_hub_that_is_opened_again(tmp_path: Path, m
 
     async with opened(tmp_path, "Noted.", "Hello again.", url="sqlite:///chat.db") as hub:
         assert await hub.store.catalog.get(session.id) == session
-        (question,) = await hub.open_confirms(session.id)
-        await hub.answer_confirm(question.id, YES, digest=question.digest)
+        (question,) = await hub.open_requests(session.id)
+        await hub.answer(question.id, YES, digest=question.digest)
         missed = list[Any]()
         async for item in hub.follow(session.id, after=cursor):
             missed.append(item)
@@ -258,6 +258,6 @@ async def test_an_id_that_no_store_can_have_is_unknown(tmp_path: Path) -> None:
                 with pytest.raises(SessionNotFound):
                     await attempt(id_)
             with pytest.raises(UnknownConfirm):
-                await hub.answer_confirm(id_, YES, digest="")
+                await hub.answer(id_, YES, digest="")
             with pytest.raises(UnknownQuestion):
-                await hub.answer_question(id_, "yes")
+                await hub.answer(id_, QuestionAnswer(answer="yes"))

@@ -33,7 +33,7 @@ async def open_with_question(harness: SessionHarness, *script: Any) -> tuple[Hub
     hub = await harness.open(*(script or (ASK, "done")))
     await hub.start(harness.session_id, TurnRequest(input="Paint"))
     await wait_for_event(harness.store, harness.session_id, "question_asked")
-    (question,) = await hub.open_questions(harness.session_id)
+    (question,) = await hub.open_requests(harness.session_id)
     return hub, question
 
 
@@ -61,35 +61,36 @@ async def test_a_question_is_listed_and_answered_once(harness: SessionHarness) -
         ("red", "blue"),
         harness.session_id,
     )
-    assert await hub.open_confirms() == []
-    given = [asyncio.create_task(hub.answer_question(question.id, colour)) for colour in ("red", "green", "red")]
+    assert await hub.open_requests() == [question]
+    colours = [QuestionAnswer(answer=colour) for colour in ("red", "green", "red")]
+    given = [asyncio.create_task(hub.answer(question.id, colour)) for colour in colours]
     first, second, third = await asyncio.gather(*given, return_exceptions=True)
-    assert first == third == QuestionAnswer(answer="red")
+    assert first == third == colours[0]
     assert isinstance(second, QuestionClosed)
     assert await answers(harness) == [("red", "user")]
     assert results(harness) == ["red"]
-    assert await hub.open_questions() == []
-    assert await hub.answer_question(question.id, "red") == first
+    assert await hub.open_requests() == []
+    assert await hub.answer(question.id, QuestionAnswer(answer="red")) == first
     with pytest.raises(QuestionClosed):
-        await hub.answer_question(question.id, "blue")
+        await hub.answer(question.id, QuestionAnswer(answer="blue"))
     await harness.close(hub)
 
 
 async def test_questions_and_confirmations_have_ids_of_their_own(harness: SessionHarness) -> None:
     hub, question = await open_with_question(harness)
     with pytest.raises(UnknownConfirm):
-        await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest="")
+        await hub.answer(question.id, ConfirmAnswer(approved=True), digest="")
     with pytest.raises(UnknownQuestion):
-        await hub.answer_question("qst_none", "red")
-    await hub.answer_question(question.id, "red")
+        await hub.answer("qst_none", QuestionAnswer(answer="red"))
+    await hub.answer(question.id, QuestionAnswer(answer="red"))
     await harness.close(hub)
 
 
 async def test_a_confirmation_is_no_question_of_the_agent(harness: SessionHarness) -> None:
     hub, confirm = await harness.open_with_question()
-    assert await hub.open_questions() == []
+    assert await hub.open_requests() == [confirm]
     with pytest.raises(UnknownQuestion):
-        await hub.answer_question(confirm.id, "yes")
+        await hub.answer(confirm.id, QuestionAnswer(answer="yes"))
     await harness.close(hub)
 
 
@@ -98,7 +99,7 @@ async def test_an_answer_after_a_stop_is_refused(harness: SessionHarness) -> Non
     await hub.stop(harness.session_id)
     assert await answers(harness) == [("", "stop")]
     with pytest.raises(QuestionClosed):
-        await hub.answer_question(question.id, "red")
+        await hub.answer(question.id, QuestionAnswer(answer="red"))
     await harness.close(hub)
 
 
@@ -107,14 +108,14 @@ async def test_an_answer_after_a_stop_is_refused(harness: SessionHarness) -> Non
 async def test_a_question_waits_on_after_a_restart_and_the_turn_goes_on(harness: SessionHarness, when: str) -> None:
     hub, question = await open_with_question(harness)
     await hub.close()
-    assert [one.id for one in await hub.open_questions()] == [question.id]
+    assert [one.id for one in await hub.open_requests()] == [question.id]
     if when == "while it is down":
-        assert await hub.answer_question(question.id, "green") == QuestionAnswer(answer="green")
+        assert await hub.answer(question.id, QuestionAnswer(answer="green")) == QuestionAnswer(answer="green")
     await harness.store.aclose()
     hub = await harness.open("done")
     if when == "after the restart":
-        assert await hub.open_questions(harness.session_id) == [question]
-    assert await hub.answer_question(question.id, "green") == QuestionAnswer(answer="green")
+        assert await hub.open_requests(harness.session_id) == [question]
+    assert await hub.answer(question.id, QuestionAnswer(answer="green")) == QuestionAnswer(answer="green")
     assert await answers(harness) == [("green", "user")]
     assert results(harness) == ["green"]
     await harness.close(hub)
@@ -125,16 +126,16 @@ async def test_a_question_and_a_confirmation_of_a_round_both_wait_over_a_restart
     asks = [call("ask_user", {"text": "one?"}), call("ask_user", {"text": "two?"}), call("note", {"text": "x"})]
     hub = await harness.open(asks, "done")
     await hub.start(harness.session_id, TurnRequest(input="Ask"))
-    while len(await hub.open_questions()) < 2:
+    while len(await hub.open_requests()) < 2:
         await asyncio.sleep(0)
     await harness.close(hub)
     hub = await harness.open("done")
-    one, two = await hub.open_questions()
-    await hub.answer_question(two.id, "2")
-    await hub.answer_question(one.id, "1")
+    one, two = await hub.open_requests()
+    await hub.answer(two.id, QuestionAnswer(answer="2"))
+    await hub.answer(one.id, QuestionAnswer(answer="1"))
     await wait_for_event(harness.store, harness.session_id, "confirm_required")
-    (confirm,) = await hub.open_confirms()
-    await hub.answer_confirm(confirm.id, ConfirmAnswer(approved=True), digest=confirm.digest)
+    (confirm,) = await hub.open_requests()
+    await hub.answer(confirm.id, ConfirmAnswer(approved=True), digest=confirm.digest)
     assert await answers(harness) == [("2", "user"), ("1", "user")]
     assert results(harness) == ["1", "2", "noted x"]
     await harness.close(hub)
@@ -147,5 +148,5 @@ async def test_a_fork_in_the_middle_of_a_question_closes_its_copy(harness: Sessi
     check_grammar(copied)
     assert [e["data"]["by"] for e in copied if e["type"] == "question_answered"] in ([], ["stop"])
     assert question.id not in [e["data"].get("id") for e in copied]
-    await hub.answer_question(question.id, "red")
+    await hub.answer(question.id, QuestionAnswer(answer="red"))
     await harness.close(hub)

@@ -114,12 +114,11 @@ class Program:
         return seen[-1].data["text"]
 
     async def asked(self) -> Any:
-        """Return the oldest open question, once there is one."""
+        """Return the oldest open request, once there is one."""
         async with asyncio.timeout(PATIENCE):
             while True:
-                confirms = await self.hub.open_confirms(self.session_id)
-                for question in (*confirms, *await self.hub.open_questions(self.session_id)):
-                    return question
+                for request in await self.hub.open_requests(self.session_id):
+                    return request
                 await asyncio.sleep(0.001)
 
     async def log(self, ends: int) -> list[dict[str, Any]]:
@@ -156,7 +155,7 @@ async def test_a_call_below_the_work_runs_once_it_is_allowed_after_a_restart(pro
     hub = await program.start(work)
     await hub.start(program.session_id, TurnRequest(input="go"))
     first = await program.asked()
-    await hub.answer_confirm(first.id, YES, digest=first.digest)
+    await hub.answer(first.id, YES, digest=first.digest)
     while (before := await program.asked()).id == first.id:
         await asyncio.sleep(0.001)
     earlier = program.seen["writer"]
@@ -165,7 +164,7 @@ async def test_a_call_below_the_work_runs_once_it_is_allowed_after_a_restart(pro
     hub = await program.start(work)
     assert await program.asked() == before
     assert program.ran == ["a"]
-    await hub.answer_confirm(before.id, YES, digest=before.digest)
+    await hub.answer(before.id, YES, digest=before.digest)
     log = await program.log(2)
     assert by_agent(log) == {
         "meta": ["turn_started", "token", "final"],
@@ -201,7 +200,7 @@ async def test_a_call_below_the_work_waits_through_several_restarts(program: Pro
         await program.end(end.removesuffix(" at once"))
         script = ["Done."]
         hub = await program.start(work)
-    await hub.answer_confirm(question.id, YES, digest=question.digest)
+    await hub.answer(question.id, YES, digest=question.digest)
     log = await program.log(2)
     assert (program.ran, log[-1]["data"]["text"]) == (["a"], "writer: Done.")
     await hub.close()
@@ -225,7 +224,7 @@ async def test_a_question_two_levels_below_the_work_is_answered_after_a_restart(
     await program.end(how)
     script = ["Red it is."]
     hub = await program.start(work)
-    assert await hub.answer_question(question.id, "red") == QuestionAnswer(answer="red")
+    assert await hub.answer(question.id, QuestionAnswer(answer="red")) == QuestionAnswer(answer="red")
     log = await program.log(3)
     asking = ("question_asked", "question_answered", "tool_result")
     assert by_agent(log) == {
@@ -245,12 +244,12 @@ async def test_the_work_itself_gets_its_answers_after_a_restart_each_asked_once(
     hub = await program.start(work)
     await hub.start(program.session_id, TurnRequest(input="go"))
     one = await program.asked()
-    await hub.answer_question(one.id, "1")
+    await hub.answer(one.id, QuestionAnswer(answer="1"))
     while (two := await program.asked()).id == one.id:
         await asyncio.sleep(0.001)
     await program.end(how)
     hub = await program.start(work)
-    await hub.answer_question(two.id, "2")
+    await hub.answer(two.id, QuestionAnswer(answer="2"))
     log = await program.log(1)
     assert outline(log) == ["turn_started", *("question_asked", "question_answered") * 2, "token", "final"]
     assert log[-1]["data"]["text"] == "1 2"
@@ -269,7 +268,7 @@ async def test_an_answer_that_is_stored_just_before_a_kill_counts_unless_the_cal
     await hub.start(program.session_id, TurnRequest(input="go"))
     question = await program.asked()
     program.dies_after = last
-    answering = asyncio.create_task(hub.answer_confirm(question.id, YES, digest=question.digest))
+    answering = asyncio.create_task(hub.answer(question.id, YES, digest=question.digest))
     async with asyncio.timeout(PATIENCE):
         while not program.is_dead:
             await asyncio.sleep(0.001)
@@ -317,7 +316,7 @@ async def test_a_turn_that_the_work_does_not_begin_again_is_ended_before_it(prog
     log = await program.log(2)
     ends = [(one["agent_id"], one["type"], one["data"].get("code")) for one in log if one["type"] in ("error", "final")]
     assert ends == [("writer", "error", "interrupted"), ("meta", "final", None)]
-    assert (await hub.open_confirms(), program.ran) == ([], [])
+    assert (await hub.open_requests(), program.ran) == ([], [])
     assert question.id in [one["data"].get("id") for one in log if one["type"] == "confirm_response"]
     await hub.close()
 

@@ -25,8 +25,8 @@ async def test_a_turn_keeps_its_own_mode_while_it_is_queued_and_across_a_restart
 
     refused, allowed = call("note", {"text": "refused"}), call("note", {"text": "allowed"})
     hub = await harness.open("one done", refused, "two done", allowed, "three done")
-    (question,) = await hub.open_confirms(session_id)
-    await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+    (question,) = await hub.open_requests(session_id)
+    await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
     await wait_for_turn_end(harness.store, session_id, ends=2)
     assert harness.noted_texts == ["asked"]
     await hub.start(session_id, TurnRequest(input="three"))

@@ -40,8 +40,8 @@ async def test_the_sampling_of_a_turn_is_in_all_its_calls_also_after_a_restart(h
     await harness.close(hub)
 
     hub = await harness.open("one done", "two done", "three done")
-    (question,) = await hub.open_confirms(session_id)
-    await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+    (question,) = await hub.open_requests(session_id)
+    await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
     await wait_for_turn_end(harness.store, session_id, ends=2)
     await hub.start(session_id, TurnRequest(input="three"))
     await wait_for_turn_end(harness.store, session_id, ends=3)
@@ -80,8 +80,8 @@ async def test_a_turn_that_is_resumed_keeps_its_own_model(tmp_path: Any, open_st
 
     models = {"usual": ScriptedModel(), "own": ScriptedModel([say("done")])}
     hub = await open_with_models(open_store, tmp_path, models)
-    (question,) = await hub.open_confirms(session.id)
-    await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+    (question,) = await hub.open_requests(session.id)
+    await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
     await wait_for_turn_end(hub.store, session.id)
     assert [len(model.requests) for model in models.values()] == [0, 1]
     await hub.close()

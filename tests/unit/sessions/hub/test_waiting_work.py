@@ -12,7 +12,7 @@ import pytest
 
 from agenticx.clocks import SystemClock
 from agenticx.llms.scripted import ScriptedModel
-from agenticx.runtime import QuestionClosed, ask_person
+from agenticx.runtime import QuestionAnswer, QuestionClosed, ask_person
 from agenticx.runtime.turn import Turn
 from agenticx.sessions import Hub, SessionRecord, TurnFailed, TurnRequest
 from agenticx.sessions.store.factory import open_store
@@ -56,7 +56,7 @@ async def interview(turn: Turn) -> str:
 async def wait_for_question(hub: Hub, text: str) -> str:
     """Return the id of the open question with that text, once it is asked."""
     while True:
-        for question in await hub.open_questions(SESSION_ID):
+        for question in await hub.open_requests(SESSION_ID):
             if question.text == text:
                 return question.id
         await asyncio.sleep(0)
@@ -67,7 +67,7 @@ async def interview_until_size(folder: Path) -> str:
     async with opened(folder) as hub:
         await hub.store.create(SessionRecord(id=SESSION_ID, name="x", workspace=str(folder), created_at="2026-01-01"))
         turn = await hub.run_work(SESSION_ID, "Ask.", interview)
-        await hub.answer_question(await wait_for_question(hub, "Name?"), "Ada")
+        await hub.answer(await wait_for_question(hub, "Name?"), QuestionAnswer(answer="Ada"))
         await wait_for_question(hub, "Size?")
     return turn.id
 
@@ -81,10 +81,10 @@ async def test_work_that_is_run_again_gets_all_answers_and_asks_nothing_twice(tm
         assert (waiting.id, waiting.input) == (turn_id, "Ask.")
         question_id = await wait_for_question(hub, "Size?")
         if answered == "before":
-            await hub.answer_question(question_id, "Large")
+            await hub.answer(question_id, QuestionAnswer(answer="Large"))
         await hub.run_work(SESSION_ID, "Ask.", interview, turn_id=turn_id)
         if answered == "after":
-            await hub.answer_question(question_id, "Large")
+            await hub.answer(question_id, QuestionAnswer(answer="Large"))
         await wait_for_turn_end(hub.store, SESSION_ID)
         log = await log_of(hub, SESSION_ID)
         assert [event["type"] for event in log].count("question_asked") == 2
@@ -112,9 +112,9 @@ async def test_a_question_whose_time_is_over_is_not_open_while_the_work_is_away(
     async with opened(tmp_path) as hub:
         question_id = await wait_for_question(hub, "Size?")
     async with opened(tmp_path, days=8) as hub:
-        assert await hub.open_questions() == []
+        assert await hub.open_requests() == []
         with pytest.raises(QuestionClosed):
-            await hub.answer_question(question_id, "Large")
+            await hub.answer(question_id, QuestionAnswer(answer="Large"))
         await hub.run_work(SESSION_ID, "Ask.", interview, turn_id=turn_id)
         await wait_for_turn_end(hub.store, SESSION_ID)
         log = await log_of(hub, SESSION_ID)
@@ -125,4 +125,4 @@ async def test_a_deleted_session_takes_the_turn_that_waits_with_it(tmp_path: Pat
     await interview_until_size(tmp_path)
     async with opened(tmp_path) as hub:
         await hub.delete(SESSION_ID)
-        assert await hub.open_questions() == []
+        assert await hub.open_requests() == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call
-from agenticx.runtime import AsyncConfirmGate, AutoApproveConfirmGate
+from agenticx.runtime import AsyncConfirmGate, AutoApproveConfirmGate, QuestionAnswer
 from agenticx.teams import (
     AssistantAgent,
     CancellationToken,
@@ -46,12 +46,12 @@ async def test_a_person_in_a_configured_team_answers_a_question_of_the_session(t
         events = asyncio.create_task(collect(running))
         asked = await wait_for_event(hub.store, session.id, "question_asked")
         assert asked["agent_path"] == ["meta", "person"]
-        (question,) = await hub.open_questions(session.id)
+        (question,) = await hub.open_requests(session.id)
         assert question.text == (
             "user: Which size?\n\nhelper: Transferred to person, adopting the role of person immediately."
             "\n\nIt is your turn to speak."
         )
-        await hub.answer_question(question.id, "Large")
+        await hub.answer(question.id, QuestionAnswer(answer="Large"))
         assert (await events)[-1].data["text"] == "Thanks."
         log = await log_of(hub, session.id)
         (started,) = [event for event in log if event["type"] == "turn_started" and event["agent_id"] == "person"]
@@ -75,10 +75,10 @@ async def test_a_team_goes_on_by_itself_when_a_person_answers_after_a_restart(tm
     await events
     model = ScriptedModel(["Thanks."])
     async with open_team_hub(tmp_path, model=model) as hub:
-        (question,) = await hub.open_questions(session_id)
+        (question,) = await hub.open_requests(session_id)
         turn_id = hub.running_turn_id(session_id)
         assert turn_id is not None
-        await hub.answer_question(question.id, "Large")
+        await hub.answer(question.id, QuestionAnswer(answer="Large"))
         await hub.wait_for_turn(session_id, turn_id)
         log = await log_of(hub, session_id)
         assert [event["data"]["text"] for event in log if event["type"] == "final"][-2:] == ["Thanks.", "Thanks."]
@@ -96,7 +96,7 @@ async def test_a_stop_closes_the_question_to_a_person(tmp_path: Path) -> None:
         await wait_for_event(hub.store, session.id, "question_asked")
         await hub.stop(session.id)
         assert (await events)[-1].data["code"] == "stopped"
-        assert await hub.open_questions(session.id) == []
+        assert await hub.open_requests(session.id) == []
         await log_of(hub, session.id)
 
 

@@ -91,7 +91,7 @@ async def test_a_person_in_the_team_is_asked_the_question_that_the_handoff_has_a
         session = await hub.create(team="asking")
         events = asyncio.create_task(collect(hub.run_turn(session.id, "The notes.")))
         await wait_for_event(hub.store, session.id, "question_asked")
-        (question,) = await hub.open_questions(session.id)
+        (question,) = await hub.open_requests(session.id)
         assert question.text == (
             "user: The notes.\n\ndesk: Transferred to person, adopting the role of person immediately.\n"
             "    Reason: Read or change?\n\nIt is your turn to speak."

@@ -114,8 +114,8 @@ async def test_a_confirm_of_a_participant_is_asked_at_the_gate_of_the_session(tm
         running = asyncio.create_task(run(hub, session.id, "Post x."))
         asked = await wait_for_event(hub.store, session.id, "confirm_required")
         assert asked["agent_path"] == ["meta", "writer"]
-        (question,) = await hub.open_confirms(session.id)
-        await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+        (question,) = await hub.open_requests(session.id)
+        await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
         assert (await running)["text"] == "Good."
         assert ran == ["x"]
 

@@ -212,7 +212,7 @@ async def test_images_of_a_server_are_still_there_after_a_restart(
                 if event.type == "confirm_required":
                     assert event.data["question"].startswith("Send 1 prompt to openai:gpt-image-1-mini (127.0.0.1:")
                     answer = ConfirmAnswer(approved=True)
-                    await hub.answer_confirm(event.data["id"], answer, digest=event.data["digest"])
+                    await hub.answer(event.data["id"], answer, digest=event.data["digest"])
     (stored,) = [event.data for event in events if event.type == "artifact"]
     assert (stored["path"], stored["media_type"], stored["size"]) == (path, "image/png", len(photo))
     (paid,) = [
