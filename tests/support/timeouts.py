@@ -42,8 +42,11 @@ class PatientClock(SystemClock):
 def patient_client(
     base_url: str, *, headers: Mapping[str, str] | None = None, connections: int | None = None
 ) -> httpx.AsyncClient:
-    """Return a client with a long timeout that does not reuse connections the server may be closing as idle."""
-    limits = httpx.Limits(max_connections=connections, keepalive_expiry=1.0)
+    """Return a client with a long timeout that does not reuse connections the server may be closing as idle.
+
+    One with a limit of `connections` keeps them: a server that is out of file descriptors accepts no others.
+    """
+    limits = httpx.Limits(max_connections=connections, keepalive_expiry=1.0 if connections is None else None)
     return httpx.AsyncClient(
         base_url=base_url,
         headers=headers,

@@ -9,8 +9,8 @@ import os
 import signal
 import subprocess
 import warnings
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -120,23 +120,27 @@ async def server_forker() -> AsyncGenerator[ServerForker]:
         "tests.support.faults.server_forker", [], cwd=ROOT, env=environment, stdin=subprocess.PIPE
     )
     made = ServerForker(process)
-    try:
-        yield made
-    finally:
-        await made.close()
-        _collect_cut_connections()
+    with _cut_connections():
+        try:
+            yield made
+        finally:
+            await made.close()
     errors = (await process.stderr.read()).decode()
     assert not errors, errors
 
 
-def _collect_cut_connections() -> None:
-    """Collect connections to killed servers that httpx left open, without a warning.
+@contextmanager
+def _cut_connections() -> Generator[None]:
+    """Let connections to killed servers that httpx leaves open be collected without a warning.
 
-    Anywhere else the warning would be an error, in whatever test the garbage collector runs.
+    It would be an error in whatever test the garbage collector runs, which may be this one.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+        warnings.filterwarnings("ignore", "unclosed", ResourceWarning)
+        try:
+            yield
+        finally:
+            gc.collect()
 
 
 @dataclass

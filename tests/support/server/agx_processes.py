@@ -40,7 +40,7 @@ class ServedStudio:
     def token(self) -> str:
         return (self.home / "token").read_text().strip()
 
-    def client(self, connections: int = 100) -> httpx.AsyncClient:
+    def client(self, connections: int | None = None) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {self.token}"}
         return patient_client(self.url, headers=headers, connections=connections)
 
