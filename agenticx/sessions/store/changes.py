@@ -7,7 +7,7 @@ places than its end, a record names the messages that it has then.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import blake2b
 from typing import Any, Protocol, Self, get_args
@@ -15,7 +15,15 @@ from typing import Any, Protocol, Self, get_args
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message
 from agenticx.sessions.store.damage import DECODE_ERRORS, damaged_data
-from agenticx.sessions.store.entries import FACT_CLASSES, Record, as_tuple, decode_message, encode_message
+from agenticx.sessions.store.entries import (
+    FACT_CLASSES,
+    Fact,
+    Record,
+    StoredRecord,
+    as_tuple,
+    decode_message,
+    encode_message,
+)
 from agenticx.sessions.store.records import Commit, SessionRecord, StateChange, TurnRecord
 from agenticx.sessions.store.search import SearchableText
 from agenticx.sessions.store.tool_state import Parts
@@ -33,13 +41,12 @@ __all__ = [
     "TextsCopied",
     "TextsRetained",
     "TurnAccepted",
+    "commit_records",
     "decode_record",
     "decode_session",
     "encode_record",
     "encode_session",
-    "first_records",
-    "records_after_events",
-    "records_before_events",
+    "session_records",
 ]
 
 
@@ -239,23 +246,42 @@ class Head(Protocol):
         ...
 
 
-def first_records(record: SessionRecord, copied_count: int) -> Iterator[Record]:
-    """Yield the records before the first event of a new session."""
-    yield SessionChanged(key=record.id, record=record)
+_PlacedRecords = tuple[Sequence[StoredRecord], Sequence[StoredRecord]]
+"""The records of a commit before its events, and those after them."""
+
+
+def session_records(
+    record: SessionRecord,
+    head: Head,
+    *,
+    copied_count: int,
+    texts: Sequence[SearchableText],
+    state: StateChange | None,
+    facts: Sequence[Fact],
+) -> _PlacedRecords:
+    """Return the records of a new session before its copied events, to which `texts` belong, and those after them."""
+    before: list[Record] = [SessionChanged(key=record.id, record=record)]
     if copied_count:
-        yield EventsCopied(key=record.id, count=copied_count)
+        before.append(EventsCopied(key=record.id, count=copied_count))
+    after = [TextsCopied(key="", texts=tuple(texts))] if texts else []
+    return _placed(before, [*after, *_records_after_events(Commit(state=state, facts=facts), head)], 1, 0, copied_count)
 
 
-def records_before_events(commit: Commit) -> Iterator[Record]:
-    """Yield the records of a commit that come before its events."""
-    if commit.begins is not None:
-        yield TurnAccepted(key=commit.begins.id, turn_id=commit.begins.id, turn=replace(commit.begins, after_seq=None))
+def commit_records(commit: Commit, head: Head, *, rev: int, seq: int) -> _PlacedRecords:
+    """Return the records of the commit `rev` before its events, which follow the event `seq`, and those after them."""
+    turn = commit.begins
+    if turn is None and commit.state is None and commit.record is None and not commit.facts:
+        return (), ()
+    begun = [] if turn is None else [TurnAccepted(key=turn.id, turn_id=turn.id, turn=replace(turn, after_seq=None))]
+    return _placed(begun, _records_after_events(commit, head), rev, seq, len(commit.events))
 
 
-def records_after_events(commit: Commit, head: Head, texts: Sequence[SearchableText] = ()) -> Iterator[Record]:
-    """Yield the records of a commit that come after its events; `texts` belong to copied events."""
-    if texts:
-        yield TextsCopied(key="", texts=tuple(texts))
+def _placed(before: Iterable[Record], after: Iterable[Record], rev: int, seq: int, event_count: int) -> _PlacedRecords:
+    first = [StoredRecord(rev, index, seq, one) for index, one in enumerate(before)]
+    return first, [StoredRecord(rev, i, seq + event_count, one) for i, one in enumerate(after, len(first))]
+
+
+def _records_after_events(commit: Commit, head: Head) -> Iterator[Record]:
     if commit.state is not None:
         yield from _state_records(commit.state, commit.turn_id or "", head)
     if commit.record is not None:

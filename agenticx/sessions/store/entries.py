@@ -81,6 +81,7 @@ __all__ = [
     "encode_events",
     "encode_message",
     "given_answer",
+    "renumbered",
     "request_id",
     "stored_request",
 ]
@@ -143,6 +144,11 @@ def encode_events(
         )
         for offset, event in enumerate(events, 1)
     ]
+
+
+def renumbered(events: Sequence[StoredEvent], position: int) -> list[StoredEvent]:
+    """Return `events` at the positions after `position`."""
+    return [event._replace(position=Position(place)) for place, event in enumerate(events, position + 1)]
 
 
 def decode(stored: StoredEvent) -> SessionEvent:

@@ -11,7 +11,6 @@ from operator import attrgetter, itemgetter
 
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.messages import Message, new_id
-from agenticx.runtime.events import ASKING_EVENTS
 from agenticx.sessions.store.base import (
     ArchivedFilter,
     CommandHandler,
@@ -28,13 +27,10 @@ from agenticx.sessions.store.entries import (
     Fact,
     FactT,
     Position,
-    RequestAnswered,
-    RequestAsked,
-    RequestDecided,
     StoredEvent,
     SubagentFact,
     encode_events,
-    request_id,
+    renumbered,
 )
 from agenticx.sessions.store.memory_sessions import Change, MemoryData, MemorySession
 from agenticx.sessions.store.records import Commit, Loaded, SessionRecord, SessionState, StateChange, TurnRecord
@@ -106,11 +102,7 @@ class MemoryStore:
         facts: Sequence[Fact] = (),
     ) -> None:
         data = self._data
-        positions = range(data.position + 1, data.position + 1 + len(initial_events))
-        events = [
-            event._replace(position=Position(position))
-            for event, position in zip(initial_events, positions, strict=True)
-        ]
+        events = renumbered(initial_events, data.position)
         data.change(lambda data: data.create(record, events, texts, state, facts))
 
     async def delete(self, lease: Lease) -> None:
@@ -280,7 +272,7 @@ class MemoryStore:
 
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         sessions = self._data.sessions.values() if session_id is None else [self._data.session(session_id)]
-        asked = [event for session in sessions for event in _open_requests(session)]
+        asked = [session.events[fact.seq - 1] for session in sessions for fact in session.open_requests]
         return sorted(asked, key=attrgetter("position"))
 
     async def session_of(self, type_: type[Fact], key: str) -> str | None:
@@ -343,13 +335,3 @@ class _MemoryLease:
             session.owner = None
             self._data.notify_of_work(session)
         self.lost.set()
-
-
-def _open_requests(session: MemorySession) -> Iterator[StoredEvent]:
-    for event in session.events:
-        if event.type in ASKING_EVENTS and event.turn_id in session.open_turns:
-            id_ = request_id(event)
-            facts = session.facts
-            is_answered = (RequestAnswered, id_) in facts or (RequestDecided, id_) in facts
-            if (RequestAsked, id_) in facts and not is_answered:
-                yield event

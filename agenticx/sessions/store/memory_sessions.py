@@ -10,8 +10,8 @@ from typing import Protocol
 from agenticx.errors import SessionNotFound
 from agenticx.messages import new_id
 from agenticx.sessions.store.base import CommandHandler, Lease
-from agenticx.sessions.store.changes import first_records, records_after_events, records_before_events
-from agenticx.sessions.store.entries import Fact, Record, StoredEvent, StoredRecord
+from agenticx.sessions.store.changes import commit_records, session_records
+from agenticx.sessions.store.entries import Fact, StoredEvent, StoredRecord
 from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.records import Commit, SessionRecord, StateChange
 from agenticx.sessions.store.search import SearchableText
@@ -34,7 +34,6 @@ class MemorySession(StoredSession):
     """
 
     events: list[StoredEvent] = field(default_factory=list[StoredEvent])
-    records: list[StoredRecord] = field(default_factory=list[StoredRecord])
     owner: WorkerLease | None = None
 
     @property
@@ -43,23 +42,18 @@ class MemorySession(StoredSession):
         first = [] if self.running is None else self.events[self.running.after_seq or 0 :][:1]
         return first[0].position if first else 0
 
-    def store(self, before: Sequence[Record], events: Sequence[StoredEvent], after: Sequence[Record]) -> None:
+    def store(
+        self, before: Sequence[StoredRecord], events: Sequence[StoredEvent], after: Sequence[StoredRecord]
+    ) -> None:
         """Store a commit: records, events and records behind them."""
-        rev = self.rev + 1
-        index = self._add_records(rev, 0, before)
+        self.rev += 1
         self.events += events
+        for record in before:
+            self.apply_record(record)
         for event in events:
             self.apply_event(event)
-        self._add_records(rev, index, after)
-        self.rev = rev
-
-    def _add_records(self, rev: int, index: int, records: Sequence[Record]) -> int:
-        for record in records:
-            stored = StoredRecord(rev, index, self.last_seq, record)
-            self.records.append(stored)
-            self.apply_record(stored)
-            index += 1
-        return index
+        for record in after:
+            self.apply_record(record)
 
     def searchable(self) -> Iterator[SearchableText]:
         """Yield the texts that a search looks at: the name, then the messages."""
@@ -100,8 +94,10 @@ class MemoryData:
         facts: Sequence[Fact],
     ) -> None:
         """Add a session with the events and facts that it has from the start."""
-        session, commit = MemorySession(record), Commit(state=state, facts=facts)
-        before, after = list(first_records(record, len(events))), list(records_after_events(commit, session, texts))
+        session = MemorySession(record)
+        before, after = session_records(
+            record, session, copied_count=len(events), texts=texts, state=state, facts=facts
+        )
         session.store(before, events, after)
         self.sessions[record.id] = session
         self._add_to_log(events)
@@ -110,7 +106,7 @@ class MemoryData:
     def commit(self, session_id: str, commit: Commit, events: Sequence[StoredEvent]) -> None:
         """Store a commit with its events and wake their readers."""
         session = self.session(session_id)
-        before, after = list(records_before_events(commit)), list(records_after_events(commit, session))
+        before, after = commit_records(commit, session, rev=session.rev + 1, seq=session.last_seq)
         session.store(before, events, after)
         self._add_to_log(events)
         if events:

@@ -19,7 +19,16 @@ from agenticx.sessions.store.changes import (
     TurnAccepted,
 )
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
-from agenticx.sessions.store.entries import Fact, FactT, Record, StoredEvent, StoredRecord
+from agenticx.sessions.store.entries import (
+    Fact,
+    FactT,
+    Record,
+    RequestAnswered,
+    RequestAsked,
+    RequestDecided,
+    StoredEvent,
+    StoredRecord,
+)
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.sessions.store.search import SearchableText, searchable_texts
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
@@ -68,6 +77,13 @@ class StoredSession:
         """The facts of the turns that have not ended, and those that no fact has closed."""
         turns = self.open_turns
         return [fact for fact in self.facts.values() if fact.turn_id in turns or fact.is_work]
+
+    @property
+    def open_requests(self) -> list[RequestAsked]:
+        """The requests of turns that have not ended which have no answer."""
+        answered = {fact.key for fact in self.facts_of(RequestAnswered, RequestDecided)}
+        asked, turns = self.facts_of(RequestAsked), self.open_turns
+        return [fact for fact in asked if fact.turn_id in turns and fact.key not in answered]
 
     @property
     def has_work(self) -> bool:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from agenticx.clocks import rfc3339
 from agenticx.errors import SessionNotFound, StoreError
 from agenticx.sessions.store.base import CommandHandler, Doubtful, Lease, NoOwner, OwnershipLost, check_turn
-from agenticx.sessions.store.changes import records_after_events, records_before_events
+from agenticx.sessions.store.changes import commit_records
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import Position, StoredEvent, StoredRecord, SubagentFact, encode_events
+from agenticx.sessions.store.entries import StoredEvent, SubagentFact, encode_events, renumbered
 from agenticx.sessions.store.records import Commit, Loaded
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _turns as turns
@@ -152,7 +152,7 @@ class _SqliteLease:
             )
         else:  # others were committed since
             commit, events = self._unsettled
-            events = [event._replace(position=Position(p)) for p, event in enumerate(events, database.position + 1)]
+            events = renumbered(events, database.position)
         database.position += max(len(events), 1)  # a failed commit leaves a gap
         self._unsettled = commit, events
         job = _CommitJob(
@@ -244,22 +244,18 @@ def _store(
 ) -> None:
     """Write all of a commit; raise `TurnEnded` before anything is written."""
     check_turn(commit, cursor.open_turns, lambda turn_id: turns.is_known(connection, turn_id))
-    number, before, rev = cursor.number, cursor.last_seq, cursor.rev + 1
+    number, head = cursor.number, StoredHead(connection, cursor.number)
+    before, after = commit_records(commit, head, rev=cursor.rev + 1, seq=cursor.last_seq)
     rows.add_commit(connection, cursor, commit.id, stored, position)
-    accepted = list[StoredRecord]()
+    add_records(connection, number, before)
     if commit.begins is not None:
-        accepted += (StoredRecord(rev, index, before, one) for index, one in enumerate(records_before_events(commit)))
-        add_records(connection, number, accepted)
         cursor.open_turns.add(commit.begins.id)
     if stored:
         if stored[-1].terminal and commit.turn_id is not None:
             turns.end_turn(connection, number, commit.turn_id)
             cursor.open_turns.discard(commit.turn_id)
         add_usage(connection, number, stored)
-    if commit.state is not None or commit.facts or commit.record is not None:
-        records = list(records_after_events(commit, StoredHead(connection, number)))
-        following = (StoredRecord(rev, i, cursor.last_seq, one) for i, one in enumerate(records, len(accepted)))
-        add_records(connection, number, following)
+    add_records(connection, number, after)
     rows.pack_commits(connection, cursor)
 
 

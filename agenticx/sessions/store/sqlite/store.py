@@ -16,9 +16,9 @@ from pathlib import Path
 from agenticx.clocks import Clock, SystemClock
 from agenticx.sessions.store.base import Doubtful, Lease, OwnershipLost
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.changes import first_records, records_after_events
-from agenticx.sessions.store.entries import Fact, Position, StoredEvent, StoredRecord
-from agenticx.sessions.store.records import Commit, SessionRecord, StateChange
+from agenticx.sessions.store.changes import session_records
+from agenticx.sessions.store.entries import Fact, StoredEvent, renumbered
+from agenticx.sessions.store.records import SessionRecord, StateChange
 from agenticx.sessions.store.search import SearchableText
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
@@ -55,21 +55,17 @@ class SqliteStore:
         facts: Sequence[Fact] = (),
     ) -> None:
         database = self._database
-        events = [
-            event._replace(position=Position(position))
-            for position, event in enumerate(initial_events, database.position + 1)
-        ]
+        events = renumbered(initial_events, database.position)
         position = database.position = database.position + max(len(events), 1)
 
         def work(connection: sqlite3.Connection) -> Sequence[StoredEvent]:
             number = rows.add_session(connection, record)
             rows.add_first_commit(connection, number, events, position)
-            before = list(first_records(record, len(events)))
-            add_records(connection, number, (StoredRecord(1, i, 0, one) for i, one in enumerate(before)))
-            commit = Commit(state=state, facts=facts)
-            after = list(records_after_events(commit, StoredHead(connection, number), texts))
-            seq = len(events)
-            add_records(connection, number, (StoredRecord(1, i, seq, one) for i, one in enumerate(after, len(before))))
+            head = StoredHead(connection, number)
+            before, after = session_records(
+                record, head, copied_count=len(events), texts=texts, state=state, facts=facts
+            )
+            add_records(connection, number, [*before, *after])
             return events
 
         await database.writer.submit(work, synced=True, on_commit=database.recent.publish)
