@@ -11,7 +11,12 @@ from agenticx.runtime.events import Event, EventType, RuntimeEvent, encode_envel
 from agenticx.runtime.hooks import AgentHook, Block, HookContext, HookRegistry
 from agenticx.runtime.interrupts import StopSignal
 from agenticx.runtime.loop_detector import LoopDetector
-from agenticx.runtime.questions.requests import (
+from agenticx.runtime.results import RunResult, TurnError
+from agenticx.runtime.sanitize import sanitize
+from agenticx.runtime.session import Session
+from agenticx.runtime.steering import Steering
+from agenticx.runtime.turn import TurnContext, current_turn
+from agenticx.runtime.user_requests.requests import (
     ConfirmAnswer,
     ConfirmClosed,
     ConfirmRequest,
@@ -24,11 +29,6 @@ from agenticx.runtime.questions.requests import (
     UserAnswer,
     UserRequest,
 )
-from agenticx.runtime.results import RunResult, TurnError
-from agenticx.runtime.sanitize import sanitize
-from agenticx.runtime.session import Session
-from agenticx.runtime.steering import Steering
-from agenticx.runtime.turn import TurnContext, current_turn
 
 __all__ = [
     "AgentHook",

@@ -21,11 +21,11 @@ from agenticx.argument_types import check_callable, check_int, check_str, check_
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
-from agenticx.runtime.questions.confirm_digest import confirm_digest
-from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, AnswerT, kind_of
-from agenticx.runtime.questions.pending import PendingRequests
-from agenticx.runtime.questions.question_text import parse_choice, question_lines, user_question_lines
-from agenticx.runtime.questions.requests import (
+from agenticx.runtime.user_requests.confirm_digest import confirm_digest
+from agenticx.runtime.user_requests.kinds import CONFIRMATION, QUESTION, AnswerT, kind_of
+from agenticx.runtime.user_requests.pending import PendingRequests
+from agenticx.runtime.user_requests.question_text import parse_choice, question_lines, user_question_lines
+from agenticx.runtime.user_requests.requests import (
     ConfirmAnswer,
     ConfirmRequest,
     QuestionAnswer,

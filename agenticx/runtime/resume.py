@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from agenticx.llms.base import Usage
 from agenticx.messages import Message, ToolCall
 from agenticx.runtime.events import Event, TurnState
-from agenticx.runtime.questions.requests import UserAnswer, UserRequest
+from agenticx.runtime.user_requests.requests import UserAnswer, UserRequest
 from agenticx.tools.base import ToolState
 from agenticx.tools.session_files import ArtifactPreview
 

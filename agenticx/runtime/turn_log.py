@@ -30,8 +30,8 @@ from agenticx.llms.base import Usage
 from agenticx.logs import HIDDEN, excerpt, get_logger, hidden_members, is_secret_field
 from agenticx.runtime.events import ConfirmRequiredEvent, EventType, RuntimeEvent
 from agenticx.runtime.events.types import AskingEvent
-from agenticx.runtime.questions.requests import ConfirmRequest
 from agenticx.runtime.resume import ResumePoint
+from agenticx.runtime.user_requests.requests import ConfirmRequest
 from agenticx.secret_names import is_secret_name, is_secret_value
 
 __all__ = ["LlmCallLine", "TurnLog", "log_interrupted_turn"]

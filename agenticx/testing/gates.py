@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from agenticx.argument_types import check_type
 from agenticx.runtime.confirm import ConfirmGate
-from agenticx.runtime.questions.requests import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
+from agenticx.runtime.user_requests.requests import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 
 __all__ = ["GateAnswer", "ScriptedGate"]
 

@@ -29,7 +29,7 @@ from agenticx.knowledge.registry import InvalidVault, UnknownVault, VaultUnreada
 from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownProvider
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exhausted_error
-from agenticx.runtime.questions.requests import (
+from agenticx.runtime.user_requests.requests import (
     ConfirmClosed,
     DigestMismatch,
     QuestionClosed,

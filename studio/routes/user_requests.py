@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, RequestKind
-from agenticx.runtime.questions.requests import AnsweredBy, ConfirmAnswer, QuestionAnswer, Remember
+from agenticx.runtime.user_requests.kinds import CONFIRMATION, QUESTION, RequestKind
+from agenticx.runtime.user_requests.requests import AnsweredBy, ConfirmAnswer, QuestionAnswer, Remember
 from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
 from studio.http.problems import Problem
 from studio.http.queries import RequestQuery, read_query

@@ -33,14 +33,14 @@ from agenticx.runtime.events import EventType, RuntimeEvent, check_payload, enco
 from agenticx.runtime.history_text import calls_of_others_as_text, render_transcript, snippets
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.loop_detector import LoopDetector
-from agenticx.runtime.questions.confirm_digest import confirm_digest, jsonable, write_json
-from agenticx.runtime.questions.question_text import question_lines, user_question_lines
 from agenticx.runtime.reply_writer import ReplyWriter
 from agenticx.runtime.sanitize import is_valid, sanitize
 from agenticx.runtime.session import Session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
+from agenticx.runtime.user_requests.confirm_digest import confirm_digest, jsonable, write_json
+from agenticx.runtime.user_requests.question_text import question_lines, user_question_lines
 from agenticx.settings import load_settings
 from agenticx.tools.coercion import coerce_numbers
 from agenticx.tools.registry import Toolbox, tool

@@ -71,13 +71,13 @@ MODULES = [
     "runtime.calls.inline",
     "runtime.loop_detector",
     "runtime.structured_output",
-    "runtime.questions.question_text",
+    "runtime.user_requests.question_text",
     "runtime.reply_writer",
     "runtime.calls.validation",
     "runtime.turn_log",
     "runtime.result_text",
     "runtime.history_text",
-    "runtime.questions.confirm_digest",
+    "runtime.user_requests.confirm_digest",
     "runtime.polling",
     "tools.artifact_paths",
     "tools.artifacts.preview",
@@ -164,8 +164,8 @@ EXEMPT: dict[str, str] = {
             tools.protected.protection_reason tools.builtin.edits.assess_write
             llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel
             llms.wrappers.xml_tools.XmlToolModel
-            runtime.structured_output.OutputType runtime.questions.question_text.describe_size
-            runtime.questions.question_text.parse_choice
+            runtime.structured_output.OutputType runtime.user_requests.question_text.describe_size
+            runtime.user_requests.question_text.parse_choice
             tools.command_output.ProgressEmitter tools.lines.common_start tools.lines.common_end
             sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.encode_body
             sessions.store.sqlite._segments.segment_lines

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
-from agenticx.runtime.questions.requests import UserAnswer
+from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage
 from agenticx.tools.permissions import PermissionMode

@@ -18,7 +18,7 @@ from agenticx.llms.catalog.resolve import list_models
 from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
-from agenticx.runtime.questions.requests import UserAnswer
+from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.hub.hub import TurnRequest
 from agenticx.sessions.store.base import Store

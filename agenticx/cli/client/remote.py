@@ -24,8 +24,8 @@ from agenticx.cli.client.http import RequestRejected, ServerEndpoint, ServerUnre
 from agenticx.http.json_lines import LineParser
 from agenticx.http.sse import IdentifiedEvent, SseParser, StrayJson
 from agenticx.messages import UserMessage
-from agenticx.runtime.questions.kinds import kind_of
-from agenticx.runtime.questions.requests import UserAnswer
+from agenticx.runtime.user_requests.kinds import kind_of
+from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 from agenticx.tools.permissions import PermissionMode

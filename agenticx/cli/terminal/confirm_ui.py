@@ -16,9 +16,9 @@ from agenticx.cli.terminal.keyboard import PASTE_END, Keyboard, strip_paste_mark
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.confirm import discard_typed_ahead
-from agenticx.runtime.questions.kinds import CONFIRMATION, RequestKind
-from agenticx.runtime.questions.question_text import parse_choice
-from agenticx.runtime.questions.requests import ConfirmAnswer, QuestionAnswer, UserAnswer
+from agenticx.runtime.user_requests.kinds import CONFIRMATION, RequestKind
+from agenticx.runtime.user_requests.question_text import parse_choice
+from agenticx.runtime.user_requests.requests import ConfirmAnswer, QuestionAnswer, UserAnswer
 from agenticx.threads import run_in_thread
 from agenticx.tools.permissions import PROTECTED_REASON, REMEMBERS_REASON, UNCHECKED_REASON
 from agenticx.tools.visible import visible_line

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from agenticx.runtime.agent_runtime import MAIN_AGENT
 from agenticx.runtime.events import EventType
-from agenticx.runtime.questions.question_text import describe_size, question_lines, user_question_lines
+from agenticx.runtime.user_requests.question_text import describe_size, question_lines, user_question_lines
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible, visible_line, visible_path
 

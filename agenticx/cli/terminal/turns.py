@@ -20,7 +20,7 @@ from agenticx.cli.terminal.keyboard import Keyboard
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.events import ANSWERING_EVENTS, ASKING_EVENTS, EventType
-from agenticx.runtime.questions.kinds import kind_of_event
+from agenticx.runtime.user_requests.kinds import kind_of_event
 
 __all__ = ["OutputFailed", "show_turn", "termination_signals"]
 

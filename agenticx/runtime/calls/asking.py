@@ -20,10 +20,10 @@ from agenticx.runtime.calls.concurrency import Slot
 from agenticx.runtime.confirm import ConfirmGate
 from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import cancel_and_wait
-from agenticx.runtime.questions.kinds import QUESTION, AnswerT, RequestKind, RequestT
-from agenticx.runtime.questions.requests import QuestionRequest
 from agenticx.runtime.resume import ResumedRequest
 from agenticx.runtime.turn import Turn
+from agenticx.runtime.user_requests.kinds import QUESTION, AnswerT, RequestKind, RequestT
+from agenticx.runtime.user_requests.requests import QuestionRequest
 from agenticx.settings import Settings
 from agenticx.tools.base import UserQuestion
 

@@ -17,17 +17,17 @@ from agenticx.runtime.calls.concurrency import Slot
 from agenticx.runtime.calls.result_rendering import render_value
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, ValidatedArguments, validate_arguments
 from agenticx.runtime.interrupts import cancel_and_wait
-from agenticx.runtime.questions.confirm_digest import confirm_digest, jsonable
-from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, kind_of
-from agenticx.runtime.questions.requests import (
+from agenticx.runtime.resume import ResumedRequest
+from agenticx.runtime.turn import Turn
+from agenticx.runtime.user_requests.confirm_digest import confirm_digest, jsonable
+from agenticx.runtime.user_requests.kinds import CONFIRMATION, QUESTION, kind_of
+from agenticx.runtime.user_requests.requests import (
     AnsweredBy,
     ConfirmAnswer,
     ConfirmRequest,
     QuestionAnswer,
     UserRequest,
 )
-from agenticx.runtime.resume import ResumedRequest
-from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.assessments import checked_assessment
@@ -266,7 +266,7 @@ class CallAuthorizer:
         return ConfirmRequest(
             id=new_id("cnf"),
             question=turn.titled(assessment.question or f"Allow {tool.schema.name}?"),
-            context=_question_context(tool, bound, assessment, verdict, call_id),
+            context=_confirm_context(tool, bound, assessment, verdict, call_id),
             digest=bound.digest,
             expires_at=self.clock.now() + timedelta(seconds=CONFIRMATION.timeout_seconds(self.settings)),
             session_id=turn.session_id,
@@ -294,7 +294,7 @@ class CallAuthorizer:
             question.asked.set()
 
 
-def _question_context(
+def _confirm_context(
     tool: Tool, bound: _BoundArguments, assessment: Assessment, verdict: Verdict, call_id: str
 ) -> dict[str, Any]:
     context: dict[str, Any] = {

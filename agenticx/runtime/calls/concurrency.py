@@ -15,7 +15,7 @@ def slots(call_count: int) -> list[Slot]:
 
     `MAX_CONCURRENT_CALLS` of them can be held at a time.
     """
-    order = _QuestionOrder(call_count)
+    order = _RequestOrder(call_count)
     free = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
     return [Slot(free, order, index) for index in range(call_count)]
 
@@ -26,7 +26,7 @@ class Slot:
     So a call never waits between the last check of what it would do and its execution.
     """
 
-    def __init__(self, free: asyncio.Semaphore, order: _QuestionOrder, index: int) -> None:
+    def __init__(self, free: asyncio.Semaphore, order: _RequestOrder, index: int) -> None:
         self._free = free
         self._order = order
         self._index = index
@@ -57,7 +57,7 @@ class Slot:
             self._free.release()
 
 
-class _QuestionOrder:
+class _RequestOrder:
     """The order in which calls ask their questions: call order."""
 
     def __init__(self, call_count: int) -> None:

@@ -10,10 +10,10 @@ from agenticx.messages import clean_text
 from agenticx.runtime.calls.asking import Asker, ClosingAnswer, question_request
 from agenticx.runtime.calls.concurrency import slots
 from agenticx.runtime.interrupts import cancel_and_wait
-from agenticx.runtime.questions.kinds import QUESTION
-from agenticx.runtime.questions.requests import QuestionAnswer, QuestionRequest
 from agenticx.runtime.resume import ResumedRequest
 from agenticx.runtime.turn import Turn, current_turn
+from agenticx.runtime.user_requests.kinds import QUESTION
+from agenticx.runtime.user_requests.requests import QuestionAnswer, QuestionRequest
 from agenticx.tools.base import UserQuestion
 
 __all__ = ["ask_person"]

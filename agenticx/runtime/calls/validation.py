@@ -11,10 +11,10 @@ from agenticx.attachments import Attachment
 from agenticx.errors import AgenticXError, InvalidArguments
 from agenticx.llms.arguments import check_value_count, parse_arguments, repair_arguments
 from agenticx.messages import ToolCall, ToolOutcome
-from agenticx.runtime.questions.confirm_digest import jsonable
 from agenticx.runtime.structured_output import OutputCallResult
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import ToolResult
+from agenticx.runtime.user_requests.confirm_digest import jsonable
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool, is_parallel
 from agenticx.tools.coercion import coerce_numbers

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolOutcome
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.runtime.questions.kinds import kind_of_event
-from agenticx.runtime.questions.requests import AnsweredBy, UserAnswer
 from agenticx.runtime.resume import ResumedRequest, ResumedTurn, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
+from agenticx.runtime.user_requests.kinds import kind_of_event
+from agenticx.runtime.user_requests.requests import AnsweredBy, UserAnswer
 from agenticx.sessions.store.entries import (
     CallBegan,
     Fact,

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from agenticx.runtime import AsyncConfirmGate
-from agenticx.runtime.questions.kinds import kind_of
-from agenticx.runtime.questions.requests import GIVEN_BY, UserAnswer
+from agenticx.runtime.user_requests.kinds import kind_of
+from agenticx.runtime.user_requests.requests import GIVEN_BY, UserAnswer
 from agenticx.sessions.store.base import Lease, Log, find_fact, read_event
 from agenticx.sessions.store.entries import Fact, RequestAnswered, RequestAsked, RequestDecided, stored_request
 

@@ -13,8 +13,8 @@ from pydantic import Discriminator, Field, Tag, TypeAdapter, WrapSerializer
 from agenticx.errors import AgenticXError, StoreError
 from agenticx.llms.sampling import UnsupportedSampling
 from agenticx.messages import new_id
-from agenticx.runtime.questions.kinds import CONFIRMATION, QUESTION, kind_of
-from agenticx.runtime.questions.requests import ConfirmAnswer, QuestionAnswer, UserAnswer
+from agenticx.runtime.user_requests.kinds import CONFIRMATION, QUESTION, kind_of
+from agenticx.runtime.user_requests.requests import ConfirmAnswer, QuestionAnswer, UserAnswer
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
 from agenticx.sessions.hub.submission import Submission, TurnRequest

@@ -30,10 +30,10 @@ from agenticx.runtime import (
     Session,
     UserRequest,
 )
-from agenticx.runtime.questions.kinds import AnswerT, kind_of
 from agenticx.runtime.results import UserInput
 from agenticx.runtime.session import Option
 from agenticx.runtime.turn import TurnWork
+from agenticx.runtime.user_requests.kinds import AnswerT, kind_of
 from agenticx.sessions.files.options import OptionState, find_option, option_states, stored_session_files
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.commands import (

@@ -14,9 +14,9 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import UserMessage, new_id
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.options import Variants, options_work
-from agenticx.runtime.questions.requests import UserAnswer
 from agenticx.runtime.session import Option
 from agenticx.runtime.turn import TurnWork
+from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.files.artifacts import SessionContents
 from agenticx.sessions.files.options import OptionNotDone, OptionState, find_option, option_states, pick_text
 from agenticx.sessions.hub import commands

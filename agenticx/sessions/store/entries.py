@@ -32,8 +32,8 @@ from agenticx.runtime.events import (
     encode_envelope,
 )
 from agenticx.runtime.events.types import PAYLOADS, AnsweringEvent, AskingEvent
-from agenticx.runtime.questions.kinds import KINDS, kind_of, kind_of_event
-from agenticx.runtime.questions.requests import UserAnswer, UserRequest
+from agenticx.runtime.user_requests.kinds import KINDS, kind_of, kind_of_event
+from agenticx.runtime.user_requests.requests import UserAnswer, UserRequest
 from agenticx.sessions.store.damage import DECODE_ERRORS, damaged_data, map_decode_errors
 from agenticx.sessions.store.tool_state import Parts
 from agenticx.subagents.records import SubagentEnding, SubagentRun

@@ -39,14 +39,14 @@ class TurnMessages:
         self._streams = streams
         self._thought: list[str] = []
         self._usage: Usage | None = None
-        self._questions = _OpenQuestions()
+        self._requests = _OpenRequests()
         self.calls: Sequence[ToolCall] = ()
         self.results: list[FunctionExecutionResult] = []
         self.texts: list[str] = []
 
     def read(self, event: Event) -> Iterator[BaseAgentEvent]:
         """Yield the messages that `event` completes."""
-        self._questions.read(event)
+        self._requests.read(event)
         if event.type == "token" and self._streams and not self.results:  # else it is a summary of the results
             data = event.data
             yield ModelClientStreamingChunkEvent(
@@ -73,7 +73,7 @@ class TurnMessages:
 
     def close(self) -> None:
         """End the waits for answers; to be called when the turn is over."""
-        self._questions.close()
+        self._requests.close()
 
     def _add_result(self, data: ToolResultData) -> Iterator[ToolCallExecutionEvent]:
         self.results.append(
@@ -116,7 +116,7 @@ class TurnMessages:
         return AssistantMessage(tool_calls=(call,))
 
 
-class _OpenQuestions:
+class _OpenRequests:
     """The questions of a turn to a person, confirmations among them, whose answers the turn waits for."""
 
     def __init__(self) -> None:

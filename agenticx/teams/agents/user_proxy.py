@@ -22,9 +22,9 @@ from agenticx.runtime import (
 )
 from agenticx.runtime.confirm import DefaultConfirmGate
 from agenticx.runtime.events import Event
-from agenticx.runtime.questions.requests import AnsweredBy
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.turn import Turn
+from agenticx.runtime.user_requests.requests import AnsweredBy
 from agenticx.settings import Settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent

@@ -16,8 +16,8 @@ from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import AssistantMessage, ToolCall, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer, StopSignal, TurnContext
-from agenticx.runtime.questions.requests import ConfirmRequest
 from agenticx.runtime.resume import NullCallJournal, ResumedRequest, ResumePoint
+from agenticx.runtime.user_requests.requests import ConfirmRequest
 from agenticx.testing import ScriptedGate, ScriptedModel, call, cut, hang, pause, raw, say, usage
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest, RuntimeEvent
 from agenticx.runtime.events import check_payload
 from agenticx.runtime.events.types import AskingEvent
-from agenticx.runtime.questions.kinds import kind_of, kind_of_event
-from agenticx.runtime.questions.requests import AnsweredBy, Remember, UserAnswer, UserRequest
+from agenticx.runtime.user_requests.kinds import kind_of, kind_of_event
+from agenticx.runtime.user_requests.requests import AnsweredBy, Remember, UserAnswer, UserRequest
 from agenticx.sessions.hub.commands import Answer, decode_command, decode_result, encode_command, encode_result
 from agenticx.sessions.store.changes import decode_record, encode_record
 from agenticx.sessions.store.entries import (

@@ -12,7 +12,7 @@ import pytest
 from agenticx.core import Agent, AgentExecutor, Task
 from agenticx.llms.scripted import ScriptedModel, call, pause
 from agenticx.runtime import ConfirmAnswer
-from agenticx.runtime.questions.requests import ConfirmRequest
+from agenticx.runtime.user_requests.requests import ConfirmRequest
 from agenticx.sessions import Hub, Store
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
 from agenticx.tools.base import ToolOutput

@@ -10,7 +10,7 @@ import pytest
 from agenticx.attachments import load_attachment, make_attachment
 from agenticx.cli.commands.message_input import PendingAttachments, load_attachments
 from agenticx.errors import AttachmentRefused, ToolError
-from agenticx.runtime.questions.question_text import question_lines
+from agenticx.runtime.user_requests.question_text import question_lines
 from agenticx.tools import decide
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read, list_files

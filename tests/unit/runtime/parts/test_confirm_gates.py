@@ -28,8 +28,8 @@ from agenticx.runtime import (
     UnknownConfirm,
     UnknownQuestion,
 )
-from agenticx.runtime.questions.confirm_digest import confirm_digest
-from agenticx.runtime.questions.requests import QuestionRequest
+from agenticx.runtime.user_requests.confirm_digest import confirm_digest
+from agenticx.runtime.user_requests.requests import QuestionRequest
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.runtime.questions.question_text import question_lines
+from agenticx.runtime.user_requests.question_text import question_lines
 
 pytestmark = pytest.mark.promise("E6")
 

@@ -15,9 +15,9 @@ import pytest
 from agenticx.errors import AgenticXError
 from agenticx.messages import AssistantMessage, ToolCall, UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmRequest
-from agenticx.runtime.questions.confirm_digest import confirm_digest, write_json
-from agenticx.runtime.questions.question_text import question_lines
 from agenticx.runtime.resume import ResumedRequest, ResumePoint
+from agenticx.runtime.user_requests.confirm_digest import confirm_digest, write_json
+from agenticx.runtime.user_requests.question_text import question_lines
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools.base import Assessment
 from agenticx.tools.builtin.edits import file_edit, file_write

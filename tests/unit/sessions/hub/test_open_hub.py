@@ -16,7 +16,7 @@ from agenticx.errors import SessionBusy, SessionNotFound, SettingsError, StoreEr
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime import ConfirmAnswer
 from agenticx.runtime.events import TokenEvent
-from agenticx.runtime.questions.requests import UnknownConfirm, UnknownQuestion
+from agenticx.runtime.user_requests.requests import UnknownConfirm, UnknownQuestion
 from agenticx.sessions import Hub, HubClosed, OwnedElsewhere, TurnFailed, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import collect, outline

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agenticx.runtime.questions.kinds import AnswerT, RequestKind, RequestT, kind_of
-from agenticx.runtime.questions.requests import UserRequest
+from agenticx.runtime.user_requests.kinds import AnswerT, RequestKind, RequestT, kind_of
+from agenticx.runtime.user_requests.requests import UserRequest
 
 __all__ = ["PendingRequests"]
 

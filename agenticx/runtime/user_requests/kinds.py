@@ -17,8 +17,8 @@ from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError
 from agenticx.messages import clean_text
 from agenticx.runtime.events import EventType
-from agenticx.runtime.questions.confirm_digest import jsonable
-from agenticx.runtime.questions.requests import (
+from agenticx.runtime.user_requests.confirm_digest import jsonable
+from agenticx.runtime.user_requests.requests import (
     GIVEN_BY,
     AnsweredBy,
     ConfirmAnswer,
