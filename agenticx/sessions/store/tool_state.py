@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -165,7 +166,7 @@ class _Kind:
     def look(self, now: Mapping[_Key, Any], encode: Callable[[_Key, Any], str]) -> None:
         """Take the values that are there now, and encode those that have changed."""
         before = self.values
-        if now == before and list(now) == list(before):
+        if now == before and (len(now) < 2 or list(now) == list(before)):
             return
         texts = self.texts
         self.texts = {
@@ -197,7 +198,7 @@ class StateParts:
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[str, _Kind] = {}
+        self._kinds = defaultdict[str, _Kind](_Kind)
         self._changed_files: dict[str | tuple[str, int], None] | None = None  # None: any may have changed
 
     @classmethod
@@ -233,10 +234,10 @@ class StateParts:
         """Take a change, which is stored, as the base of the next one."""
         for name in removed:
             kind, key = _split(name)
-            self._kind(kind).stored.pop(key, None)
+            self._kinds[kind].stored.pop(key, None)
         for name, text in changed.items():
             kind, key = _split(name)
-            self._kind(kind).stored[key] = text
+            self._kinds[kind].stored[key] = text
 
     def reset_to(self, parts: Parts) -> None:
         """Take these parts as those that are stored."""
@@ -245,21 +246,18 @@ class StateParts:
         self._changed_files = None
         self.mark_stored(parts)
 
-    def _kind(self, name: str) -> _Kind:
-        return self._kinds.setdefault(name, _Kind())
-
     def _look_at_one(self, kind: str, value: Any, change: PartsChange) -> None:
         """Look at the only part of its kind, without one if there is no value; it may have been changed in place."""
         self._look(kind, {None: _dump(value)} if value else {}, lambda _, text: text, change)
 
     def _look(self, kind: str, now: Mapping[Any, Any], encode: Callable[[_Key, Any], str], change: PartsChange) -> None:
-        parts = self._kind(kind)
+        parts = self._kinds[kind]
         parts.look(now, encode)
         parts.add_changes(kind, change)
 
     def _variables(self, variables: Mapping[Any, Any]) -> dict[_Key, str]:
         """Return the JSON of the application's own variables; those that are no JSON are lost with the process."""
-        known, texts = self._kind("context_variables").values, dict[_Key, str]()
+        known, texts = self._kinds["context_variables"].values, dict[_Key, str]()
         for name, value in variables.items():
             try:
                 text = json.dumps(value, allow_nan=False, separators=(",", ":"))
@@ -291,13 +289,13 @@ class StateParts:
         """Look at the files that have changed since they were stored."""
         changed = artifacts.take_changes()
         if self._changed_files is None:
-            stored = [key for kind in ("artifacts", "revisions") for key in self._kind(kind).stored]
+            stored = [key for kind in ("artifacts", "revisions") for key in self._kinds[kind].stored]
             self._changed_files = dict.fromkeys([*artifacts.keys(), *cast("list[Any]", stored)])
         self._changed_files |= dict.fromkeys(changed)
         for key in list(self._changed_files):
             kind, row = _file_row(artifacts, key)
             text = None if row is None else _dump(row)
-            if text == self._kind(kind).stored.get(key):
+            if text == self._kinds[kind].stored.get(key):
                 del self._changed_files[key]
             elif text is None:
                 change.removed.append(_name(kind, key))
@@ -335,5 +333,4 @@ def _split(name: str) -> tuple[str, Any]:
     return kind, tuple(cast("list[Any]", key)) if isinstance(key, list) else key
 
 
-def _dump(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+_dump = json.JSONEncoder(separators=(",", ":")).encode
