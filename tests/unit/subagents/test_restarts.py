@@ -294,7 +294,7 @@ async def test_a_subagent_goes_on_that_begins_again_while_the_turn_that_started_
     async with processes.process([], a=["a ends"]) as hub:
         await session.wait_for_event("error", "meta")
         (asked,) = hub.gate.pending(session.id)
-        await hub.answer_confirm(asked.id, ConfirmAnswer(approved=True), digest=asked.digest)
+        await hub.answer(asked.id, ConfirmAnswer(approved=True), digest=asked.digest)
         await session.wait_for_event("subagent_completed", "a-1")
         check_grammar(await session.envelopes())
 
