@@ -52,7 +52,7 @@ class ScaledClock:
     """A clock whose durations are scaled for tests: a 60 s limit expires after 60 / speed seconds.
 
     `monotonic`, `real` and `sleep` are scaled. `now` is not: it returns the real time of day, so a time computed as
-    `now` plus nominal seconds, such as the `expires_at` of a question, is later than the moment when the limit expires.
+    `now` plus nominal seconds, such as the `expires_at` of a request, is later than the moment when the limit expires.
     """
 
     speed: float

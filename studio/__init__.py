@@ -13,10 +13,10 @@ every operation and every event:
         --json '{"input": "Write hello.txt with the text Hello"}' $API/sessions/$SESSION/turns &
     sleep 2
 
-    # the agent is waiting: read the question, then approve exactly what it describes
-    QUESTION=$(curl -s -H "$AUTH" "$API/confirms?session_id=$SESSION")
-    ID=$(field '["confirms"][0]["id"]' <<< "$QUESTION")
-    DIGEST=$(field '["confirms"][0]["digest"]' <<< "$QUESTION")
+    # the agent is waiting: read the confirmation, then approve exactly what it describes
+    CONFIRM=$(curl -s -H "$AUTH" "$API/confirms?session_id=$SESSION")
+    ID=$(field '["confirms"][0]["id"]' <<< "$CONFIRM")
+    DIGEST=$(field '["confirms"][0]["digest"]' <<< "$CONFIRM")
     curl -s -H "$AUTH" --json "{\"approved\": true, \"digest\": \"$DIGEST\"}" $API/confirms/$ID
     wait
 

@@ -44,7 +44,7 @@ answers to a question (Enter alone is no, ? explains them):
   e           edit the arguments, in the program that VISUAL or EDITOR names, or at the prompt, and run it with them
 To a question of the agent itself the answer is a line of your own, or the number of an option; Ctrl-D gives none.
 Another window may answer first: the page, or a terminal that follows the same turn."""
-"""The help on the answers to questions."""
+"""The help on the answers to requests."""
 
 
 def add_turn_options(parser: ArgumentParser, *, with_agent: bool = False) -> None:

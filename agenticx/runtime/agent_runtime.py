@@ -411,7 +411,7 @@ class AgentRuntime(RunMethods):
                 await notes.pin(turn.session, message, turn.agent.model.context_window)
 
     async def _done_work(self, turn: Turn, work: TurnWork) -> WorkResult:
-        """Return the result of `work`; questions of an earlier process that it does not ask again are closed."""
+        """Return the result of `work`; requests of an earlier process that it does not ask again are closed."""
         try:
             result = await work(turn)
             return WorkResult(result) if isinstance(result, str) else result

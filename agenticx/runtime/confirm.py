@@ -24,7 +24,7 @@ from agenticx.messages import new_id
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest
 from agenticx.runtime.user_requests.kinds import CONFIRMATION, QUESTION, AnswerT, kind_of
 from agenticx.runtime.user_requests.pending import PendingRequests
-from agenticx.runtime.user_requests.question_text import parse_choice, question_lines, user_question_lines
+from agenticx.runtime.user_requests.request_text import confirm_lines, parse_choice, question_lines
 from agenticx.runtime.user_requests.requests import (
     ConfirmAnswer,
     ConfirmRequest,
@@ -54,8 +54,8 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 class ConfirmGate(ABC):
     """A base class of gates that decide on risky calls, and put the agent's own questions to the user.
 
-    Implement `request_confirm`; override `ask` to see ids, digests and expiry. The runtime limits every question by its
-    confirm time-out: a gate that has not answered in that time is cancelled and the answer is no. An exception of a
+    Implement `request_confirm`; override `ask` to see ids, digests and expiry. The runtime limits every confirmation by
+    its time-out: a gate that has not answered in that time is cancelled and the answer is no. An exception of a
     gate counts as no.
 
     Implement `request_answer` too (or `ask_question`, with ids and expiry) if there is a user who can be asked in the
@@ -73,9 +73,9 @@ class ConfirmGate(ABC):
         """
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
-        """Register the question, then call `announce` once (it emits `confirm_required`), then wait for the answer.
+        """Register the confirmation, then call `announce` once (it emits `confirm_required`), then wait for the answer.
 
-        The order matters: a client may answer as soon as it has the event, and its answer needs a registered question.
+        The order matters: a client may answer as soon as it has the event, and its answer needs a registered request.
         """
         announce()
         answer = await _call(self.request_confirm, request.question, request.context)
@@ -87,9 +87,9 @@ class ConfirmGate(ABC):
         return ConfirmAnswer(approved=answer)
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
-        """Return the answer to a question if it was given just as the question was cancelled, else None.
+        """Return the answer to a confirmation if it was given just as that was cancelled, else None.
 
-        A stop or the time-out cancels a question.
+        A stop or the time-out cancels a confirmation.
         """
         return None
 
@@ -142,7 +142,7 @@ class AutoApproveConfirmGate(ConfirmGate):
 
 @dataclass
 class AsyncConfirmGate(ConfirmGate):
-    """A gate whose questions wait as futures until `resolve` is called: by a server's route, a test or a window.
+    """A gate whose requests wait as futures until `resolve` is called: by a server's route, a test or a window.
 
     Not thread-safe: call it on the event loop that runs the turn. The last `remembered` decisions are kept, so that a
     repeated answer gets the same decision again.
@@ -157,10 +157,10 @@ class AsyncConfirmGate(ConfirmGate):
         self._requests = PendingRequests(self.remembered)
 
     async def request_confirm(self, question: str, context: Mapping[str, Any] | None = None) -> bool:
-        """Wait until the question is answered by `resolve`, and return the decision.
+        """Wait until the confirmation is answered by `resolve`, and return the decision.
 
-        This is for questions outside of turns, which call `ask`. `last_request` and `pending` have the question with
-        its new id. It does not expire: cancelling the caller, as `asyncio.timeout` does, closes it. Raises
+        This is for confirmations outside of turns, which call `ask`. `last_request` and `pending` have the request
+        with its new id. It does not expire: cancelling the caller, as `asyncio.timeout` does, closes it. Raises
         `AgenticXError` if the answer has other arguments, which a yes or no cannot pass on.
         """
         context = dict(context or {})
@@ -206,7 +206,7 @@ class AsyncConfirmGate(ConfirmGate):
         arguments: Mapping[str, Any] | None = None,
         reason: str | None = None,
     ) -> ConfirmAnswer:
-        """Answer a question and return the answer that counts.
+        """Answer a confirmation and return the answer that counts.
 
         The first valid answer counts; the same answer again, with any `reason`, returns the first one. Answer `by`
         policy where nobody was asked: the model is told which it was.
@@ -256,7 +256,7 @@ class AsyncConfirmGate(ConfirmGate):
 
 
 _ASKING: ContextVar[Sequence[str]] = ContextVar("agenticx_asking_agents", default=())
-"""The agents of the question that a `SyncConfirmGate` is asked, as `agent_path`; empty for the main agent."""
+"""The agents of the request that a `SyncConfirmGate` is asked, as `agent_path`; empty for the main agent."""
 
 
 @contextmanager
@@ -273,9 +273,9 @@ class SyncConfirmGate(ConfirmGate):
     """A gate that asks at the terminal: y or yes approves, anything else (and end of input) denies.
 
     If standard input is a pipe or a file, its lines are the answers.
-    The question shows the call, with long texts shortened, and the agent if it is not the main one; none
-    of its text can hide or imitate other lines (`question_lines`). One daemon thread does all reading, so neither the
-    event loop nor the end of the process waits for Enter. A line typed while no question is open is dropped.
+    A confirmation shows the call, with long texts shortened, and the agent if it is not the main one; none
+    of its text can hide or imitate other lines (`confirm_lines`). One daemon thread does all reading, so neither the
+    event loop nor the end of the process waits for Enter. A line typed while no request is open is dropped.
     """
 
     def __init__(self, read_line: Callable[[str], str] | None = None) -> None:
@@ -298,16 +298,16 @@ class SyncConfirmGate(ConfirmGate):
             return await super().ask_question(request, announce)
 
     async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
-        question_text = "\n".join(line.text for line in question_lines(question, context, _ASKING.get()))
+        request_text = "\n".join(line.text for line in confirm_lines(question, context, _ASKING.get()))
         async with self._lock:
-            line = await self._prompt_for_line(f"{question_text}\nAllow this? [y/N] ")
+            line = await self._prompt_for_line(f"{request_text}\nAllow this? [y/N] ")
         return line is not None and line.strip().lower() in {"y", "yes"}
 
     async def request_answer(self, text: str, options: Sequence[str]) -> str | None:
         """Return the line that the user types, or the option whose number it is; None at the end of a pipe."""
-        question_text = "\n".join(line.text for line in user_question_lines(text, options, _ASKING.get()))
+        request_text = "\n".join(line.text for line in question_lines(text, options, _ASKING.get()))
         async with self._lock:
-            line = await self._prompt_for_line(f"{question_text}\nYour answer: ")
+            line = await self._prompt_for_line(f"{request_text}\nYour answer: ")
         if line is None:
             return "" if _has_terminal() else None
         return parse_choice(line, options)
@@ -318,7 +318,7 @@ class SyncConfirmGate(ConfirmGate):
         future: asyncio.Future[str | None] = loop.create_future()
         self._waiting = (loop, future)
         try:
-            if self._reading:  # the thread still reads for an expired question: its next line answers this one
+            if self._reading:  # the thread still reads for an expired request: its next line answers this one
                 sys.stderr.write(prompt)
                 sys.stderr.flush()
             else:
@@ -344,14 +344,14 @@ class SyncConfirmGate(ConfirmGate):
                 loop, future = waiting
                 try:
                     loop.call_soon_threadsafe(_set_line, future, line)
-                except RuntimeError:  # the loop is closed: no question is pending
+                except RuntimeError:  # the loop is closed: no request is pending
                     return
 
 
 class DefaultConfirmGate(SyncConfirmGate):
     """The gate of an application that gives none: it asks at the terminal, and without one it denies.
 
-    A turn with this gate has none as far as calls of undeclared risk go: they run without a question.
+    A turn with this gate has none as far as calls of undeclared risk go: they run without a confirmation.
     """
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
@@ -398,7 +398,7 @@ def _read_line(prompt: str) -> str:
 
 
 def discard_typed_ahead() -> None:
-    """Discard input typed at a terminal before the question was shown; lines from a pipe are all kept."""
+    """Discard input typed at a terminal before the request was shown; lines from a pipe are all kept."""
     if not sys.stdin.isatty():
         return
     try:

@@ -1,4 +1,4 @@
-"""The question before text is sent to another provider, by a sub-agent whose model is there.
+"""The confirmation before text is sent to another provider, by a sub-agent whose model is there.
 
 The providers of the session's model, and of the model that acts, have the text anyway; a call that gives a sub-agent
 anything asks if its model is at neither. A server on this machine is a provider like any other. Two names in the

@@ -19,11 +19,11 @@ GateAnswer = bool | ConfirmAnswer | QuestionAnswer | Literal["silent"] | Excepti
 
 
 class ScriptedGate(ConfirmGate):
-    """A gate that answers questions in order and records them in `requests`, those of the agent in `questions`.
+    """A gate that answers confirmations and questions in order, and records them in `requests` and `questions`.
 
-    A question of the agent (`ask_user`) takes a `QuestionAnswer`; for any other one nobody can be asked. A question
+    A question of the agent (`ask_user`) takes a `QuestionAnswer`; for any other answer nobody can be asked. A request
     beyond the script is answered no and reported by `assert_done`. In a `with` block the gate raises `AssertionError`
-    at the end if there were more or fewer questions than answers.
+    at the end if there were more or fewer requests than answers.
     """
 
     def __init__(self, *answers: GateAnswer) -> None:
@@ -57,12 +57,10 @@ class ScriptedGate(ConfirmGate):
         return answer
 
     def assert_done(self) -> None:
-        """Raise `AssertionError` unless there were exactly as many questions as answers."""
-        questions = [*(one.question for one in self.requests), *(one.text for one in self.questions)]
-        if len(questions) != self._planned:
-            raise AssertionError(
-                f"the gate has {self._planned} answers and was asked {len(questions)} times: {questions!r}"
-            )
+        """Raise `AssertionError` unless there were exactly as many requests as answers."""
+        asked = [*(one.question for one in self.requests), *(one.text for one in self.questions)]
+        if len(asked) != self._planned:
+            raise AssertionError(f"the gate has {self._planned} answers and was asked {len(asked)} times: {asked!r}")
 
     def __enter__(self) -> Self:
         return self

@@ -169,7 +169,7 @@ class _Turn:
     open_calls: dict[str, str] = field(default_factory=dict[str, str])
     written_calls: set[str] = field(default_factory=set[str])
     running: bool = False
-    questions: dict[str, tuple[str, bool]] = field(default_factory=dict[str, tuple[str, bool]])
+    requests: dict[str, tuple[str, bool]] = field(default_factory=dict[str, tuple[str, bool]])
     texts: dict[tuple[str, str], list[str]] = field(default_factory=dict[tuple[str, str], list[str]])
     lengths: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     waiting_tokens: set[str] = field(default_factory=set[str])
@@ -294,24 +294,24 @@ class _Turn:
     def check_stall(self, event: View) -> list[str]:
         return self.check_during_call(event) if event.data.get("phase") == "tool" else []
 
-    def check_question(self, event: View) -> list[str]:
+    def check_request(self, event: View) -> list[str]:
         id_ = str(event.data.get("id"))
         tool, call_id = event.data.get("context", {}).get("tool"), event.data.get("tool_call_id")
         asks_for_work = event.type == "question_asked" and call_id is None
         problems = [] if asks_for_work else self.check_during_call(event)
-        problems += [f"{id_} is asked twice"] if id_ in self.questions else []
+        problems += [f"{id_} is asked twice"] if id_ in self.requests else []
         if event.type == "confirm_required" and tool not in self.open_calls.values():
             problems.append(f"no call of {tool!r} waits for its result")
         if call_id is not None and call_id not in self.open_calls:
             problems.append(f"{call_id} is not a call without a result")
-        self.questions[id_] = (event.type, False)
+        self.requests[id_] = (event.type, False)
         return problems
 
     def check_answer(self, event: View) -> list[str]:
         id_ = str(event.data.get("id"))
-        asked_by, answered = self.questions.get(id_, (None, False))
+        asked_by, answered = self.requests.get(id_, (None, False))
         right = "confirm_required" if event.type == "confirm_response" else "question_asked"
-        self.questions[id_] = (right, True)
+        self.requests[id_] = (right, True)
         if asked_by is None:
             return [f"{id_} was never asked"]
         if asked_by != right:
@@ -332,7 +332,7 @@ class _Turn:
     def _check_terminal(self, event: View) -> list[str]:
         self.ended_by = label(event)
         problems = [f"the turn ends while {self._unanswered()}"] if self.open_calls else []
-        problems += [f"{id_} is still unanswered" for id_, (_, answered) in self.questions.items() if not answered]
+        problems += [f"{id_} is still unanswered" for id_, (_, answered) in self.requests.items() if not answered]
         if self.state is not None and (self.state, self.previous) != ("done", "state"):
             problems.append(f"state done must come just before it; the state is {self.state}")
         if event.type == "final":
@@ -363,9 +363,9 @@ _RULE_BY_TYPE: Mapping[str, Callable[[_Turn, View], list[str]]] = {
     "tool_result": _Turn.check_tool_result,
     "artifact": _Turn.check_artifact,
     "stall": _Turn.check_stall,
-    "confirm_required": _Turn.check_question,
+    "confirm_required": _Turn.check_request,
     "confirm_response": _Turn.check_answer,
-    "question_asked": _Turn.check_question,
+    "question_asked": _Turn.check_request,
     "question_answered": _Turn.check_answer,
     "handoff": _Turn.check_handoff,
     "error": _check_error,

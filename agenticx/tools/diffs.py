@@ -1,4 +1,4 @@
-"""Bounded unified diffs of file changes, for questions to the user."""
+"""Bounded unified diffs of file changes, for confirmations."""
 
 from __future__ import annotations
 

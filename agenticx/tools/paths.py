@@ -7,7 +7,7 @@
 3. An absolute path is accepted if it leads into the workspace; models often write absolute paths.
 4. Only regular files are opened, and never by an `open` that could block.
 5. A part of a path that does not exist, but is how exactly one entry of its folder is shown, means that entry: names
-   with hidden characters are shown with code points, and models write some of them as plain blanks. Rules, questions
+   with hidden characters are shown with code points, and models write some of them as plain blanks. Rules, requests
    and digests then concern the real name.
 6. A file is replaced by renaming a new one over it. Only where that is refused, as for a file that is mounted into a
    container, a function of its own writes it in place: a crash then leaves parts of both contents.

@@ -77,7 +77,7 @@ def decide(
     gate, given by the application or of a hub; without one a call of undeclared risk is allowed too, outside of plan
     mode: the application's own functions need no permission. It never counts as one that only reads. While the
     conversation has texts of others, which `sources` name, a call that runs code is asked about in every mode, and any
-    question names them.
+    confirmation names them.
     """
     verdict = _decide(mode, assessment, has_gate)
     if not sources or verdict.decision == "deny" or assessment.risk == "read":

@@ -28,7 +28,7 @@ _CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t
 def visible(text: str) -> str:
     """Return `text` with every character escaped that is invisible, moves the cursor or changes direction.
 
-    Used for questions to the user. Such characters are written as their code point in angle brackets, and long runs of
+    Used for requests to the user. Such characters are written as their code point in angle brackets, and long runs of
     blanks as their length; plain text with line breaks and tabs is returned unchanged.
 
     >>> visible("ls\\x1b[2K\\u202e")

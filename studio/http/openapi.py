@@ -57,8 +57,8 @@ An error is a `Problem`, whose `code` is stable; each operation lists its codes 
 operation does not declare, or that is given twice, is a 422, unless it begins with an underscore.
 
 A session runs one turn at a time. Its events are typed (`Event`), and each is stored before any client sees it. A turn
-ends with exactly one terminal event. While it waits for a confirmation, `GET /api/confirms` lists the question; an
-answer repeats the question's `digest`, so that only what was shown is approved.
+ends with exactly one terminal event. While it waits for a confirmation, `GET /api/confirms` lists it; an answer
+repeats its `digest`, so that only what was shown is approved.
 """
 
 

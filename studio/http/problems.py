@@ -89,7 +89,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "method_not_allowed": ProblemKind(405, "The path has other methods."),
     "too_slow": ProblemKind(408, "The body did not arrive in time."),
     "client_turn_id_reused": ProblemKind(409, "The `client_turn_id` was used for another input."),
-    "digest_mismatch": ProblemKind(409, "The answer is for another content than that of the question."),
+    "digest_mismatch": ProblemKind(409, "The answer is for another content than that of the confirmation."),
     "key_in_environment": ProblemKind(409, "The key is in the environment, where it has to be unset."),
     "option_not_done": ProblemKind(409, "The option has no answer, so it cannot be picked."),
     "session_busy": ProblemKind(409, "The session runs a turn, or its queue is full."),

@@ -34,11 +34,11 @@ __all__ = [
 class SessionFilter(RequestQuery):
     """The query of a list that can be limited to one session."""
 
-    session_id: str | None = Field(None, description="Only questions of this session.")
+    session_id: str | None = Field(None, description="Only requests of this session.")
 
 
 class ConfirmAnswerBody(RequestBody):
-    """The answer to the question whose content has this digest; `arguments` replaces the call's own.
+    """The answer to the confirmation whose content has this digest; `arguments` replaces the call's own.
 
     The model is told the `reason` of a denial, and by whom it was: `by` is `policy` if a rule of the client decided and
     nobody was asked. `remember` is `once`, or `session` to allow the same call with the same arguments for the session.
@@ -67,7 +67,7 @@ class QuestionAnswerBody(RequestBody):
 
 
 class ConfirmItem(TypedDict):
-    """A question that waits for a yes or no; `context` and `agent_path` are those of the `confirm_required` event."""
+    """A confirmation that waits for a yes or no; `context` and `agent_path` are those of `confirm_required`."""
 
     id: str
     session_id: str
@@ -120,7 +120,7 @@ class QuestionAnswerResponse(TypedDict):
 
 
 async def list_confirms(request: Request) -> Response:
-    """List the questions that wait for an answer, of all sessions or one."""
+    """List the confirmations that wait for an answer, of all sessions or one."""
     return await _list(request, CONFIRMATION)
 
 
@@ -130,9 +130,9 @@ async def list_questions(request: Request) -> Response:
 
 
 async def answer_confirm(request: Request) -> Response:
-    """Answer a question; the first valid answer counts, in whichever window it is given.
+    """Answer a confirmation; the first valid answer counts, in whichever window it is given.
 
-    The same answer again is a 200, any other late one a 410. A 409 means that the digest is not the question's.
+    The same answer again is a 200, any other late one a 410. A 409 means that the digest is not the confirmation's.
     """
     request_id, body = request.path_params["request_id"], await read_body(request, ConfirmAnswerBody)
     if body.remember == "always":

@@ -220,10 +220,10 @@ export class Conversation {
     output.textContent = escapeHidden(result);
   }
 
-  on_confirm_required(question) {
-    const { id, context } = question;
-    const box = this.addRequest(id, question.agent_path);
-    box.append(make("h2", "", escapeHidden(question.question)));
+  on_confirm_required(request) {
+    const { id, context } = request;
+    const box = this.addRequest(id, request.agent_path);
+    box.append(make("h2", "", escapeHidden(request.question)));
     const reasons = box.appendChild(make("ul"));
     for (const reason of context.reasons ?? []) reasons.append(make("li", "", escapeHidden(reason)));
     if (context.path) box.append(make("p", "note", `File: ${escapeHidden(context.path)}`));
@@ -235,17 +235,17 @@ export class Conversation {
     if (!context.command && !context.diff) {
       box.append(make("pre", "", escapeHidden(JSON.stringify(context.arguments, null, 2))));
     }
-    box.append(this.decisionButtons(question, box));
+    box.append(this.decisionButtons(request, box));
     this.state = "waiting for your decision";
   }
 
-  decisionButtons(question, box) {
+  decisionButtons(request, box) {
     const row = make("div", "buttons");
-    const { id, digest } = question;
+    const { id, digest } = request;
     const addButton = (label, className, decide) =>
       addAnswerButton(row, box, label, className, () => this.answerRequest("confirms", id, { ...decide(), digest }));
     addButton("Allow", "main allow", () => ({ approved: true }));
-    if (question.context.tool !== "memory_save") { // which is asked about each time
+    if (request.context.tool !== "memory_save") { // which is asked about each time
       addButton("Allow for the session", "allow-session", () => ({ approved: true, remember: "session" })).title =
         "Ask no more in this session about the same call with the same arguments";
     }
@@ -363,7 +363,7 @@ function modeText({ mode, mode_reason }) {
   return escapeHidden(mode_reason ? `mode ${name}: ${mode_reason}` : `mode ${name}`);
 }
 
-/** Add a button that answers a question; while the answer is sent, and once it is, all fields of the row are disabled. */
+/** Add a button that answers a request; while the answer is sent, and once it is, all fields of the row are disabled. */
 function addAnswerButton(row, box, label, className, answer) {
   const button = row.appendChild(make("button", className, label));
   button.type = "button";
@@ -373,7 +373,7 @@ function addAnswerButton(row, box, label, className, answer) {
       await answer();
     } catch (error) {
       box.append(make("p", "error", error.message));
-      // 410: the question is closed, so no other answer is possible either.
+      // 410: the request is closed, so no other answer is possible either.
       if (error.status !== 410) for (const field of row.children) field.disabled = false;
     }
   });

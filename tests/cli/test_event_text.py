@@ -148,7 +148,7 @@ def test_a_question_shows_everything_that_will_run_with_control_characters_escap
         "command": "ls\u202e\x1b[8m\nrm -rf ~",
         "arguments": {"command": "ls\u202e\x1b[8m\nrm -rf ~", "note": "a\tb", "limits": {"cpu": 1}},
     }
-    PlainOutput(out, err).show_question({"id": "q", "question": "Run a command?", "context": context}, "Allow? ")
+    PlainOutput(out, err).show_request({"id": "q", "question": "Run a command?", "context": context}, "Allow? ")
     assert out.getvalue() == ""
     assert err.getvalue() == (
         "? Run a command?\n"
@@ -176,7 +176,7 @@ def test_a_change_is_shown_as_a_diff() -> None:
         "arguments": {"path": "a.txt", "content": "x\ny\n"},
         "diff": "@@ -0,0 +1,2 @@\n+x\n+y",
     }
-    PlainOutput(out, err).show_question({"question": "Write?", "context": context}, "")
+    PlainOutput(out, err).show_request({"question": "Write?", "context": context}, "")
     assert err.getvalue().splitlines() == [
         "? Write?",
         "  tool     file_write (write)",
@@ -203,7 +203,7 @@ def test_no_text_of_a_call_can_forge_a_line() -> None:
     assert len(err.splitlines()) == 6
     assert "\x1b" not in err
     asked = Screen()
-    PlainOutput(Screen(), asked).show_question({"id": "q", "text": forged, "options": [forged]}, "Your answer: ")
+    PlainOutput(Screen(), asked).show_request({"id": "q", "text": forged, "options": [forged]}, "Your answer: ")
     assert asked.getvalue().splitlines() == [
         "? x",
         "    |   allowed by you⟨U+001B⟩[2J",
@@ -246,7 +246,7 @@ def test_nothing_that_only_takes_long_is_shown_over_the_prompt_of_a_question() -
         for type_, data in events:
             output.show(RuntimeEvent(EventType(type_), data))
 
-    output.show_question({"id": "q1", "text": "Which?", "agent_path": ["meta", "kid-1", "kid-2"]}, "Your answer: ")
+    output.show_request({"id": "q1", "text": "Which?", "agent_path": ["meta", "kid-1", "kid-2"]}, "Your answer: ")
     show_events(*slow)
     assert err.getvalue() == "? Which?\n  agent    kid-2, below kid-1\nYour answer: "
     show_events(("stall", late), ("question_answered", {"id": "q1", "answer": "", "by": "timeout"}), slow[0])
@@ -261,7 +261,7 @@ def test_a_line_over_the_prompt_of_a_question_is_followed_by_the_prompt() -> Non
     out, err = Screen(), Screen()
     output = PlainOutput(out, err)
     result = {"tool_call_id": "c1", "name": "ask_user", "result": "red", "is_error": False, "outcome": "ok"}
-    output.show_question({"id": "q1", "text": "Which?"}, "Your answer: ")
+    output.show_request({"id": "q1", "text": "Which?"}, "Your answer: ")
     output.show(RuntimeEvent(EventType.TOOL_RESULT, result))
     assert err.getvalue() == "? Which?\nYour answer: \n← ask_user ok, 3 characters: red\nYour answer: "
 
@@ -271,7 +271,7 @@ def test_an_answer_that_was_not_typed_here_says_so() -> None:
     output = PlainOutput(out, err)
     for id_ in ("q1", "q2"):
         output.show(RuntimeEvent(EventType.QUESTION_ASKED, {"id": id_, "text": "Which?"}))
-    output.show_question({"id": "q1", "text": "Which?"}, "Your answer: ")
+    output.show_request({"id": "q1", "text": "Which?"}, "Your answer: ")
     for id_ in ("q2", "q1"):
         output.show(RuntimeEvent(EventType.QUESTION_ANSWERED, {"id": id_, "answer": "red", "by": "user"}))
     assert [line for line in err.getvalue().splitlines() if "answered" in line] == ["  answered elsewhere: red"] * 2
@@ -309,7 +309,7 @@ def test_what_an_output_fails_to_show_is_written_plainly_and_logged(caplog: pyte
     output = FallbackOutput(FailingOutput(out, err), out, err)
     for type_, data in (text("one\x1b[2J "), text("two"), ("error", {"text": "é\x1b", "code": "x", "fatal": False})):
         output.show(Envelope.parse(json.dumps({"type": type_, "agent_id": "meta", "data": data}).encode()))
-    output.show_question({"id": "q", "text": "Which\u202e?"}, "Your answer: ")
+    output.show_request({"id": "q", "text": "Which\u202e?"}, "Your answer: ")
     output.prompt_answered("red\n")
     output.show_note(Note("a\x1bb"))
     assert out.getvalue() == "one⟨U+001B⟩[2J two\n"

@@ -40,7 +40,7 @@ from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest, jsonable, write_json
-from agenticx.runtime.user_requests.question_text import question_lines, user_question_lines
+from agenticx.runtime.user_requests.request_text import confirm_lines, question_lines
 from agenticx.settings import load_settings
 from agenticx.tools.coercion import coerce_numbers
 from agenticx.tools.registry import Toolbox, tool
@@ -146,9 +146,9 @@ def _checked(text: str) -> None:
         return
 
 
-def _question(text: str) -> object:
+def _confirm(text: str) -> object:
     context = {"tool": text, "command": text, "arguments": {"a": text, "b": text}, "diff": text, "reasons": [text]}
-    return list(question_lines(text, context))
+    return list(confirm_lines(text, context))
 
 
 def _contexts() -> dict[str, Make]:
@@ -277,10 +277,8 @@ RUNTIME_CASES = [
         of=jsonable, run=jsonable, inputs={name: _VALUES[name] for name in ("a file", "numbers", "objects", "keys")}
     ),
     LinearCase(of=confirm_digest, run=lambda value: confirm_digest("look", value, {}), inputs=_VALUES, where="thread"),
-    LinearCase(of=question_lines, run=_question, inputs=_contexts(), where="program"),
-    LinearCase(
-        of=user_question_lines, run=lambda text: list(user_question_lines(text, [text])), inputs=TEXTS, where="program"
-    ),
+    LinearCase(of=confirm_lines, run=_confirm, inputs=_contexts(), where="program"),
+    LinearCase(of=question_lines, run=lambda text: list(question_lines(text, [text])), inputs=TEXTS, where="program"),
     LinearCase(of=check_payload, run=_checked, inputs=LINES),
     LinearCase(of=encode_envelope, run=lambda value: _encoded({"arguments": value}), inputs=_VALUES | LINES),
     LinearCase(of=describe_exception, run=lambda text: describe_exception(ValueError(text)), inputs=TEXTS),

@@ -13,7 +13,7 @@ from agenticx.cli.terminal.event_text import (
     citation_note,
     event_note,
     one_line,
-    question_notes,
+    request_notes,
     unreadable_event_note,
     user_message_note,
 )
@@ -226,7 +226,7 @@ def _excerpt(text: str) -> object:
 
 
 def _asked(text: str) -> object:
-    return list(question_notes({"question": text, "context": {"tool": "look", "arguments": {"a": text}}}))
+    return list(request_notes({"question": text, "context": {"tool": "look", "arguments": {"a": text}}}))
 
 
 async def _relayed(events: list[RuntimeEvent]) -> None:
@@ -329,7 +329,7 @@ SESSION_CASES = [
         inputs={name: parsed(JSON[name]) for name in ("numbers", "objects")},
         where="program",
     ),
-    LinearCase(of=question_notes, run=_asked, inputs=TEXTS, where="program"),
+    LinearCase(of=request_notes, run=_asked, inputs=TEXTS, where="program"),
     LinearCase(of=PlainOutput, run=_shown, inputs=TEXTS, where="program"),
     LinearCase(of=parse_agent, run=_refused_agent, inputs=_AGENTS, where="thread", also=(AgentConfig,)),
     LinearCase(

@@ -71,7 +71,7 @@ MODULES = [
     "runtime.calls.inline",
     "runtime.loop_detector",
     "runtime.structured_output",
-    "runtime.user_requests.question_text",
+    "runtime.user_requests.request_text",
     "runtime.reply_writer",
     "runtime.calls.validation",
     "runtime.turn_log",
@@ -164,8 +164,8 @@ EXEMPT: dict[str, str] = {
             tools.protected.protection_reason tools.builtin.edits.assess_write
             llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel
             llms.wrappers.xml_tools.XmlToolModel
-            runtime.structured_output.OutputType runtime.user_requests.question_text.describe_size
-            runtime.user_requests.question_text.parse_choice
+            runtime.structured_output.OutputType runtime.user_requests.request_text.describe_size
+            runtime.user_requests.request_text.parse_choice
             tools.command_output.ProgressEmitter tools.lines.common_start tools.lines.common_end
             sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.encode_body
             sessions.store.sqlite._segments.segment_lines
@@ -174,7 +174,7 @@ EXEMPT: dict[str, str] = {
             cli.terminal.output.JsonLinesOutput cli.terminal.output.TerminalOutput
             cli.terminal.output.FallbackOutput cli.terminal.output.OutputWrapper logs.hidden_members
             knowledge.vault.read_note knowledge.vault.scan_vault
-            cli.terminal.event_text.retry_note cli.terminal.event_text.question_payload
+            cli.terminal.event_text.retry_note cli.terminal.event_text.request_payload
             cli.terminal.event_text.option_of cli.terminal.event_text.option_note
         """,
         "it reads what the application declares, or names": """

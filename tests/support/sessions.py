@@ -76,13 +76,13 @@ class SessionHarness:
         await hub.recover()
         return hub
 
-    async def open_with_question(self, text: str = "x") -> tuple[Hub, ConfirmRequest]:
-        """Return a hub whose session waits for a confirmation, and its question."""
+    async def open_with_confirmation(self, text: str = "x") -> tuple[Hub, ConfirmRequest]:
+        """Return a hub whose session waits for a confirmation, and that confirmation."""
         hub = await self.open(call("note", {"text": text}), "done")
         await hub.start(self.session_id, TurnRequest(input="Note something"))
         await wait_for_event(self._store, self.session_id, "confirm_required")
-        (question,) = await hub.open_requests(self.session_id)
-        return hub, question
+        (confirm,) = await hub.open_requests(self.session_id)
+        return hub, confirm
 
     async def close(self, hub: Hub) -> None:
         await hub.close()

@@ -507,7 +507,7 @@ class _Chat:
         self._show_last_turn()
 
     def _show_last_turn(self) -> None:
-        """Show the session's last turn; follow one that still runs, and answer its questions."""
+        """Show the session's last turn; follow one that still runs, and answer its requests."""
         conversation, session = self.conversation, self.conversation.session
         assert session is not None
         self._print(f"{session.id} {session.record.name or ''} in {session.record.workspace}")

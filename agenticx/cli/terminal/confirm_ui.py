@@ -1,4 +1,4 @@
-"""Questions at the terminal: confirmations and the agent's own are shown, and the answers are sent."""
+"""Requests at the terminal: confirmations and questions of agents are shown, and the answers are sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.confirm import discard_typed_ahead
 from agenticx.runtime.user_requests.kinds import CONFIRMATION, RequestKind
-from agenticx.runtime.user_requests.question_text import parse_choice
+from agenticx.runtime.user_requests.request_text import parse_choice
 from agenticx.runtime.user_requests.requests import ConfirmAnswer, QuestionAnswer, UserAnswer
 from agenticx.threads import run_in_thread
 from agenticx.tools.permissions import PROTECTED_REASON, REMEMBERS_REASON, UNCHECKED_REASON
@@ -49,12 +49,12 @@ _PASTE_PAUSE_SECONDS = 0.5
 
 
 def can_prompt() -> bool:
-    """Return whether a user can read a question (stderr) and answer it (stdin)."""
+    """Return whether a user can read a request (stderr) and answer it (stdin)."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def automatic_answer(*, yes: bool) -> ConfirmAnswer | None:
-    """Return the answer to every question if no user is asked: yes with `--yes`, no without a terminal; else None."""
+    """Return the answer to all confirmations if no user is asked: yes with `--yes`, no without a terminal, or None."""
     if yes:
         return ConfirmAnswer(approved=True, by="policy")
     if can_prompt():
@@ -63,23 +63,23 @@ def automatic_answer(*, yes: bool) -> ConfirmAnswer | None:
 
 
 class ConfirmResponder(Protocol):
-    """A responder to a turn's questions, called in the order of the events."""
+    """A responder to a turn's requests, called in the order of the events."""
 
     def on_asked(self, kind: RequestKind[Any, Any], data: Mapping[str, Any]) -> None:
         """Handle the payload of the event that asks a request of that kind."""
         ...
 
     def on_closed(self, request_id: str) -> None:
-        """Handle the end of that question, with any answer, from any client."""
+        """Handle the end of that request, with any answer, from any client."""
         ...
 
     async def aclose(self) -> None:
-        """Close all questions, because the turn is not followed any more; none is shown or answered afterwards."""
+        """Close all requests, because the turn is not followed any more; none is shown or answered afterwards."""
         ...
 
 
 class NullConfirmResponder:
-    """A responder that ignores questions, because a policy where the turn runs answers them."""
+    """A responder that ignores requests, because a policy where the turn runs answers them."""
 
     def on_asked(self, kind: RequestKind[Any, Any], data: Mapping[str, Any]) -> None:
         return
@@ -94,7 +94,7 @@ class NullConfirmResponder:
 class AutomaticConfirmResponder:
     """A responder that gives each confirmation the same answer at once; its reason shows that no user gave it.
 
-    The agent's own questions have no answer.
+    Questions of agents have no answer.
     """
 
     def __init__(self, send_answer: SendAnswer, answer: ConfirmAnswer) -> None:
@@ -131,11 +131,11 @@ async def _send(send_answer: SendAnswer, data: Mapping[str, Any], answer: UserAn
 
 
 class TerminalConfirmResponder:
-    """A responder that shows each question at the terminal and sends the answer that the user types.
+    """A responder that shows each request at the terminal and sends the answer that the user types.
 
-    A question is shown when its event arrives, so never before the events that led to it. Only a line typed after its
-    question counts: earlier input is discarded, and a question that is closed otherwise (expired, stopped, answered in
-    another window) stops reading. Concurrent questions are shown one after the other. `allowed` has the kinds of calls
+    A request is shown when its event arrives, so never before the events that led to it. Only a line typed after its
+    request counts: earlier input is discarded, and a request that is closed otherwise (expired, stopped, answered in
+    another window) stops reading. Concurrent requests are shown one after the other. `allowed` has the kinds of calls
     that the user allowed for the session, of which no more are asked.
     """
 
@@ -195,7 +195,7 @@ class TerminalConfirmResponder:
         """
         options = data.get("options", ())
         prompt = f"Your answer{f', or 1 to {len(options)}' if options else ''} (Ctrl-D: none): "
-        self._output.show_question(data, prompt)
+        self._output.show_request(data, prompt)
         while line := await (_read_paste() if is_pasting else read_line()):
             self._output.prompt_answered(line)
             text = None if is_pasting else strip_paste_marks(line)
@@ -208,8 +208,8 @@ class TerminalConfirmResponder:
         return ""
 
     async def _read_answer(self, data: Mapping[str, Any], *, is_pasting: bool) -> ConfirmAnswer:
-        """Show the question, and read lines until one of them is an answer; the rest of a paste is none."""
-        self._output.show_question(data, _prompt(data["context"]))
+        """Show the confirmation, and read lines until one of them is an answer; the rest of a paste is none."""
+        self._output.show_request(data, _prompt(data["context"]))
         draft: str | None = None
         while True:
             line = await (_read_paste() if is_pasting else read_line())

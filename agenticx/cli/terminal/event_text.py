@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from agenticx.runtime.agent_runtime import MAIN_AGENT
 from agenticx.runtime.events import EventType
-from agenticx.runtime.user_requests.question_text import describe_size, question_lines, user_question_lines
+from agenticx.runtime.user_requests.request_text import confirm_lines, describe_size, question_lines
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible, visible_line, visible_path
 
@@ -30,8 +30,8 @@ __all__ = [
     "one_line",
     "option_note",
     "option_of",
-    "question_notes",
-    "question_payload",
+    "request_notes",
+    "request_payload",
     "retry_note",
     "unreadable_event_note",
     "user_message_note",
@@ -45,7 +45,7 @@ NO_TERMINAL = "there is no terminal to ask at; --yes would allow it"
 ALLOWED_KIND = "calls of this kind were allowed for the session"
 """The reasons of answers that a terminal gave without asking; of these, only the last is an answer of the user."""
 
-Tone = Literal["quiet", "call", "good", "bad", "warning", "question", "added", "removed"]
+Tone = Literal["quiet", "call", "good", "bad", "warning", "strong", "added", "removed"]
 
 _NAME_CHARS = 100
 _CALL_CHARS = 400
@@ -76,7 +76,7 @@ class EventLike(Protocol):
 
 
 def event_note(event: EventLike, *, is_from_elsewhere: bool = False) -> Note | None:
-    """Return the line for an event, or None if it is shown otherwise (text, questions) or not at all.
+    """Return the line for an event, or None if it is shown otherwise (text, requests) or not at all.
 
     With `is_from_elsewhere` it is an answer that the user gave, but not at this terminal.
     Raise one of `PAYLOAD_ERRORS` for a payload that does not have the fields of its type.
@@ -94,7 +94,7 @@ def unreadable_event_note(event: EventLike) -> Note:
 
 def user_message_note(text: str) -> Note:
     """Return the line for a user message in a conversation that is shown again; a team also runs without one."""
-    return Note(f"› {visible(text) or '(without a message)'}", "question")
+    return Note(f"› {visible(text) or '(without a message)'}", "strong")
 
 
 def _token(data: Mapping[str, Any]) -> Note | None:
@@ -305,17 +305,17 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
 }
 
 
-def question_payload(event: EventLike) -> Mapping[str, Any]:
+def request_payload(event: EventLike) -> Mapping[str, Any]:
     """Return the payload of a `confirm_required` or `question_asked`, with `agent_path` unless the main agent asks."""
     is_complete = event.agent_id == MAIN_AGENT or "agent_path" in event.data
     return event.data if is_complete else {**event.data, "agent_path": [event.agent_id]}
 
 
-def question_notes(data: Mapping[str, Any]) -> Iterator[Note]:
+def request_notes(data: Mapping[str, Any]) -> Iterator[Note]:
     """Yield the lines of a `confirm_required` or `question_asked` payload, the same on every terminal."""
     agent_path = data.get("agent_path", ())
     if "context" in data:
-        lines = question_lines(data["question"], data["context"], agent_path)
+        lines = confirm_lines(data["question"], data["context"], agent_path)
     else:
-        lines = user_question_lines(data["text"], data.get("options", ()), agent_path)
+        lines = question_lines(data["text"], data.get("options", ()), agent_path)
     return (Note(line.text, line.tone) for line in lines)

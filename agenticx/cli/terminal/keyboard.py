@@ -1,4 +1,4 @@
-"""The keyboard of a terminal; keys typed during a turn wait for the prompt, and answer no question."""
+"""The keyboard of a terminal; keys typed during a turn wait for the prompt, and answer no request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Keyboard(Protocol):
         ...
 
     def read_lines(self) -> AbstractContextManager[bool]:
-        """Let the user type lines while the block runs, a question; nothing that was typed before is one of them.
+        """Let the user type lines while the block runs, a request; nothing that was typed before is one of them.
 
         The value is True if the rest of a bracketed paste that began before is among the first lines.
         """
@@ -94,7 +94,7 @@ class ChatKeyboard:
         kept = bytes(self._kept)
         self._kept.clear()
         pasted, end, typed = kept.partition(PASTE_END.encode())
-        if end and _PASTE_START.encode() not in pasted:  # the rest of a paste whose first line answered a question
+        if end and _PASTE_START.encode() not in pasted:  # the rest of a paste whose first line answered a request
             return typed
         return kept
 

@@ -19,8 +19,8 @@ from agenticx.cli.terminal.event_text import (
     event_note,
     option_note,
     option_of,
-    question_notes,
-    question_payload,
+    request_notes,
+    request_payload,
     retry_note,
     unreadable_event_note,
 )
@@ -55,7 +55,7 @@ class Output(Protocol):
         """Show a note that is not an event."""
         ...
 
-    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
+    def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         """Show a `confirm_required` or `question_asked` payload in full, then `prompt` with the cursor after it."""
         ...
 
@@ -104,17 +104,17 @@ class PlainOutput:
         self._err_open = False
         self._turns_below = set[
             str | None
-        ]()  # ids of other child turns, of which questions are shown, and files of options
+        ]()  # ids of other child turns, of which requests are shown, and files of options
         self._option_turns = dict[
             str | None, int
         ]()  # the numbers of options, by the ids of their turns and those below
         self._team_turns = set[str | None]()  # ids of turns in which a team runs
         self._speeches = set[str | None]()  # ids of the child turns of these, whose text and calls are shown
         self._speech = ""  # the text of the last one
-        self._open_question: str | None = None  # the id of the question whose prompt is shown
+        self._open_request: str | None = None  # the id of the request whose prompt is shown
         self._prompt = ""  # that prompt
         self._was_typed = False  # whether a line was typed at it
-        self._questions: dict[str, Mapping[str, Any] | None] = {}  # those that are open, by id; None once shown
+        self._requests: dict[str, Mapping[str, Any] | None] = {}  # those that are open, by id; None once shown
 
     def show(self, event: EventLike) -> None:
         try:
@@ -153,11 +153,11 @@ class PlainOutput:
 
     def _show_event_note(self, event: EventLike, note: Note, option: int | None) -> None:
         self.show_note(note if option is None or event.type != EventType.ARTIFACT else option_note(note, option))
-        if event.type != EventType.STALL and self._open_question is not None and not self._was_typed:
+        if event.type != EventType.STALL and self._open_request is not None and not self._was_typed:
             self.show_prompt(self._prompt)
 
     def _record(self, event: EventLike) -> None:
-        """Record whether a turn is below another one, runs a team or is a speech in one, and closed questions."""
+        """Record whether a turn is below another one, runs a team or is a speech in one, and new requests."""
         if event.type == EventType.SPEAKER_SELECTED:
             self._team_turns.add(event.turn_id)
         elif event.type == EventType.TURN_STARTED and "parent_turn_id" in event.data:
@@ -167,17 +167,17 @@ class PlainOutput:
             is_speech = parent_id in self._team_turns
             (self._speeches if is_speech else self._turns_below).add(event.turn_id)
         elif event.type in ASKING_EVENTS:
-            self._questions.setdefault(event.data["id"], question_payload(event))
+            self._requests.setdefault(event.data["id"], request_payload(event))
 
     def _is_hidden(self, event: EventLike) -> bool:
         """Return True for an event of which nothing is shown.
 
-        It is of another child turn, or only says that work goes on while the prompt of a question is shown.
+        It is of another child turn, or only says that work goes on while the prompt of a request is shown.
         """
         if event.turn_id in self._turns_below:
             is_shown = event.type == EventType.ARTIFACT and event.turn_id in self._option_turns
             return not is_shown and event.type not in ANSWERING_EVENTS
-        return self._open_question is not None and _is_only_progress(event)
+        return self._open_request is not None and _is_only_progress(event)
 
     def _show_speech(self, event: EventLike) -> bool:
         """Show an event that is text of a speech, or repeats it; return False for any other event.
@@ -205,15 +205,15 @@ class PlainOutput:
         return bool(text) or event.terminal
 
     def _answer_note(self, event: EventLike) -> Note | None:
-        """Return the line for an answer, after the question if it was not shown and has none; None for other events."""
+        """Return the line for an answer, after the request if it was not shown and has none; None for other events."""
         if event.type not in ANSWERING_EVENTS:
             return None
-        question, is_open = self._questions.pop(event.data["id"], None), event.data["id"] == self._open_question
+        request, is_open = self._requests.pop(event.data["id"], None), event.data["id"] == self._open_request
         if is_open:
-            self._open_question = None
-        if question is not None and event.type == EventType.QUESTION_ANSWERED and not event.data["answer"]:
-            self._write_question(question)
-        is_elsewhere = question is not None or (is_open and not self._was_typed)
+            self._open_request = None
+        if request is not None and event.type == EventType.QUESTION_ANSWERED and not event.data["answer"]:
+            self._write_request(request)
+        is_elsewhere = request is not None or (is_open and not self._was_typed)
         return event_note(event, is_from_elsewhere=is_elsewhere and event.data["by"] == "user")
 
     def _retry_note(self, event: EventLike) -> Note | None:
@@ -236,18 +236,18 @@ class PlainOutput:
         self._end_open_lines()
         self._write_visible(note)
 
-    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
-        self._questions[str(data.get("id", ""))] = None
-        self._write_question(data)
-        self._open_question = data["id"] if prompt else None
+    def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._requests[str(data.get("id", ""))] = None
+        self._write_request(data)
+        self._open_request = data["id"] if prompt else None
         self.show_prompt(prompt)
 
-    def _write_question(self, data: Mapping[str, Any]) -> None:
+    def _write_request(self, data: Mapping[str, Any]) -> None:
         self._end_open_lines()
         try:
-            notes = list(question_notes(data))
+            notes = list(request_notes(data))
         except PAYLOAD_ERRORS:  # all of it, as an answer may be asked for
-            notes = [Note(f"? {_readable_json(data)}", "question")]
+            notes = [Note(f"? {_readable_json(data)}", "strong")]
         for note in notes:
             self._write_visible(note)
 
@@ -263,7 +263,7 @@ class PlainOutput:
         self._err_open = not line.endswith("\n")
 
     def prompts_closed(self) -> None:
-        self._open_question = None
+        self._open_request = None
 
     def _write_text(self, text: str, message_id: str) -> None:
         self._end_progress()
@@ -330,7 +330,7 @@ _STYLES: Mapping[Tone, str] = {
     "good": "green",
     "bad": "bold red",
     "warning": "yellow",
-    "question": "bold",
+    "strong": "bold",
     "added": "green",
     "removed": "red",
 }
@@ -429,7 +429,7 @@ def _line_end(line: str, width: int) -> str:
 
 
 class JsonLinesOutput:
-    """An output of the stored envelopes, one per line on stdout; questions and notes go to stderr as plain text.
+    """An output of the stored envelopes, one per line on stdout; requests and notes go to stderr as plain text.
 
     At a terminal, control characters in a line are shown as code points; only lines that another program wrote can
     contain them, since stored envelopes are ASCII.
@@ -450,8 +450,8 @@ class JsonLinesOutput:
     def show_note(self, note: Note) -> None:
         self._plain.show_note(note)
 
-    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
-        self._plain.show_question(data, prompt)
+    def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._plain.show_request(data, prompt)
 
     def show_prompt(self, prompt: str) -> None:
         self._plain.show_prompt(prompt)
@@ -475,8 +475,8 @@ class OutputWrapper:
     def show_note(self, note: Note) -> None:
         self._output.show_note(note)
 
-    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
-        self._output.show_question(data, prompt)
+    def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._output.show_request(data, prompt)
 
     def show_prompt(self, prompt: str) -> None:
         self._output.show_prompt(prompt)
@@ -515,8 +515,8 @@ class FallbackOutput:
         if not self._succeeds(partial(self._output.show_note, note)):
             self._write(self._err, f"{visible(note.text)}\n")
 
-    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
-        if not self._succeeds(partial(self._output.show_question, data, prompt)):
+    def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
+        if not self._succeeds(partial(self._output.show_request, data, prompt)):
             self._write(self._err, f"? {_readable_json(data)}\n{visible(prompt)}")
 
     def show_prompt(self, prompt: str) -> None:

@@ -15,7 +15,7 @@ from agenticx.cli.terminal.event_text import (
     PAYLOAD_ERRORS,
     citation_line,
     one_line,
-    question_payload,
+    request_payload,
     unreadable_event_note,
     user_message_note,
 )
@@ -236,7 +236,7 @@ async def replay(events: AsyncIterator[Envelope], output: Output, *, as_json: bo
 
 
 def show_past_event(event: Envelope, output: Output) -> None:
-    """Show a stored event, including user messages and questions, which a live turn shows elsewhere."""
+    """Show a stored event, including user messages and requests, which a live turn shows elsewhere."""
     try:
         match event.type:
             case EventType.TURN_STARTED if event.begins_root_turn:
@@ -244,7 +244,7 @@ def show_past_event(event: Envelope, output: Output) -> None:
                     user_message_note(_with_attachment_names(event.data["input"], event.data.get("attachments", ())))
                 )
             case EventType.CONFIRM_REQUIRED | EventType.QUESTION_ASKED:
-                output.show_question(question_payload(event), "")
+                output.show_request(request_payload(event), "")
             case _:
                 pass
     except PAYLOAD_ERRORS:

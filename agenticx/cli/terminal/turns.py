@@ -1,4 +1,4 @@
-"""The display of one turn: its events are shown, its questions answered, and Ctrl-C stops it."""
+"""The display of one turn: its events are shown, its requests answered, and Ctrl-C stops it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agenticx.cli.client.base import Client, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.terminal.confirm_ui import ConfirmResponder
-from agenticx.cli.terminal.event_text import Note, question_payload
+from agenticx.cli.terminal.event_text import Note, request_payload
 from agenticx.cli.terminal.keyboard import Keyboard
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
@@ -53,7 +53,7 @@ async def show_turn(
             raise
         finally:
             stop_task.cancel()
-            await confirms.aclose()  # while the keys are kept: a question reads them until it has ended
+            await confirms.aclose()  # while the keys are kept: a request reads them until it has ended
     if last is None:
         output.show_note(Note("the turn's log could not be written to its end", "bad"))
         return FAILED
@@ -90,7 +90,7 @@ def _show_event(event: Envelope, output: Output, confirms: ConfirmResponder) -> 
     except OSError as exc:
         raise OutputFailed(f"the output cannot be written: {exc.strerror or exc}") from exc
     if event.type in ASKING_EVENTS:
-        confirms.on_asked(kind_of_event(event.type), question_payload(event))
+        confirms.on_asked(kind_of_event(event.type), request_payload(event))
     elif event.type in ANSWERING_EVENTS:
         confirms.on_closed(event.data["id"])
 

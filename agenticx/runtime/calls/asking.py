@@ -1,4 +1,4 @@
-"""The questions of calls to the user: confirmations, and the agent's own (`ask_user`).
+"""The requests of calls to the user: confirmations, and questions of the agent (`ask_user`).
 
 Both kinds are asked, limited, answered and resumed in the same way; see `RequestKind` for how they differ.
 """
@@ -37,20 +37,20 @@ _log = get_logger(__name__)
 
 @dataclass(slots=True)
 class ClosingAnswer(Generic[AnswerT]):
-    """The answer to emit if a question is cancelled; replaced by the emitted answer."""
+    """The answer to emit if a request is cancelled; replaced by the emitted answer."""
 
     answer: AnswerT
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest(Generic[AnswerT]):
-    """A question from before a restart that is pending at the gate again."""
+    """A request from before a restart that is pending at the gate again."""
 
     task: asyncio.Task[AnswerT]
     closing: ClosingAnswer[AnswerT]
 
     async def close(self, answer: AnswerT) -> AnswerT:
-        """Close the question with `answer`, unless it was answered already, and return the answer that counts."""
+        """Close the request with `answer`, unless it was answered already, and return the answer that counts."""
         if not self.task.done():
             self.closing.answer = answer
             await cancel_and_wait(self.task)
@@ -72,7 +72,7 @@ class Asker(Generic[RequestT, AnswerT]):
         return await self._ask(turn, request, _Announcement(slot, lambda: turn.emit(self.kind.asked, data)), closing)
 
     def ask_again(self, turn: Turn, resumed: ResumedRequest, request: RequestT, slot: Slot) -> OpenRequest[AnswerT]:
-        """Ask in a task what was asked before an interruption; clients show that question already."""
+        """Ask in a task what was asked before an interruption; clients show that request already."""
         closing = ClosingAnswer(self.kind.no_answer("stop"))
         announce = _Announcement(slot, resumed.asked.set)
         since = 0.0 if resumed.asked_at is None else max((self.clock.now() - resumed.asked_at).total_seconds(), 0.0)
@@ -81,7 +81,7 @@ class Asker(Generic[RequestT, AnswerT]):
     async def answer_again(
         self, turn: Turn, resumed: ResumedRequest, open_request: OpenRequest[AnswerT] | None, answer: AnswerT | None
     ) -> AnswerT:
-        """Return the `answer` to a question from before an interruption; wait for it if there is none."""
+        """Return the `answer` to a request from before an interruption; wait for it if there is none."""
         if open_request is not None:
             if answer is None:
                 return await open_request.task
@@ -99,7 +99,7 @@ class Asker(Generic[RequestT, AnswerT]):
         closing: ClosingAnswer[AnswerT],
         seconds_before: float = 0.0,
     ) -> AnswerT:
-        """Ask the gate, `seconds_before` after the question was first asked; return the answer."""
+        """Ask the gate, `seconds_before` after the request was first asked; return the answer."""
         limit = max((request.expires_at - self.clock.now()).total_seconds(), _SHORTEST_SECONDS)
         asked_at = self.clock.monotonic() - seconds_before
         answer: AnswerT | None = None

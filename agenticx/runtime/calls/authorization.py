@@ -54,7 +54,7 @@ class CallRefused(AgenticXError):
 
 @dataclass(frozen=True, slots=True)
 class _BoundArguments:
-    """The arguments of a call as JSON, and the digest of all that its question covers."""
+    """The arguments of a call as JSON, and the digest of all that its confirmation covers."""
 
     arguments: dict[str, Any]
     digest: str
@@ -79,14 +79,14 @@ class CallAuthorizer:
         """
         resumed = turn.resumed_requests.get(context.call_id)
         if resumed is not None:
-            slot.mark_asked()  # the question was asked before the restart
+            slot.mark_asked()  # the request was asked before the restart
         if resumed is None or resumed.answer is not None:
             return await self._permit_or_ask(turn, pending, context, slot, resumed, None)
-        # Clients already show this question, so answers are accepted while its call is assessed again.
+        # Clients already show this request, so answers are accepted while its call is assessed again.
         open_request = self._asker(turn, resumed.request).ask_again(turn, resumed, resumed.request, slot)
         del turn.resumed_requests[context.call_id]
         try:
-            await asyncio.sleep(0)  # a task that is cancelled before it begins does not close its question
+            await asyncio.sleep(0)  # a task that is cancelled before it begins does not close its request
             return await self._permit_or_ask(turn, pending, context, slot, resumed, open_request)
         finally:
             await cancel_and_wait(open_request.task)
@@ -172,7 +172,7 @@ class CallAuthorizer:
         resumed: ResumedRequest | None,
         open_request: OpenRequest[Any] | None,
     ) -> CallOutcome:
-        """Ask the agent's own question and return the answer, which is stored then, as the call's outcome."""
+        """Ask a question of the agent and return the answer, which is stored then, as the call's outcome."""
         asker, call_id = Asker(QUESTION, turn.gate, self.settings, self.clock), pending.call.id
         closing = ClosingAnswer(QUESTION.no_answer("stop")) if open_request is None else open_request.closing
         try:
@@ -225,7 +225,7 @@ class CallAuthorizer:
     async def _bind_arguments(
         self, tool: Tool, arguments: Mapping[str, Any], assessment: Assessment
     ) -> _BoundArguments:
-        what = f"the question about tool {tool.schema.name!r}"
+        what = f"the confirmation of tool {tool.schema.name!r}"
         bound: _BoundArguments = await self._in_thread(_bind, tool, arguments, assessment, what=what)
         return bound
 
@@ -243,7 +243,7 @@ class CallAuthorizer:
     async def _apply_verdict(
         self, turn: Turn, resumed: ResumedRequest | None, open_request: OpenRequest[Any] | None, verdict: Verdict
     ) -> None:
-        """Apply the mode's verdict, also to a question that was pending; raise `CallRefused` for a denial."""
+        """Apply the mode's verdict, also to a confirmation that was pending; raise `CallRefused` for a denial."""
         answer = ConfirmAnswer(approved=verdict.decision == "allow", by="policy")
         if open_request is not None:
             answer = await open_request.close(answer)
@@ -251,7 +251,7 @@ class CallAuthorizer:
             self._confirms(turn).emit_answer(turn, resumed.request.id, answer)
         if verdict.decision == "deny":
             raise CallRefused(f"Denied: {' '.join(verdict.reasons)}", "denied")
-        if not answer.approved:  # the user answered before the mode's verdict closed the question
+        if not answer.approved:  # the user answered before the mode's verdict closed the confirmation
             raise CallRefused(_denial_text(answer), "denied")
 
     def _request(
@@ -277,21 +277,21 @@ class CallAuthorizer:
     async def _ask_resumed(
         self, turn: Turn, resumed: ResumedRequest, open_request: OpenRequest[Any] | None, digest: str
     ) -> ConfirmAnswer:
-        """Return the answer to a question from before the interruption; wait for it if it is pending."""
+        """Return the answer to a confirmation from before the interruption; wait for it if it is pending."""
         answer, request = cast("ConfirmAnswer | None", resumed.answer), cast("ConfirmRequest", resumed.request)
         if request.digest != digest:
             answer = CONFIRMATION.no_answer("restart", "the effect of the call changed while the program was down")
         return await self._confirms(turn).answer_again(turn, resumed, open_request, answer)
 
     def close_resumed(self, turn: Turn, by: AnsweredBy = "stop", call_id: str | None = None) -> None:
-        """Close the questions of an interrupted turn that its calls, or the named one, have not taken up."""
+        """Close the requests of an interrupted turn that its calls, or the named one, have not taken up."""
         for id_ in list(turn.resumed_requests) if call_id is None else [call_id]:
-            if (question := turn.resumed_requests.pop(id_, None)) is None:
+            if (resumed := turn.resumed_requests.pop(id_, None)) is None:
                 continue
-            if not question.is_response_logged:
-                asker = self._asker(turn, question.request)
-                asker.emit_answer(turn, question.request.id, question.answer or asker.kind.no_answer(by))
-            question.asked.set()
+            if not resumed.is_response_logged:
+                asker = self._asker(turn, resumed.request)
+                asker.emit_answer(turn, resumed.request.id, resumed.answer or asker.kind.no_answer(by))
+            resumed.asked.set()
 
 
 def _confirm_context(

@@ -1,4 +1,4 @@
-"""Concurrency of a round's calls: how many run at the same time, and the order of their questions."""
+"""Concurrency of a round's calls: how many run at the same time, and the order of their requests."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Slot:
         self._acquired = True
 
     async def release_to_ask(self) -> None:
-        """Release the slot and wait until each earlier call of the group has asked its question or needs none."""
+        """Release the slot and wait until each earlier call of the group has asked its request or needs none."""
         self._release()
         await self._order.wait_for(self._index)
 
     def mark_asked(self) -> None:
-        """Mark the call's question as asked, or as not needed."""
+        """Mark the call's request as asked, or as not needed."""
         self._order.mark_asked(self._index)
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ class Slot:
 
 
 class _RequestOrder:
-    """The order in which calls ask their questions: call order."""
+    """The order in which calls ask their requests: call order."""
 
     def __init__(self, call_count: int) -> None:
         self._asked = [False] * call_count

@@ -153,7 +153,7 @@ def _validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
         value: object = user_code.call_sync(tool.validate, arguments, what=what)
         if not isinstance(value, dict):
             raise InvalidArguments(f"{what} returned {type(value).__name__}, not a dict")
-        user_code.call_sync(jsonable, value, what=what)  # events, questions and digests use its JSON
+        user_code.call_sync(jsonable, value, what=what)  # events, requests and digests use its JSON
     except InvalidArguments:
         raise
     except AgenticXError as exc:

@@ -14,7 +14,7 @@ Code that runs inside a turn, such as a tool, runs another agent's turn below it
 3. A turn asks the confirm gate of the one above it, and never acts in a mode that permits more.
 4. In a hub, a child turn that waits for a person goes on after a restart, if the turn above it runs again
    as the `work` of its session or of the application, or the turn is detached: when it is begun again, by a turn
-   of an agent with the same name, it has its earlier id, conversation and events, and the question is asked once.
+   of an agent with the same name, it has its earlier id, conversation and events, and the request is asked once.
    Options do not go on (`options`).
 5. `final.usage` of a turn covers its own model calls; those below it have `usage` events in their own turns.
 """

@@ -1,4 +1,4 @@
-"""The digest that a question and its answer must share.
+"""The digest that a confirmation and its answer must share.
 
 Its canonical JSON is written in fragments, so that encoding a large value does not block other threads.
 """
@@ -31,7 +31,7 @@ def confirm_digest(tool: str, arguments: Mapping[str, Any], binding: Mapping[str
 
 
 def jsonable(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return validated arguments (dates, paths, models, …) as the JSON of events, questions and digests."""
+    """Return validated arguments (dates, paths, models, …) as the JSON of events, requests and digests."""
     return to_jsonable_python(dict(arguments), fallback=repr)
 
 

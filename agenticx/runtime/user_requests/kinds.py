@@ -161,7 +161,7 @@ class RequestKind(ABC, Generic[RequestT, AnswerT]):
 
 
 class _Confirmation(RequestKind[ConfirmRequest, ConfirmAnswer]):
-    """The question whether a call may run; one without an answer is a denial."""
+    """The request to confirm a call; without an answer the call is denied."""
 
     request_type, answer_type = ConfirmRequest, ConfirmAnswer
     name, resource = "confirmation", "confirms"
@@ -241,7 +241,7 @@ class _Confirmation(RequestKind[ConfirmRequest, ConfirmAnswer]):
 
 
 class _Question(RequestKind[QuestionRequest, QuestionAnswer]):
-    """The agent's own question; without an answer the model is told why there is none."""
+    """The question of an agent; without an answer the model is told why there is none."""
 
     request_type, answer_type = QuestionRequest, QuestionAnswer
     name, resource = "question", "questions"

@@ -56,7 +56,7 @@ class QuestionClosed(AgenticXError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmRequest:
-    """The question whether a call may run.
+    """A request to confirm a call.
 
     `context` is the payload of `confirm_required.context`. `digest` covers the tool, its arguments and all that the
     tool's assessment bound them to (`confirm_digest`), but not the other keys of `context`. `agent_path` has the ids of

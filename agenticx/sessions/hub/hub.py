@@ -512,7 +512,7 @@ class Hub:
         """Return the states of all sub-agents of a session, in the order of their starts.
 
         Each is {agent_id, state, rounds, task, parent_agent_id, depth}, with the `code` of an error, the `activity` of
-        one that works, and `waits_for_user` where a question is open. `state` is queued, running, paused, completed or
+        one that works, and `waits_for_user` where a request is open. `state` is queued, running, paused, completed or
         error.
         """
         return await self._perform(session_id, ListSubagents())

@@ -1,7 +1,7 @@
 """The protocols of a session store.
 
 A store has three parts. `Ownership` gives one owner at a time the right to write a session, as a `Lease`; a session's
-only write is `Lease.commit`. `Log` has the committed events, for any reader. `Catalog` answers questions about many
+only write is `Lease.commit`. `Log` has the committed events, for any reader. `Catalog` answers queries about many
 sessions and may lag behind the log. A `StoreReader` has only what can be read of it.
 """
 

@@ -117,13 +117,13 @@ class TurnMessages:
 
 
 class _OpenRequests:
-    """The questions of a turn to a person, confirmations among them, whose answers the turn waits for."""
+    """The requests of a turn to a person, confirmations and questions, whose answers the turn waits for."""
 
     def __init__(self) -> None:
         self._waits: dict[str, ExitStack] = {}
 
     def read(self, event: Event) -> None:
-        """Begin to wait at a question, and end at its answer."""
+        """Begin to wait at a request, and end at its answer."""
         if event.type == "confirm_required" or event.type == "question_asked":
             self._waits[event.data["id"]] = wait = ExitStack()
             wait.enter_context(waiting_for_person())

@@ -39,7 +39,7 @@ async def decided(hub: Hub, question: ConfirmRequest) -> None:
 
 
 async def test_an_answer_at_the_moment_of_a_stop_is_the_one_in_the_log(harness: SessionHarness) -> None:
-    hub, question = await harness.open_with_question()
+    hub, question = await harness.open_with_confirmation()
     giving = answering(hub, question)
     await decided(hub, question)
     await hub.stop(harness.session_id)
@@ -50,7 +50,7 @@ async def test_an_answer_at_the_moment_of_a_stop_is_the_one_in_the_log(harness: 
 
 
 async def test_an_answer_after_a_stop_is_refused_and_not_stored(harness: SessionHarness) -> None:
-    hub, question = await harness.open_with_question()
+    hub, question = await harness.open_with_confirmation()
     await hub.stop(harness.session_id)
     assert await harness.responses() == [(False, "stop")]
     with pytest.raises(ConfirmClosed):
@@ -64,7 +64,7 @@ async def test_an_answer_after_a_stop_is_refused_and_not_stored(harness: Session
 async def test_an_answer_while_the_program_ends_is_accepted_and_the_call_runs_after_the_next_start(
     harness: SessionHarness, when: str
 ) -> None:
-    hub, question = await harness.open_with_question()
+    hub, question = await harness.open_with_confirmation()
     steps: dict[str, Callable[[], Any]] = {
         "before": lambda: asyncio.gather(answering(hub, question), hub.close()),
         "at the same time": lambda: asyncio.gather(hub.close(), answering(hub, question)),
@@ -85,7 +85,7 @@ async def test_an_answer_while_the_program_ends_is_accepted_and_the_call_runs_af
 
 
 async def test_an_answer_that_the_gate_had_when_the_program_ended_is_in_the_log(harness: SessionHarness) -> None:
-    hub, question = await harness.open_with_question()
+    hub, question = await harness.open_with_confirmation()
     giving = answering(hub, question)
     await decided(hub, question)
     await hub.close()
@@ -97,7 +97,7 @@ async def test_an_answer_that_the_gate_had_when_the_program_ended_is_in_the_log(
 async def test_a_record_change_during_a_suspended_turn_does_not_store_its_cancelled_call(
     harness: SessionHarness,
 ) -> None:
-    hub, question = await harness.open_with_question()
+    hub, question = await harness.open_with_confirmation()
     await hub.close()
     await hub.change(harness.session_id, {"pinned": True})
     await harness.store.aclose()
@@ -111,7 +111,7 @@ async def test_a_record_change_during_a_suspended_turn_does_not_store_its_cancel
 
 
 async def test_a_resumed_turn_announces_the_name_that_it_gave(harness: SessionHarness) -> None:
-    hub, question = await harness.open_with_question()
+    hub, question = await harness.open_with_confirmation()
     await harness.close(hub)
     hub = await harness.open("done")
     await hub.answer(question.id, YES, digest=question.digest)
@@ -123,7 +123,7 @@ async def test_a_resumed_turn_announces_the_name_that_it_gave(harness: SessionHa
 async def test_a_confirmation_outlives_ends_of_the_program_right_after_its_starts(
     harness: SessionHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hub, question = await harness.open_with_question()
+    hub, question = await harness.open_with_confirmation()
     caplog.set_level(logging.INFO, logger="agenticx")
     for _ in range(3):
         await hub.close()
@@ -142,7 +142,7 @@ async def test_a_confirmation_outlives_ends_of_the_program_right_after_its_start
 async def test_a_turn_that_asks_again_is_logged_as_suspended_at_the_end_of_the_program(
     harness: SessionHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hub, question = await harness.open_with_question()
+    hub, question = await harness.open_with_confirmation()
     await hub.close()
     await harness.store.aclose()
     hub = await harness.open("done")
@@ -178,7 +178,7 @@ async def test_a_confirmation_that_expires_after_a_restart_tells_the_time_since_
 async def test_an_answer_given_while_its_turn_is_being_resumed_counts(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     harness = SessionHarness(tmp_path, lambda: store)
-    hub, question = await harness.open_with_question()
+    hub, question = await harness.open_with_confirmation()
     await hub.close()
     is_resuming, given = False, list[asyncio.Task[ConfirmAnswer]]()
 

@@ -103,7 +103,7 @@ async def test_a_search_finds_a_fork_by_its_messages_including_compacted_ones(st
 async def test_an_open_question_has_a_new_id_in_a_fork(
     harness: SessionHarness,
 ) -> None:
-    hub, question = await harness.open_with_question()
+    hub, question = await harness.open_with_confirmation()
     made = await fork(harness.store, harness.session_id, now=NOW)
     events = [json.loads(event.frame_json) for event in await harness.store.log.read(made.id, 0, 1000)]
     asked, closed = [event["data"] for event in events if event["type"].startswith("confirm_")]

@@ -10,7 +10,7 @@ import pytest
 from agenticx.attachments import load_attachment, make_attachment
 from agenticx.cli.commands.message_input import PendingAttachments, load_attachments
 from agenticx.errors import AttachmentRefused, ToolError
-from agenticx.runtime.user_requests.question_text import question_lines
+from agenticx.runtime.user_requests.request_text import confirm_lines
 from agenticx.tools import decide
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read, list_files
@@ -58,7 +58,7 @@ async def test_a_name_as_listed_means_the_real_file_in_every_tool(runner, name) 
         assert assessment.question in (f"Edit {shown}?", f"Overwrite {shown}?")
         json.dumps(assessment.question).encode()
         context = {"path": assessment.path, "arguments": {"path": shown, **arguments}, "tool": tool.schema.name}
-        assert [line.text for line in question_lines(assessment.question, context)][2] == f"  path     {shown}"
+        assert [line.text for line in confirm_lines(assessment.question, context)][2] == f"  path     {shown}"
         assert f" {shown}" in await runner.call(tool, path=shown, **arguments)
     await runner.call(file_write, path=f"{shown_folder}new.txt", content="")
     assert sorted(os.listdir(folder)) == sorted([name, "new.txt"])

@@ -17,7 +17,7 @@ from agenticx.messages import AssistantMessage, ToolCall, UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmRequest
 from agenticx.runtime.resume import ResumedRequest, ResumePoint
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest, write_json
-from agenticx.runtime.user_requests.question_text import question_lines
+from agenticx.runtime.user_requests.request_text import confirm_lines
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools.base import Assessment
 from agenticx.tools.builtin.edits import file_edit, file_write
@@ -253,7 +253,7 @@ ARGUMENTS = {
 def question(given) -> int:
     arguments = given if isinstance(given, dict) else {"value": given, "command": "ls\u202e", "other": given}
     diff = "+x\n" * 6_000
-    lines = question_lines("Run?", {"tool": "t", "arguments": arguments, "command": "ls⟨U+202E⟩", "diff": diff})
+    lines = confirm_lines("Run?", {"tool": "t", "arguments": arguments, "command": "ls⟨U+202E⟩", "diff": diff})
     return sum(len(line.text) for line in lines)
 
 

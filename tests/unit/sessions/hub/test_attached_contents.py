@@ -86,7 +86,7 @@ async def test_a_queued_file_is_stored_before_the_commits_that_name_it_and_reach
 
     store: Store
     harness = SessionHarness(tmp_path, intercepted)
-    hub, question = await harness.open_with_question()
+    hub, question = await harness.open_with_confirmation()
     request = TurnRequest(input="look", attachments=(PICTURE, SMALL), when_busy="queue", client_turn_id="c1")
     assert (await hub.submit(harness.session_id, request)).state == "queued"
     await harness.close(hub)

@@ -87,7 +87,7 @@ async def test_questions_and_confirmations_have_ids_of_their_own(harness: Sessio
 
 
 async def test_a_confirmation_is_no_question_of_the_agent(harness: SessionHarness) -> None:
-    hub, confirm = await harness.open_with_question()
+    hub, confirm = await harness.open_with_confirmation()
     assert await hub.open_requests() == [confirm]
     with pytest.raises(UnknownQuestion):
         await hub.answer(confirm.id, QuestionAnswer(answer="yes"))

@@ -1,8 +1,8 @@
-"""A question as lines for the user: a confirmation with the call and its effects, or an agent's own.
+"""A request as lines for the user: a confirmation with the call and its effects, or a question.
 
 Every field is on one line of its own and every line of a block begins with an indented margin, so no text of a call can
-imitate a line of the question. Of a text with more than 30,000 characters the middle is left out, of more than 50
-arguments the rest; the question then gives the true number.
+imitate a line of the request. Of a text with more than 30,000 characters the middle is left out, of more than 50
+arguments the rest; the confirmation then gives the true number.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from agenticx.tools.visible import visible, visible_line
 
-__all__ = ["QuestionLine", "QuestionTone", "describe_size", "parse_choice", "question_lines", "user_question_lines"]
+__all__ = ["RequestLine", "RequestTone", "confirm_lines", "describe_size", "parse_choice", "question_lines"]
 
-QuestionTone = Literal["quiet", "call", "question", "added", "removed"]
+RequestTone = Literal["quiet", "call", "strong", "added", "removed"]
 
 _NAME_CHARS = 100
 _SHORT_VALUE_CHARS = 100
@@ -30,20 +30,20 @@ _MAX_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionLine:
+class RequestLine:
     """One line and its role, by which a user interface chooses its colour."""
 
     text: str
-    tone: QuestionTone = "quiet"
+    tone: RequestTone = "quiet"
 
 
-def question_lines(question: str, context: Mapping[str, Any], agent_path: Sequence[str] = ()) -> Iterator[QuestionLine]:
+def confirm_lines(question: str, context: Mapping[str, Any], agent_path: Sequence[str] = ()) -> Iterator[RequestLine]:
     """Yield the lines for the question, context and agents of a `confirm_required` or a `ConfirmRequest`.
 
     The work is bounded for any arguments, except for the counting of characters.
     """
     repeated = _repeated_arguments(context)
-    yield QuestionLine(f"? {visible_line(question)}", "question")
+    yield RequestLine(f"? {visible_line(question)}", "strong")
     yield from _asking_agent(agent_path)
     if "tool" in context:
         risk = visible_line(context.get("risk", "unknown risk"), _NAME_CHARS)
@@ -61,18 +61,18 @@ def question_lines(question: str, context: Mapping[str, Any], agent_path: Sequen
         yield from _block(command, _BLOCK_CHARS)
     yield from _other_arguments(context, repeated)
     if "diff" in context:
-        yield QuestionLine("  change")
+        yield RequestLine("  change")
         yield from (_diff_line(line) for line in _truncate(context["diff"], _BLOCK_CHARS).split("\n"))
 
 
-def user_question_lines(text: str, options: Sequence[str], agent_path: Sequence[str] = ()) -> Iterator[QuestionLine]:
+def question_lines(text: str, options: Sequence[str], agent_path: Sequence[str] = ()) -> Iterator[RequestLine]:
     """Yield the lines for the text of a `question_asked`, its agents and its numbered options."""
     first, *others = visible(_truncate(text, _BLOCK_CHARS)).split("\n")
-    yield QuestionLine(f"? {first}", "question")
-    yield from (QuestionLine(f"    | {line}", "question") for line in others)
+    yield RequestLine(f"? {first}", "strong")
+    yield from (RequestLine(f"    | {line}", "strong") for line in others)
     yield from _asking_agent(agent_path)
     for number, option in enumerate(options, 1):
-        yield QuestionLine(f"  {number:<3} {visible_line(option)}")
+        yield RequestLine(f"  {number:<3} {visible_line(option)}")
 
 
 def parse_choice(line: str, options: Sequence[str]) -> str:
@@ -86,7 +86,7 @@ def parse_choice(line: str, options: Sequence[str]) -> str:
     return options[number - 1] if 0 < number <= len(options) else text
 
 
-def _asking_agent(agent_path: Sequence[str]) -> Iterator[QuestionLine]:
+def _asking_agent(agent_path: Sequence[str]) -> Iterator[RequestLine]:
     """Yield the line that names the agent that asks and those between it and the main one, which itself has none."""
     if agent_path:
         *above, agent = (visible_line(agent_id, _NAME_CHARS) for agent_id in agent_path)
@@ -129,7 +129,7 @@ def _command_as_given(context: Mapping[str, Any], repeated: Mapping[str, str]) -
     return next(commands, context["command"])
 
 
-def _other_arguments(context: Mapping[str, Any], repeated: Mapping[str, str]) -> Iterator[QuestionLine]:
+def _other_arguments(context: Mapping[str, Any], repeated: Mapping[str, str]) -> Iterator[RequestLine]:
     """Yield the lines of the arguments that are not shown yet; long texts share the available space."""
     arguments = context.get("arguments", {})
     number = len(arguments) - len(repeated)
@@ -176,12 +176,12 @@ def _is_in(value: str, diff: str) -> bool:
     return visible(first) in diff and visible(last) in diff and all(visible(line) in lines for line in others)
 
 
-def _field(label: str, text: str) -> QuestionLine:
-    return QuestionLine(f"  {label:<8} {text}")
+def _field(label: str, text: str) -> RequestLine:
+    return RequestLine(f"  {label:<8} {text}")
 
 
-def _block(text: str, limit: int) -> Iterator[QuestionLine]:
-    return (QuestionLine(f"    | {line}", "call") for line in visible(_truncate(text, limit)).split("\n"))
+def _block(text: str, limit: int) -> Iterator[RequestLine]:
+    return (RequestLine(f"    | {line}", "call") for line in visible(_truncate(text, limit)).split("\n"))
 
 
 def _truncate(text: str, limit: int) -> str:
@@ -193,6 +193,6 @@ def _truncate(text: str, limit: int) -> str:
     return f"{text[:head]}\n{gap}\n{text[-tail:]}"
 
 
-def _diff_line(line: str) -> QuestionLine:
-    tone: QuestionTone = "added" if line.startswith("+") else "removed" if line.startswith("-") else "quiet"
-    return QuestionLine(f"    {visible(line)}", tone)
+def _diff_line(line: str) -> RequestLine:
+    tone: RequestTone = "added" if line.startswith("+") else "removed" if line.startswith("-") else "quiet"
+    return RequestLine(f"    {visible(line)}", tone)

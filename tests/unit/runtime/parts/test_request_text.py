@@ -1,16 +1,16 @@
-"""Confirmation questions: complete, readable, and on lines that no text in them can imitate."""
+"""Confirmations: complete, readable, and on lines that no text in them can imitate."""
 
 from __future__ import annotations
 
 import pytest
 
-from agenticx.runtime.user_requests.question_text import question_lines
+from agenticx.runtime.user_requests.request_text import confirm_lines
 
 pytestmark = pytest.mark.promise("E6")
 
 
 def shown(question="Allow it?", **context):
-    return [line.text for line in question_lines(question, context)]
+    return [line.text for line in confirm_lines(question, context)]
 
 
 def test_everything_that_will_run_is_shown():
