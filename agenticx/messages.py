@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from agenticx.attachments import Attachment
 
 __all__ = [
+    "MAIN_AGENT",
     "AssistantMessage",
     "Attachment",
     "Message",
@@ -37,6 +38,10 @@ __all__ = [
 ToolOutcome = Literal[
     "ok", "error", "denied", "blocked", "unknown_tool", "invalid_arguments", "cancelled", "timed_out", "unknown"
 ]
+
+
+MAIN_AGENT = "meta"
+"""The name of the agent that the user talks to directly, if it is given no other."""
 
 
 def new_id(prefix: str) -> str:

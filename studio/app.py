@@ -36,7 +36,7 @@ from agenticx.core.session_agents import checked_agents
 from agenticx.llms.images.base import ImageProvider
 from agenticx.llms.model_cache import ModelSource, NamedModels, OwnModels, own_models
 from agenticx.runtime import AgentHook, HookRegistry
-from agenticx.sessions.hub.records import check_text
+from agenticx.sessions.hub.session_fields import check_text
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool

@@ -9,7 +9,7 @@ from typing import NoReturn, get_args
 
 from agenticx.errors import SettingsError
 from agenticx.logs import configure_logging
-from agenticx.sessions.hub.records import check_model_name
+from agenticx.sessions.hub.session_fields import check_model_name
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Tool
 from agenticx.tools.permissions import PermissionMode

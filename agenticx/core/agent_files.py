@@ -37,7 +37,7 @@ from typing_extensions import TypedDict
 from agenticx.config_files.named import NamedFile, NamedFiles
 from agenticx.config_files.table import MAX_LISTED, ConfigTable, parse_table, repeated_name, shortened
 from agenticx.errors import AgentConfigError, AgenticXError, ResourcesExhausted, UnknownAgent
-from agenticx.sessions.hub.records import MAX_PROMPT_BYTES, check_model_name
+from agenticx.sessions.hub.session_fields import MAX_PROMPT_BYTES, check_model_name
 from agenticx.sessions.hub.turn_services import NewSessionAgent
 from agenticx.threads import run_in_thread
 

@@ -10,7 +10,7 @@ from agenticx.core.agent import Agent
 from agenticx.errors import UnknownAgent
 from agenticx.llms.base import ChatModel
 from agenticx.llms.duck_typed.model import adapt
-from agenticx.runtime.agent_runtime import MAIN_AGENT
+from agenticx.messages import MAIN_AGENT
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
 

@@ -17,7 +17,7 @@ from agenticx.knowledge.registry import NOTE_TOOLS, VaultRegistry
 from agenticx.logs import get_logger
 from agenticx.messages import UserMessage
 from agenticx.runtime.session import Session
-from agenticx.sessions.hub.records import derive_name
+from agenticx.sessions.hub.session_fields import derive_name
 from agenticx.sessions.hub.turn_services import NoteTurn
 from agenticx.sessions.store.base import Catalog
 from agenticx.sessions.store.records import SessionRecord, TurnRecord

@@ -30,7 +30,7 @@ from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
 from agenticx.logs import get_logger
-from agenticx.messages import ToolCall
+from agenticx.messages import MAIN_AGENT, ToolCall
 from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import read_inline_calls
 from agenticx.runtime.calls.loop_check import check_for_loop
@@ -60,10 +60,8 @@ from agenticx.threads import run_sized
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["MAIN_AGENT", "AgentRuntime"]
+__all__ = ["AgentRuntime"]
 
-MAIN_AGENT = "meta"
-"""The name of the agent that the user talks to directly, if it is given no other."""
 _DEFAULT_TOOL_ROUNDS = 10
 
 _log = get_logger(__name__)

@@ -20,7 +20,7 @@ from typing import Any, Literal, cast
 from agenticx.argument_types import check_callable, check_int, check_str, check_type
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
-from agenticx.messages import new_id
+from agenticx.messages import MAIN_AGENT, new_id
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest
 from agenticx.runtime.user_requests.kinds import CONFIRMATION, QUESTION, AnswerT, kind_of
 from agenticx.runtime.user_requests.pending import PendingRequests
@@ -46,7 +46,6 @@ __all__ = [
 
 _log = get_logger(__name__)
 
-_MAIN_AGENT = "meta"
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -261,7 +260,7 @@ _ASKING: ContextVar[Sequence[str]] = ContextVar("agenticx_asking_agents", defaul
 
 @contextmanager
 def _asked_by(request: UserRequest) -> Generator[None]:
-    own_path = () if request.agent_id == _MAIN_AGENT else (request.agent_id,)
+    own_path = () if request.agent_id == MAIN_AGENT else (request.agent_id,)
     token = _ASKING.set(request.agent_path or own_path)
     try:
         yield

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from agenticx.llms.base import Usage
-from agenticx.messages import ToolMessage, new_id
+from agenticx.messages import MAIN_AGENT, ToolMessage, new_id
 from agenticx.runtime.budgets.usage_payload import usage_from_data
 from agenticx.runtime.events import Event, EventType, TurnState
 from agenticx.runtime.events.payloads import ArtifactData, ToolResultData
@@ -39,8 +39,8 @@ class LoggedTurn:
 
     id: str
     parent_id: str | None = None
-    agent_id: str = "meta"
-    acting_agent_id: str = "meta"
+    agent_id: str = MAIN_AGENT
+    acting_agent_id: str = MAIN_AGENT
     state: TurnState = "idle"
     round: int = 0
     usage: Usage | None = None

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from agenticx.messages import MAIN_AGENT
 from agenticx.runtime.events import DELTAS, EventType, envelope_adapter
 from agenticx.testing._views import AnyEvent, View, label, views
 
@@ -148,7 +149,7 @@ def _parent_problems(event: View, parents: dict[object, object], begun: Collecti
     if parent is None:
         return problems
     parents[event.turn_id] = parent
-    return problems + (["a child turn has an agent of its own"] if event.agent_id == "meta" else [])
+    return problems + (["a child turn has an agent of its own"] if event.agent_id == MAIN_AGENT else [])
 
 
 # --- one turn ------------------------------------------------------------------------------------------------------
@@ -326,7 +327,7 @@ class _Turn:
 
     def _is_terminal(self, event: View) -> bool:
         if event.type == "subagent_paused":
-            return event.agent_id == self.agent_id and event.agent_id != "meta"
+            return event.agent_id == self.agent_id and event.agent_id != MAIN_AGENT
         return event.type == "final" or (event.type == "error" and event.data.get("fatal") is True)
 
     def _check_terminal(self, event: View) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from agenticx.attachments import Attachment
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ToolSchema, Usage
+from agenticx.messages import MAIN_AGENT
 from agenticx.tools.session_files import ArtifactPreview, Artifacts
 
 __all__ = [
@@ -182,7 +183,7 @@ class ToolContext:
     call_id: str = ""
     session_id: str = ""
     turn_id: str = ""
-    agent_id: str = "meta"
+    agent_id: str = MAIN_AGENT
     state: ToolState = field(default_factory=ToolState)
     clock: Clock = field(default_factory=SystemClock)
     emit: Callable[[str, Mapping[str, Any]], None] = _discard_event

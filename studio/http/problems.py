@@ -39,7 +39,7 @@ from agenticx.runtime.user_requests.requests import (
 from agenticx.sessions.files.options import OptionNotDone, UnknownOption
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.sessions.hub.hub import HubClosed, TurnConflict, TurnFailed
-from agenticx.sessions.hub.records import WorkspaceGone
+from agenticx.sessions.hub.session_fields import WorkspaceGone
 from agenticx.sessions.hub.submission import NothingToGoOnWith
 from agenticx.subagents.records import (
     ModelUnavailable,

@@ -20,7 +20,7 @@ from agenticx.errors import (
     UnknownAgent,
 )
 from agenticx.resource_exhaustion import raise_if_exhausted
-from agenticx.sessions.hub.records import (
+from agenticx.sessions.hub.session_fields import (
     MAX_NAME_CHARS,
     MAX_PROMPT_BYTES,
     check_agent_name,

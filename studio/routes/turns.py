@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, is_file_name, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge, SettingsError
 from agenticx.runtime.options import MAX_OPTIONS, MIN_OPTIONS, check_variants
-from agenticx.sessions.hub.records import check_model_name
+from agenticx.sessions.hub.session_fields import check_model_name
 from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
 from agenticx.tools.permissions import PermissionMode

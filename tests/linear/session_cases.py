@@ -32,7 +32,7 @@ from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions.history.export import as_markdown
 from agenticx.sessions.history.speech_calls import SpeechCalls
 from agenticx.sessions.history.transcript import Conversation, transcript
-from agenticx.sessions.hub.records import derive_name
+from agenticx.sessions.hub.session_fields import derive_name
 from agenticx.sessions.hub.writer import merge_deltas
 from agenticx.sessions.store.entries import StoredEvent, encode_events
 from agenticx.sessions.store.memory import MemoryStore

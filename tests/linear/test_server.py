@@ -31,10 +31,10 @@ async def test_a_megabyte_of_input_delays_no_response(tmp_path: Path) -> None:
 
 @pytest.mark.cases(quick=0)
 def test_the_benchmark_prints_a_row_for_each_function_and_the_longest_hold() -> None:
-    command = [sys.executable, "-m", "tests.linear", "estimate_fragment_bytes", "sessions.hub.records"]
+    command = [sys.executable, "-m", "tests.linear", "estimate_fragment_bytes", "sessions.hub.session_fields"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     assert [line.split()[:2] for line in printed[1:3]] == [
         ["llms.memory_estimate.estimate_fragment_bytes", "loop"],
-        ["sessions.hub.records.derive_name", "loop"],
+        ["sessions.hub.session_fields.derive_name", "loop"],
     ]
     assert printed[-1].startswith("longest hold of the event loop by a megabyte: ")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agenticx.errors import StoreError
+from agenticx.messages import MAIN_AGENT
 from agenticx.runtime.events import EventType, is_terminal
 
 __all__ = ["Envelope"]
@@ -37,7 +38,7 @@ class Envelope:
             line.rstrip(b"\r\n"),
             str(type_),
             cast("dict[str, Any]", data) if isinstance(data, dict) else {},
-            str(fields.get("agent_id", "meta")),
+            str(fields.get("agent_id", MAIN_AGENT)),
             fields.get("turn_id"),
         )
 

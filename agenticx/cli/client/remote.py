@@ -23,7 +23,7 @@ from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.http import RequestRejected, ServerEndpoint, ServerUnreachable, ServerUnresponsive
 from agenticx.http.json_lines import LineParser
 from agenticx.http.sse import IdentifiedEvent, SseParser, StrayJson
-from agenticx.messages import UserMessage
+from agenticx.messages import MAIN_AGENT, UserMessage
 from agenticx.runtime.user_requests.kinds import kind_of
 from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.store.records import SessionRecord
@@ -349,7 +349,7 @@ def _daily_usage(row: Mapping[str, Any]) -> DailyUsage:
         reasoning_tokens=row["reasoning_tokens"],
         cost_usd=None if row["cost_usd"] is None else Decimal(row["cost_usd"]),
     )
-    ids = {"session_id": row["session_id"], "agent_id": row.get("agent_id", "meta")}
+    ids = {"session_id": row["session_id"], "agent_id": row.get("agent_id", MAIN_AGENT)}
     return DailyUsage(**ids, day=row["day"], model=row["model"], counts=counts)
 
 

@@ -32,8 +32,7 @@ from agenticx.cli.terminal.session_views import rewound_files, session_rows, sho
 from agenticx.cli.terminal.turns import OutputFailed, termination_signals
 from agenticx.core.agent_files import AgentFiles
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
-from agenticx.messages import UserMessage, clean_text
-from agenticx.runtime.agent_runtime import MAIN_AGENT
+from agenticx.messages import MAIN_AGENT, UserMessage, clean_text
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible, visible_line
 

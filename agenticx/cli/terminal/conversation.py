@@ -50,7 +50,7 @@ from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
-from agenticx.sessions.hub.records import WorkspaceGone, check_folder
+from agenticx.sessions.hub.session_fields import WorkspaceGone, check_folder
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store, probe_store_owner
 from agenticx.settings import Settings

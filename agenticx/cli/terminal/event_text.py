@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
-from agenticx.runtime.agent_runtime import MAIN_AGENT
+from agenticx.messages import MAIN_AGENT
 from agenticx.runtime.events import EventType
 from agenticx.runtime.user_requests.request_text import confirm_lines, describe_size, question_lines
 from agenticx.tools.plurals import pluralize

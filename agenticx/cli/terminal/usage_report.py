@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from agenticx.runtime.agent_runtime import MAIN_AGENT
+from agenticx.messages import MAIN_AGENT
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible_line

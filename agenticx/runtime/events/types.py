@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
+from agenticx.messages import MAIN_AGENT
 from agenticx.runtime.events.payloads import (
     ArtifactData,
     CitationData,
@@ -146,7 +147,7 @@ class RuntimeEvent:
 
     type: EventType
     data: dict[str, Any]
-    agent_id: str = "meta"
+    agent_id: str = MAIN_AGENT
     turn_id: str | None = None
 
     @property

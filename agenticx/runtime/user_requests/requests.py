@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, get_args
 
 from agenticx.errors import AgenticXError
+from agenticx.messages import MAIN_AGENT
 
 __all__ = [
     "GIVEN_BY",
@@ -69,7 +70,7 @@ class ConfirmRequest:
     digest: str
     expires_at: datetime
     session_id: str = ""
-    agent_id: str = "meta"
+    agent_id: str = MAIN_AGENT
     agent_path: tuple[str, ...] = ()
 
     @property
@@ -113,7 +114,7 @@ class QuestionRequest:
     options: tuple[str, ...] = ()
     expires_at: datetime
     session_id: str = ""
-    agent_id: str = "meta"
+    agent_id: str = MAIN_AGENT
     tool_call_id: str = ""
     agent_path: tuple[str, ...] = ()
 

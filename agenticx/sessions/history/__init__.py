@@ -1,1 +1,1 @@
-"""The history of a session, derived from its log: transcript, forks, rebuilds, recovery, exports."""
+"""Transcript, fork and export of a session, and what a rewind returns to, read from its log."""

@@ -12,9 +12,9 @@ from agenticx.runtime.events import REQUEST_EVENTS, RuntimeEvent, TurnStartedEve
 from agenticx.sessions.files.artifacts import share_artifacts
 from agenticx.sessions.files.options import fork_options
 from agenticx.sessions.files.snapshots import forked_edits, share_contents
-from agenticx.sessions.history.deliveries import HistoryWithSubagents, deliveries_of_fork
 from agenticx.sessions.history.interrupted import InterruptedTurn
-from agenticx.sessions.history.rebuild import CurrentHistory, not_run_result, rebuild_history
+from agenticx.sessions.history.model_history import CurrentHistory, not_run_result, rebuild_history
+from agenticx.sessions.history.subagent_notices import HistoryWithSubagents, deliveries_of_fork
 from agenticx.sessions.history.transcript import (
     read_conversation,
     searchable_path_texts,

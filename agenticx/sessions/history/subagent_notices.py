@@ -1,23 +1,113 @@
-"""The endings of sub-agents that agents below the main one were told, among the events of the log.
+"""The notices of sub-agents' endings that a conversation has, and those that are due in it.
 
-Such agents are participants of teams, and those of an executor's runs. What they were told is in facts only; here it is
-a `steered` event that is `injected`, before the last model call of the turn in which it was told, or after the user's
+A rewind and a fork have notices by their own path. What agents below the main one were told, such as participants of
+teams and those of an executor's runs, is in facts only. `with_subagent_notices` puts it among the events of the log, as
+a `steered` event that is `injected`: before the last model call of the turn in which it was told, or after the user's
 message where the process died before the first call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from agenticx.runtime.events import TEAM_REPLAY_EVENTS, EventType, SteeredEvent
-from agenticx.sessions.history.turns_on_path import read_events_on_path
+from agenticx.runtime.session import Notice
+from agenticx.sessions.history.transcript import Conversation
+from agenticx.sessions.history.turns_on_path import TurnsOnPath, read_events_on_path
 from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.entries import Fact, SessionEvent, SubagentDelivered, SubagentFact, decode
 from agenticx.sessions.subagent_runs import SubagentRuns
+from agenticx.subagents.records import SubagentEnding, SubagentRun
 
-__all__ = ["read_talk_events", "with_subagent_notices"]
+__all__ = [
+    "HistoryWithSubagents",
+    "RewoundDeliveries",
+    "deliveries_of_fork",
+    "read_talk_events",
+    "rewound_deliveries",
+    "with_subagent_notices",
+]
 
 _STEPS = frozenset({EventType.TURN_STARTED, EventType.ROUND_START})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryWithSubagents:
+    """A conversation as far as it was told of sub-agents.
+
+    `agents` are those whose start is on its path, with those below them; `turn_ids` all turns of the session that are
+    not below others; `message_ids` the messages of the conversation.
+    """
+
+    agents: Collection[str]
+    turn_ids: Collection[str | None]
+    message_ids: Collection[str]
+
+    @classmethod
+    def on_path(
+        cls, turns: TurnsOnPath, conversation: Conversation, message_ids: Collection[str]
+    ) -> HistoryWithSubagents:
+        """Return what the log says of the path with these turns and messages."""
+        turn_ids = {entry.turn_id for entry in conversation.entries.values()}
+        return cls(agents=turns.subagents(), turn_ids=turn_ids, message_ids=message_ids)
+
+    def delivery(self, one: SubagentDelivered) -> SubagentDelivered:
+        """Return a delivery as it is for this conversation."""
+        if one.told_in and one.told_in not in self.turn_ids:  # it is for a sub-agent
+            return one
+        if one.message_id in self.message_ids and one.ending.agent_id in self.agents:
+            return one
+        return SubagentDelivered(key=one.key, ending=one.ending, is_due=one.ending.agent_id in self.agents)
+
+
+@dataclass(frozen=True, slots=True)
+class RewoundDeliveries:
+    """The facts that change with a rewind, the notices that are `due` after it, and the keys of all that it regards."""
+
+    facts: Sequence[Fact]
+    due: Sequence[Notice]
+    keys: Collection[str]
+
+    def notices(self, current: Iterable[Notice]) -> list[Notice]:
+        """Return the notices of the conversation after the rewind by the current ones."""
+        later = (notice for notice in current if notice.key not in self.keys)
+        return [*self.due, *later]
+
+
+def rewound_deliveries(facts: Sequence[Fact], history: HistoryWithSubagents) -> RewoundDeliveries:
+    """Return the deliveries of these facts after a rewind to this conversation."""
+    runs = SubagentRuns.of(facts)
+    before = runs.deliveries
+    after = {key: history.delivery(one) for key, one in before.items()}
+    changed = [one for key, one in after.items() if one != before[key]]
+    return RewoundDeliveries(changed, runs.notices(after.values()), before.keys())
+
+
+def deliveries_of_fork(facts: Sequence[Fact], history: HistoryWithSubagents) -> Iterator[SubagentDelivered]:
+    """Yield the deliveries that a fork with this conversation has.
+
+    It is told of each of its sub-agents, which stay with the conversation that it was forked from: of the endings that
+    it does not have, and of those at work or paused that they stay there.
+    """
+    runs = SubagentRuns.of(facts)
+    deliveries, at_work = dict(runs.deliveries), {run.agent_id for run in runs.unended}
+    for run in runs.runs.values():
+        one = deliveries.setdefault(run.turn_id, SubagentDelivered(key=run.turn_id, ending=_stays(run), is_due=True))
+        if not at_work.isdisjoint(run.parent_path):  # it is for one that stays there too
+            deliveries[run.turn_id] = replace(one, is_due=False, told_in=one.told_in or run.parent_turn_id)
+    for before in deliveries.values():
+        if before.ending.agent_id not in history.agents:
+            continue
+        after = history.delivery(before)
+        if after.is_due and after.ending.state == "paused":
+            after = replace(after, ending=replace(after.ending, state="error", code="forked"))
+        yield after
+
+
+def _stays(run: SubagentRun) -> SubagentEnding:
+    text = "This conversation was forked from that one, which gets its result."
+    return SubagentEnding(turn_id=run.turn_id, agent_id=run.agent_id, state="error", code="forked", text=text)
 
 
 async def read_talk_events(log: Log, session_id: str) -> list[SessionEvent]:

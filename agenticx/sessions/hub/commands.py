@@ -16,7 +16,6 @@ from agenticx.messages import new_id
 from agenticx.runtime.user_requests.kinds import CONFIRMATION, QUESTION, kind_of
 from agenticx.runtime.user_requests.requests import ConfirmAnswer, QuestionAnswer, UserAnswer
 from agenticx.sessions.hub.rewind import RewindResult
-from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
 from agenticx.sessions.hub.submission import Submission, TurnRequest
 from agenticx.sessions.store.base import OwnershipLost
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
@@ -34,6 +33,7 @@ __all__ = [
     "Rewind",
     "Stop",
     "StopOption",
+    "SubagentAction",
     "Submit",
     "WaitingTurn",
     "decode_command",
@@ -43,6 +43,9 @@ __all__ = [
     "encode_result",
     "repeatable",
 ]
+
+
+SubagentAction = Literal["cancel", "retry", "message"]
 
 
 class NothingStored(OwnershipLost):
@@ -150,6 +153,23 @@ class Delete:
     """Delete the session."""
 
     name: Literal["delete"] = "delete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSubagents:
+    """List the sub-agents of the session; the result is a list of their states."""
+
+    name: Literal["list_subagents"] = "list_subagents"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectSubagent:
+    """Cancel a sub-agent, have it begin its task anew, or send it a message; the result is its state."""
+
+    agent_id: str
+    action: SubagentAction
+    text: str = ""
+    name: Literal["direct_subagent"] = "direct_subagent"
 
 
 Command = (

@@ -61,9 +61,9 @@ from agenticx.sessions.hub.commands import (
 from agenticx.sessions.hub.open_hubs import register_hub, remove_hub
 from agenticx.sessions.hub.ownership import ActorCache, Takeover
 from agenticx.sessions.hub.readers import EventReader
-from agenticx.sessions.hub.records import check_fields, check_text
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
+from agenticx.sessions.hub.session_fields import check_fields, check_text
 from agenticx.sessions.hub.state import load_session
 from agenticx.sessions.hub.submission import (
     HubClosed,

@@ -17,8 +17,8 @@ from agenticx.messages import new_id
 from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.sessions.files.restore import RestoredFile, restore_files
 from agenticx.sessions.files.snapshots import SessionSnapshots
-from agenticx.sessions.history.deliveries import HistoryWithSubagents, rewound_deliveries
-from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
+from agenticx.sessions.history.model_history import CurrentHistory, rebuild_history
+from agenticx.sessions.history.subagent_notices import HistoryWithSubagents, rewound_deliveries
 from agenticx.sessions.history.transcript import read_conversation
 from agenticx.sessions.history.turns_on_path import TurnsOnPath
 from agenticx.sessions.hub.writer import SessionWriter

@@ -35,8 +35,8 @@ from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.runtime.turns.child_turns import TurnSuspended
 from agenticx.sessions.hub.child_turns import FactJournal, SessionChildTurns
 from agenticx.sessions.hub.live_turns import NOT_STORED, DueEnd, LiveTurns, MainTurn
-from agenticx.sessions.hub.records import derive_name, name_announcement, with_switch
 from agenticx.sessions.hub.recovery import OpenTurns, read_interrupted, resumable_turns
+from agenticx.sessions.hub.session_fields import derive_name, name_announcement, with_switch
 from agenticx.sessions.hub.subagents.budgets import TurnBudgets
 from agenticx.sessions.hub.subagents.session_subagents import SessionSubagents
 from agenticx.sessions.hub.submission import TurnFailed

@@ -19,7 +19,7 @@ from agenticx.runtime.turn import OnExhausted, TurnWork
 from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
 from agenticx.runtime.turns.notes import TurnNotes
 from agenticx.runtime.turns.write_pacer import WritePacer
-from agenticx.sessions.hub.records import check_folder
+from agenticx.sessions.hub.session_fields import check_folder
 from agenticx.sessions.store.base import Log, Store
 from agenticx.sessions.store.blobs import Blobs, MemoryBlobs
 from agenticx.sessions.store.hosts import check_workspace

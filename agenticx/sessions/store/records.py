@@ -1,4 +1,4 @@
-"""The records that a session store keeps, and the commits and changes that write them."""
+"""A session and its turns as a store returns them, and the commits and changes that write them."""
 
 from __future__ import annotations
 

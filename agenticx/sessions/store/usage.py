@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from typing_extensions import TypedDict
 
+from agenticx.messages import MAIN_AGENT
 from agenticx.runtime.events import UsageEvent
 from agenticx.runtime.events.payloads import UsageData
 from agenticx.sessions.store.damage import map_decode_errors
@@ -80,7 +81,7 @@ class DailyUsage:
     session_id: str
     day: str
     model: str
-    agent_id: str = "meta"
+    agent_id: str = MAIN_AGENT
     counts: UsageCounts
 
     @classmethod

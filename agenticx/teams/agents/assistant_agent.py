@@ -275,7 +275,7 @@ class AssistantAgent(BaseChatAgent):
         Those that it was not sent yet are left out. An answer that was finished, but not reported to the team, is the
         next one.
         """
-        from agenticx.sessions.history.rebuild import messages_of_agent  # on first use: it imports the stores
+        from agenticx.sessions.history.model_history import messages_of_agent  # on first use: it imports the stores
 
         places, heard_count = {message.id: place for place, message in enumerate(heard)}, 0
         messages: list[Message] = []

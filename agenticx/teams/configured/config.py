@@ -18,7 +18,7 @@ from agenticx.config_files.table import (
     shortened,
     tags_of,
 )
-from agenticx.runtime.agent_runtime import MAIN_AGENT
+from agenticx.messages import MAIN_AGENT
 from agenticx.teams.configured.conditions import ConditionConfig, HandoffMade, TextMention, TextMessageSent
 from agenticx.teams.configured.errors import TeamConfigError
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from agenticx import user_code
 from agenticx.argument_types import check_type
 from agenticx.errors import AgenticXError, UserCodeError
-from agenticx.messages import RefusedFile, new_id
-from agenticx.runtime.agent_runtime import MAIN_AGENT
+from agenticx.messages import MAIN_AGENT, RefusedFile, new_id
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.ids import AgentId

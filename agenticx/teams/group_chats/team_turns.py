@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agenticx import user_code
 from agenticx.argument_types import check_type
 from agenticx.errors import AgenticXError, SessionBusy, StoreError
-from agenticx.messages import UserMessage, clean_text
+from agenticx.messages import MAIN_AGENT, UserMessage, clean_text
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
 from agenticx.runtime.interrupts import TurnInterrupted
 from agenticx.runtime.results import own_events
@@ -229,7 +229,7 @@ class TeamTurns:
             await self._run_in_hub(message, work, session)
 
     async def _run_in_memory(
-        self, message: UserMessage | str, work: Work, session: Session, *, agent_id: str = "meta", **context: Any
+        self, message: UserMessage | str, work: Work, session: Session, *, agent_id: str = MAIN_AGENT, **context: Any
     ) -> None:
         runtime = AgentRuntime(NoModel(self._team), settings=self._settings or load_settings())
         running = _TurnWork(self._team, work)

@@ -13,7 +13,7 @@ from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.sessions import Hub, SessionRecord, Store
 from agenticx.sessions.history.export import export_jsonl
 from agenticx.sessions.history.fork import fork
-from agenticx.sessions.history.rebuild import NOT_RUN_RESULT
+from agenticx.sessions.history.model_history import NOT_RUN_RESULT
 from agenticx.sessions.history.transcript import Conversation, read_conversation
 from agenticx.sessions.history.turns_on_path import TurnsOnPath
 from agenticx.sessions.store.entries import decode, decode_line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.sessions.hub.records import derive_name
+from agenticx.sessions.hub.session_fields import derive_name
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRequest,
 )
-from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
+from agenticx.sessions.history.model_history import CurrentHistory, rebuild_history
 from agenticx.sessions.history.transcript import read_conversation
 from agenticx.sessions.hub.recovery import end_leftover_processes
 from agenticx.sessions.hub.writer import SessionWriter

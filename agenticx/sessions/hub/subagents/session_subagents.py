@@ -13,10 +13,10 @@ from agenticx.runtime import AgentRuntime, EventType, RuntimeEvent, Session
 from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
-from agenticx.sessions.history.rebuild import messages_of_agent
+from agenticx.sessions.history.model_history import messages_of_agent
 from agenticx.sessions.hub.child_turns import SessionChildTurns
+from agenticx.sessions.hub.commands import DirectSubagent, ListSubagents
 from agenticx.sessions.hub.subagents.budgets import read_spent
-from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, delivered_keys, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost, TurnEnded, read_log_pages

@@ -11,7 +11,7 @@ from agenticx.errors import SessionBusy, SettingsError
 from agenticx.llms.scripted import Script, ScriptedModel, call, say
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub, SqliteStore
-from agenticx.sessions.hub.records import WorkspaceGone
+from agenticx.sessions.hub.session_fields import WorkspaceGone
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
 from tests.support.timeouts import PatientClock

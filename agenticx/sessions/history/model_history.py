@@ -1,4 +1,4 @@
-"""Rebuilding of the message history up to a message, from memory or, failing that, from the log."""
+"""The messages of a conversation as the model gets them, up to one of them: from memory or the log."""
 
 from __future__ import annotations
 

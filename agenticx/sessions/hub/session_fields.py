@@ -1,4 +1,4 @@
-"""The records of sessions: values of their fields, and names from the first message.
+"""The fields of a session's record: their checks, names from the first message, and the active agent.
 
 Such a name, made without a model call, is stored with the first event of its turn and announced (`session_changed`)
 after the last one. The fact `name_derived` lists names that were not announced yet, so that the next start announces
