@@ -1,4 +1,4 @@
-"""One question has one answer, also if a stop or the end of the program comes at the same moment."""
+"""One confirmation has one answer, also if a stop or the end of the program comes at the same moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.messages import ToolMessage
 from agenticx.runtime import ConfirmAnswer, ConfirmClosed, ConfirmRequest
 from agenticx.sessions import Hub, SqliteStore, TurnRequest
-from agenticx.sessions.store.entries import RequestAnswered
 from agenticx.settings import load_settings
 from tests.support.intercepted_store import InterceptedStore, StoreCall
 from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
@@ -27,56 +26,46 @@ pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2", "E3")]
 YES, NO = ConfirmAnswer(approved=True), ConfirmAnswer(approved=False)
 
 
-def answering(hub: Hub, question: ConfirmRequest, answer: ConfirmAnswer = YES) -> asyncio.Task[ConfirmAnswer]:
-    return asyncio.create_task(hub.answer(question.id, answer, digest=question.digest))
+def answering(hub: Hub, confirm: ConfirmRequest, answer: ConfirmAnswer = YES) -> asyncio.Task[ConfirmAnswer]:
+    return asyncio.create_task(hub.answer(confirm.id, answer, digest=confirm.digest))
 
 
-async def decided(hub: Hub, question: ConfirmRequest) -> None:
+async def decided(hub: Hub, confirm: ConfirmRequest) -> None:
     """Return in the very step in which the gate has an answer, before the turn has received it."""
     async with asyncio.timeout(PATIENCE):
-        while hub.gate.decided(question.id) is None:
+        while hub.gate.decided(confirm.id) is None:
             await asyncio.sleep(0)
 
 
 async def test_an_answer_at_the_moment_of_a_stop_is_the_one_in_the_log(harness: SessionHarness) -> None:
-    hub, question = await harness.open_with_confirmation()
-    giving = answering(hub, question)
-    await decided(hub, question)
+    hub, confirm = await harness.open_with_confirmation()
+    giving = answering(hub, confirm)
+    await decided(hub, confirm)
     await hub.stop(harness.session_id)
     assert await giving == YES
     assert await harness.responses() == [(True, "user")]
-    assert await hub.answer(question.id, YES, digest=question.digest) == YES
+    assert await hub.answer(confirm.id, YES, digest=confirm.digest) == YES
     await harness.close(hub)
 
 
-async def test_an_answer_after_a_stop_is_refused_and_not_stored(harness: SessionHarness) -> None:
-    hub, question = await harness.open_with_confirmation()
-    await hub.stop(harness.session_id)
-    assert await harness.responses() == [(False, "stop")]
-    with pytest.raises(ConfirmClosed):
-        await hub.answer(question.id, YES, digest=question.digest)
-    assert await harness.store.catalog.session_of(RequestAnswered, question.id) is None
-    await harness.close(hub)
-
-
-@pytest.mark.keeps_owner("the hub that owns the question must begin to close in the very step of the answer")
+@pytest.mark.keeps_owner("the hub that owns the confirmation must begin to close in the very step of the answer")
 @pytest.mark.parametrize("when", ["before", "at the same time", "after"])
 async def test_an_answer_while_the_program_ends_is_accepted_and_the_call_runs_after_the_next_start(
     harness: SessionHarness, when: str
 ) -> None:
-    hub, question = await harness.open_with_confirmation()
+    hub, confirm = await harness.open_with_confirmation()
     steps: dict[str, Callable[[], Any]] = {
-        "before": lambda: asyncio.gather(answering(hub, question), hub.close()),
-        "at the same time": lambda: asyncio.gather(hub.close(), answering(hub, question)),
+        "before": lambda: asyncio.gather(answering(hub, confirm), hub.close()),
+        "at the same time": lambda: asyncio.gather(hub.close(), answering(hub, confirm)),
         "after": lambda: None,
     }
     if (both := steps[when]()) is not None:
         await both
     await hub.close()
-    assert [one.id for one in await hub.open_requests()] == ([question.id] if when == "after" else [])
-    assert await hub.answer(question.id, YES, digest=question.digest) == YES
+    assert [one.id for one in await hub.open_requests()] == ([confirm.id] if when == "after" else [])
+    assert await hub.answer(confirm.id, YES, digest=confirm.digest) == YES
     with pytest.raises(ConfirmClosed):
-        await hub.answer(question.id, NO, digest=question.digest)
+        await hub.answer(confirm.id, NO, digest=confirm.digest)
     await harness.store.aclose()
     hub = await harness.open("done")
     assert await harness.responses() == [(True, "user")]
@@ -85,9 +74,9 @@ async def test_an_answer_while_the_program_ends_is_accepted_and_the_call_runs_af
 
 
 async def test_an_answer_that_the_gate_had_when_the_program_ended_is_in_the_log(harness: SessionHarness) -> None:
-    hub, question = await harness.open_with_confirmation()
-    giving = answering(hub, question)
-    await decided(hub, question)
+    hub, confirm = await harness.open_with_confirmation()
+    giving = answering(hub, confirm)
+    await decided(hub, confirm)
     await hub.close()
     assert await giving == YES
     assert await harness.responses() == [(True, "user")]
@@ -97,12 +86,12 @@ async def test_an_answer_that_the_gate_had_when_the_program_ended_is_in_the_log(
 async def test_a_record_change_during_a_suspended_turn_does_not_store_its_cancelled_call(
     harness: SessionHarness,
 ) -> None:
-    hub, question = await harness.open_with_confirmation()
+    hub, confirm = await harness.open_with_confirmation()
     await hub.close()
     await hub.change(harness.session_id, {"pinned": True})
     await harness.store.aclose()
     hub = await harness.open("done")
-    await hub.answer(question.id, YES, digest=question.digest)
+    await hub.answer(confirm.id, YES, digest=confirm.digest)
     await wait_for_turn_end(harness.store, harness.session_id)
     (request,) = harness.model.requests
     results = [message.content for message in request.messages if isinstance(message, ToolMessage)]
@@ -111,10 +100,10 @@ async def test_a_record_change_during_a_suspended_turn_does_not_store_its_cancel
 
 
 async def test_a_resumed_turn_announces_the_name_that_it_gave(harness: SessionHarness) -> None:
-    hub, question = await harness.open_with_confirmation()
+    hub, confirm = await harness.open_with_confirmation()
     await harness.close(hub)
     hub = await harness.open("done")
-    await hub.answer(question.id, YES, digest=question.digest)
+    await hub.answer(confirm.id, YES, digest=confirm.digest)
     assert await wait_for_event(harness.store, harness.session_id, "session_changed") == {"name": "Note something"}
     await harness.close(hub)
 
@@ -123,7 +112,7 @@ async def test_a_resumed_turn_announces_the_name_that_it_gave(harness: SessionHa
 async def test_a_confirmation_outlives_ends_of_the_program_right_after_its_starts(
     harness: SessionHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hub, question = await harness.open_with_confirmation()
+    hub, confirm = await harness.open_with_confirmation()
     caplog.set_level(logging.INFO, logger="agenticx")
     for _ in range(3):
         await hub.close()
@@ -132,7 +121,7 @@ async def test_a_confirmation_outlives_ends_of_the_program_right_after_its_start
     assert "approved=" not in caplog.text
     assert "outcome=" not in caplog.text
     assert set(re.findall(r"reason=\S+", caplog.text)) == {"reason='suspended'"}
-    assert await hub.answer(question.id, YES, digest=question.digest) == YES
+    assert await hub.answer(confirm.id, YES, digest=confirm.digest) == YES
     assert await harness.responses() == [(True, "user")]
     assert harness.noted_texts == ["x"]
     await harness.close(hub)
@@ -142,7 +131,7 @@ async def test_a_confirmation_outlives_ends_of_the_program_right_after_its_start
 async def test_a_turn_that_asks_again_is_logged_as_suspended_at_the_end_of_the_program(
     harness: SessionHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hub, question = await harness.open_with_confirmation()
+    hub, confirm = await harness.open_with_confirmation()
     await hub.close()
     await harness.store.aclose()
     hub = await harness.open("done")
@@ -154,12 +143,12 @@ async def test_a_turn_that_asks_again_is_logged_as_suspended_at_the_end_of_the_p
     assert [line.split()[0] for line in caplog.messages if "reason=" in line or "outcome=" in line] == ["turn"]
     assert "reason='suspended'" in caplog.text
     hub = await harness.open("done")
-    await hub.answer(question.id, YES, digest=question.digest)
+    await hub.answer(confirm.id, YES, digest=confirm.digest)
     assert await harness.responses() == [(True, "user")]
     await harness.close(hub)
 
 
-@pytest.mark.keeps_owner("the hub that owns the question closes before it expires")
+@pytest.mark.keeps_owner("the hub that owns the confirmation closes before it expires")
 async def test_a_confirmation_that_expires_after_a_restart_tells_the_time_since_it_was_asked(
     harness: SessionHarness,
 ) -> None:
@@ -178,13 +167,13 @@ async def test_a_confirmation_that_expires_after_a_restart_tells_the_time_since_
 async def test_an_answer_given_while_its_turn_is_being_resumed_counts(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     harness = SessionHarness(tmp_path, lambda: store)
-    hub, question = await harness.open_with_confirmation()
+    hub, confirm = await harness.open_with_confirmation()
     await hub.close()
     is_resuming, given = False, list[asyncio.Task[ConfirmAnswer]]()
 
     async def answer_meanwhile(call: StoreCall) -> object:
         if call.name == "read" and is_resuming and not given:
-            given.append(answering(hub, question))
+            given.append(answering(hub, confirm))
             await asyncio.sleep(0.05)  # as from a slow disk
         return await call.run()
 

@@ -1,9 +1,10 @@
-"""A question of the agent waits for one answer, also over the end and the restart of the program."""
+"""A request to the user waits for one answer, also over the end and the restart of the program."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,20 +13,27 @@ from agenticx.llms.scripted import call
 from agenticx.messages import ToolMessage
 from agenticx.runtime import (
     ConfirmAnswer,
+    ConfirmClosed,
     QuestionAnswer,
     QuestionClosed,
     QuestionRequest,
     UnknownConfirm,
     UnknownQuestion,
 )
+from agenticx.runtime.user_requests.requests import UserAnswer, UserRequest
 from agenticx.sessions import Hub, TurnRequest
 from agenticx.sessions.history.fork import fork
+from agenticx.sessions.store.entries import RequestAnswered
 from agenticx.testing import check_grammar
 from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2", "E3")]
 
 ASK = call("ask_user", {"text": "Which colour?", "options": ["red", "blue"]})
+YES, RED = ConfirmAnswer(approved=True), QuestionAnswer(answer="red")
+
+OpenRequest = Callable[[SessionHarness], Awaitable[tuple[Hub, UserRequest]]]
+"""Start a turn that asks, and return its hub and the open request."""
 
 
 async def open_with_question(harness: SessionHarness, *script: Any) -> tuple[Hub, QuestionRequest]:
@@ -76,30 +84,52 @@ async def test_a_question_is_listed_and_answered_once(harness: SessionHarness) -
     await harness.close(hub)
 
 
-async def test_questions_and_confirmations_have_ids_of_their_own(harness: SessionHarness) -> None:
-    hub, question = await open_with_question(harness)
-    with pytest.raises(UnknownConfirm):
-        await hub.answer(question.id, ConfirmAnswer(approved=True), digest="")
-    with pytest.raises(UnknownQuestion):
-        await hub.answer("qst_none", QuestionAnswer(answer="red"))
-    await hub.answer(question.id, QuestionAnswer(answer="red"))
+@pytest.mark.parametrize(
+    ("open_request", "answer", "unknown", "right"),
+    [
+        pytest.param(open_with_question, YES, UnknownConfirm, RED, id="question"),
+        pytest.param(SessionHarness.open_with_confirmation, RED, UnknownQuestion, YES, id="confirmation"),
+    ],
+)
+async def test_an_answer_of_the_other_kind_finds_no_request(
+    harness: SessionHarness, open_request: OpenRequest, answer: UserAnswer, unknown: type[Exception], right: UserAnswer
+) -> None:
+    hub, request = await open_request(harness)
+    for request_id in (request.id, "req_none"):
+        with pytest.raises(unknown):
+            await hub.answer(request_id, answer, digest=request.digest)
+    assert await hub.open_requests() == [request]
+    assert await hub.answer(request.id, right, digest=request.digest) == right
     await harness.close(hub)
 
 
-async def test_a_confirmation_is_no_question_of_the_agent(harness: SessionHarness) -> None:
-    hub, confirm = await harness.open_with_confirmation()
-    assert await hub.open_requests() == [confirm]
-    with pytest.raises(UnknownQuestion):
-        await hub.answer(confirm.id, QuestionAnswer(answer="yes"))
-    await harness.close(hub)
-
-
-async def test_an_answer_after_a_stop_is_refused(harness: SessionHarness) -> None:
-    hub, question = await open_with_question(harness)
+@pytest.mark.parametrize(
+    ("open_request", "answer", "closed", "stopped"),
+    [
+        pytest.param(open_with_question, RED, QuestionClosed, {"answer": "", "by": "stop"}, id="question"),
+        pytest.param(
+            SessionHarness.open_with_confirmation,
+            YES,
+            ConfirmClosed,
+            {"approved": False, "by": "stop"},
+            id="confirmation",
+        ),
+    ],
+)
+async def test_an_answer_after_a_stop_is_refused_and_not_stored(
+    harness: SessionHarness,
+    open_request: OpenRequest,
+    answer: UserAnswer,
+    closed: type[Exception],
+    stopped: dict[str, Any],
+) -> None:
+    hub, request = await open_request(harness)
     await hub.stop(harness.session_id)
-    assert await answers(harness) == [("", "stop")]
-    with pytest.raises(QuestionClosed):
-        await hub.answer(question.id, QuestionAnswer(answer="red"))
+    responses = [e["data"] for e in await events_of(harness) if e["type"] in ("question_answered", "confirm_response")]
+    assert responses == [{"id": request.id, **stopped}]
+    with pytest.raises(closed):
+        await hub.answer(request.id, answer, digest=request.digest)
+    assert await harness.store.catalog.session_of(RequestAnswered, request.id) is None
     await harness.close(hub)
 
 
