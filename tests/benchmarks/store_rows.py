@@ -94,14 +94,17 @@ async def sessions(store: SqliteStore, count: int) -> Sequence[Lease]:
 _commit_ids, _PREFIX = count(1), token_hex(6)
 
 
-async def append(lease: Lease, events: Sequence[RuntimeEvent], turn_id: str = "turn_1") -> None:
+async def append(lease: Lease, events: Sequence[RuntimeEvent], turn_id: str) -> None:
     """Commit events as the writer of a session does, which counts its commits."""
     commit_id = f"{_PREFIX}-{next(_commit_ids)}"
     await lease.commit(Commit(id=commit_id, turn_id=turn_id, events=events, sync=must_sync(events)))
 
 
 async def begin_turn(lease: Lease) -> str:
-    """Begin a turn and return its id: of an event of any other turn it is looked up whether that has ended."""
+    """Begin a turn and return its id.
+
+    Of an event of any other turn it is looked up whether that has ended, and it becomes a segment of its own.
+    """
     turn = TurnRecord(session_id=lease.session_id, input="x")
     await lease.commit(Commit(turn_id=turn.id, begins=turn))
     return turn.id
@@ -232,9 +235,10 @@ async def _answer() -> Row:
     """Measure an answer of 2,000 tokens, stored one by one as a slow model sends them."""
     async with database() as (store, path):
         (lease,) = await sessions(store, 1)
+        turn_id = await begin_turn(lease)
         for number in range(2_000):
-            await append(lease, [token(number)])
-        await append(lease, [final()])
+            await append(lease, [token(number)], turn_id)
+        await append(lease, [final()], turn_id)
         with closing(sqlite3.connect(path)) as connection:
             (rows,) = connection.execute("SELECT count(*) FROM segments").fetchone()
     return Row(name="rows of an answer of 2,000 tokens", value=rows, unit="rows", first_light=300)
@@ -242,10 +246,11 @@ async def _answer() -> Row:
 
 async def _turn(lease: Lease) -> None:
     """Store a turn of tokens, several per append, and its end."""
+    turn_id = await begin_turn(lease)
     for number in range(SEPARATE_CALLS):
         events = [token(number * 3 + place) for place in range(TURN_TOKENS // SEPARATE_CALLS)]
-        await append(lease, events)
-    await append(lease, [final()])
+        await append(lease, events, turn_id)
+    await append(lease, [final()], turn_id)
 
 
 async def _size(scale: Scale) -> Row:
@@ -265,12 +270,12 @@ async def _reading_back(scale: Scale) -> list[Row]:
     events = scale.tokens * 25
     async with database() as (store, path):
         (lease,) = await sessions(store, 1)
-        seq = 0
+        turn_id, seq = await begin_turn(lease), 0
         while seq < events:
             batch = [token(seq + place) for place in range(50)]
-            await append(lease, batch)
+            await append(lease, batch, turn_id)
             seq += len(batch)
-        await append(lease, [final()])
+        await append(lease, [final()], turn_id)
         await store.aclose()
         began = time.perf_counter()
         again = SqliteStore(path)
@@ -294,12 +299,12 @@ async def _replaying_all(scale: Scale) -> list[Row]:
     """Measure a replay of all sessions, and the time that listing them takes meanwhile."""
     calls = max(scale.sessions // 20, 1)
     async with database() as (store, path):
-        leases = await sessions(store, STREAMING)
+        turns = [(lease, await begin_turn(lease)) for lease in await sessions(store, STREAMING)]
         for number in range(calls):
-            for lease in leases:
-                await append(lease, [token(number)] * MERGED)
-        for lease in leases:
-            await append(lease, [final()])
+            for lease, turn_id in turns:
+                await append(lease, [token(number)] * MERGED, turn_id)
+        for lease, turn_id in turns:
+            await append(lease, [final()], turn_id)
         await store.aclose()
         again = SqliteStore(path)
         began, place, read = time.perf_counter(), Position(0), 0
