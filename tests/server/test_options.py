@@ -73,12 +73,13 @@ async def test_an_option_is_picked_with_its_files_and_its_answer(make_studio: St
         assert set(texts.values()) == {"<h1>one</h1>", "<h1>two</h1>"}
         assert await page(studio, session_id) is None
         pick = f"/api/sessions/{session_id}/options"
-        for number in (2, 1, 2):
+        for number in (2, 2, 1, 2):  # the same twice changes nothing
             assert (await studio.client.post(f"{pick}/{number}/pick", json={})).status_code == 200
             assert await page(studio, session_id) == texts[number]
         assert (await studio.client.post(f"{pick}/3/pick", json={})).status_code == 404
         await run_turn(studio, session_id, "thank you")
         told = [message.content for message in model.requests[-1].messages if message.role == "user"]
+        assert ["Option 2" in text for text in told if "goes on" in text] == [True, False, True]
         assert "Option 2 goes on" in told[-2]
         assert "made it" in told[-2]
         check_grammar(await log(studio, session_id))

@@ -15,8 +15,9 @@ from agenticx.tools.visible import visible_line
 __all__ = ["configure", "run"]
 
 _EPILOG = """\
-`check` reads the log of every session and compares all that is made of logs with it: the list of sessions, turns,
-conversations, states, facts, usage, and the texts of the search. A running server may use the store meanwhile.
+`check` reads the log of every session, decodes each of its events and records, and compares all that is made of logs
+with it: the list of sessions, turns, conversations, states, facts, usage, and the texts and words of the search. SQLite
+checks the file with its indexes. A running server may use the store meanwhile.
 
 exit codes: 0 no difference found, 1 a difference found, or the store cannot be read, 2 usage"""
 

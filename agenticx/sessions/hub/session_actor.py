@@ -544,7 +544,8 @@ class SessionActor:
     async def pick(self, number: int) -> SessionRecord:
         """Make the files of an option those of the session, and its answer a part of the conversation.
 
-        Raises `UnknownOption`, `OptionNotDone`, and `SessionBusy` while a turn runs.
+        Nothing changes if that was the last thing that happened. Raises `UnknownOption`, `OptionNotDone`, and
+        `SessionBusy` while a turn runs.
         """
         async with self._lock:
             self._check_open()
@@ -585,6 +586,9 @@ class SessionActor:
     async def _store_pick(self, option: Option) -> None:
         session, message_id = self.session, new_id("msg")
         text = await pick_text(option)
+        last = session.messages[-1] if session.messages else None
+        if isinstance(last, UserMessage) and last.injected and last.content == text:
+            return  # picked twice, for example by a double click
         artifacts, was_due = session.artifacts, session.is_option_due
         before = artifacts.branch_data()
         artifacts.take_over(option.artifacts)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import blake2b
+from itertools import count
 from typing import Any, Protocol, Self, get_args
 
 from agenticx.llms.sampling import Sampling
@@ -26,7 +27,6 @@ from agenticx.sessions.store.entries import (
 )
 from agenticx.sessions.store.records import Commit, SessionRecord, StateChange, TurnRecord
 from agenticx.sessions.store.search import SearchableText
-from agenticx.sessions.store.tool_state import Parts
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
@@ -36,8 +36,9 @@ __all__ = [
     "MessageAdded",
     "MessagesCompacted",
     "MessagesReplaced",
+    "PartChanged",
+    "PartRemoved",
     "SessionChanged",
-    "StateChanged",
     "TextsCopied",
     "TextsRetained",
     "TurnAccepted",
@@ -46,6 +47,7 @@ __all__ = [
     "decode_session",
     "encode_record",
     "encode_session",
+    "message_key",
     "session_records",
 ]
 
@@ -125,15 +127,22 @@ class MessagesCompacted(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateChanged(Record):
-    """The state of tools, the permissions that the user gave, the files or the options of the session are changed.
+class PartChanged(Record):
+    """The part `key` of the session's state has this JSON from now on, see `tool_state.Parts`.
 
-    The parts named `removed` are left out, then those in `changed` have this JSON, by name.
+    It is at that place among the parts. It takes the place of the record before it with that key.
     """
 
-    kind = "state_changed"
-    changed: Parts
-    removed: tuple[str, ...]
+    kind = "part_changed"
+    place: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRemoved(Record):
+    """The session's state has no part `key` any more."""
+
+    kind = "part_removed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +170,8 @@ class TextsRetained(Record):
 
 RECORD_CLASSES: tuple[type[Record], ...] = (
     *FACT_CLASSES,
-    *(SessionChanged, EventsCopied, TurnAccepted, MessageAdded, MessagesReplaced, MessagesCompacted, StateChanged),
-    *(TextsCopied, TextsRetained),
+    *(SessionChanged, EventsCopied, TurnAccepted, MessageAdded, MessagesReplaced, MessagesCompacted),
+    *(PartChanged, PartRemoved, TextsCopied, TextsRetained),
 )
 """The classes of records."""
 
@@ -245,6 +254,14 @@ class Head(Protocol):
         """Return True if the log has a message with that key."""
         ...
 
+    def part_place(self, name: str) -> int | None:
+        """Return the place of that part of the state, None if it has none of that name."""
+        ...
+
+    def next_part_place(self) -> int:
+        """Return the place behind all parts of the state."""
+        ...
+
 
 _PlacedRecords = tuple[Sequence[StoredRecord], Sequence[StoredRecord]]
 """The records of a commit before its events, and those after them."""
@@ -289,12 +306,24 @@ def _records_after_events(commit: Commit, head: Head) -> Iterator[Record]:
     yield from commit.facts
 
 
+def message_key(text: str) -> str:
+    """Return the key of the record of a message with that JSON: its digest."""
+    return blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _changed_parts(change: StateChange, turn_id: str, head: Head) -> Iterator[PartChanged]:
+    following = count(head.next_part_place())
+    for name, text in change.parts.items():
+        place = None if name in change.removed_parts else head.part_place(name)
+        yield PartChanged(key=name, turn_id=turn_id, place=next(following) if place is None else place, text=text)
+
+
 def _state_records(change: StateChange, turn_id: str, head: Head) -> Iterator[Record]:
     added, keys, compacted = dict[str, MessageAdded](), list[str](), list[str]()
     for messages, named in ((change.messages, keys), (change.compacted, compacted)):
         for message in messages:
             text = encode_message(message)
-            key = blake2b(text.encode(), digest_size=12).hexdigest()
+            key = message_key(text)
             named.append(key)
             if key not in added and not head.has_message(key):
                 added[key] = MessageAdded(key=key, turn_id=turn_id, text=text, message=message)
@@ -304,8 +333,10 @@ def _state_records(change: StateChange, turn_id: str, head: Head) -> Iterator[Re
     keep = change.keep_compacted
     if keep is not None and (keep != head.compacted_count or compacted):
         yield MessagesCompacted(key="", turn_id=turn_id, keep=keep, messages=tuple(compacted))
-    if change.parts or change.removed_parts:
-        yield StateChanged(key="", turn_id=turn_id, changed=change.parts, removed=tuple(change.removed_parts))
+    for name in change.removed_parts:
+        yield PartRemoved(key=name, turn_id=turn_id)
+    if change.parts:
+        yield from _changed_parts(change, turn_id, head)
     if change.searchable_ids is not None:
         yield TextsRetained(key="", turn_id=turn_id, message_ids=tuple(sorted(change.searchable_ids)))
 

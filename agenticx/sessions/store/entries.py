@@ -34,7 +34,7 @@ from agenticx.runtime.events import (
 from agenticx.runtime.events.types import PAYLOADS, AnsweringEvent, AskingEvent
 from agenticx.runtime.user_requests.kinds import KINDS, kind_of, kind_of_event
 from agenticx.runtime.user_requests.requests import UserAnswer, UserRequest
-from agenticx.sessions.store.damage import DECODE_ERRORS, damaged_data, map_decode_errors
+from agenticx.sessions.store.damage import DECODE_ERRORS, DamagedData, damaged_data, map_decode_errors
 from agenticx.sessions.store.tool_state import Parts
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 from agenticx.tools.permissions import PermissionMode
@@ -74,6 +74,7 @@ __all__ = [
     "TurnWaiting",
     "as_tuple",
     "asked_request",
+    "check_envelope",
     "decode",
     "decode_line",
     "decode_message",
@@ -157,6 +158,15 @@ def decode(stored: StoredEvent) -> SessionEvent:
         return _decode(stored.frame_json)
     except DECODE_ERRORS as exc:
         raise damaged_data(f"event {stored.seq} of session {stored.session_id!r}", exc) from exc
+
+
+def check_envelope(stored: StoredEvent) -> None:
+    """Raise `DamagedData` unless the event can be decoded and its envelope is that of its row."""
+    entry = decode(stored)
+    session_id = _parse(stored.frame_json)["session_id"]
+    expected = (stored.session_id, stored.turn_id, stored.seq, stored.type, stored.terminal)
+    if (session_id, entry.turn_id, entry.seq, entry.event.type, entry.event.terminal) != expected:
+        raise DamagedData(f"event {stored.seq} of session {stored.session_id!r} is another one than its row says")
 
 
 def decode_line(line: bytes) -> SessionEvent:
@@ -266,9 +276,9 @@ class Fact(Record):
 
     Facts say what the events cannot: that a call is about to run, before it runs, and the answer to a request, before
     its turn continues. Those of a turn are read as long as it is open. The first one with a key stays in force, or with
-    `is_replaced` the last one. One ends that of the class which it `closes` with the same key. With `is_work` one that
-    is not closed is work for the next owner of the session. One that `is_skippable` and cannot be decoded is left out
-    where facts are read.
+    `is_replaced` the last one, of which alone the log has the record. One ends that of the class which it `closes` with
+    the same key. With `is_work` one that is not closed is work for the next owner of the session. One that
+    `is_skippable` and cannot be decoded is left out where facts are read.
     """
 
     closes: ClassVar[type[Fact] | None] = None

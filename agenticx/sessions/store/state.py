@@ -12,8 +12,9 @@ from agenticx.sessions.store.changes import (
     MessageAdded,
     MessagesCompacted,
     MessagesReplaced,
+    PartChanged,
+    PartRemoved,
     SessionChanged,
-    StateChanged,
     TextsCopied,
     TextsRetained,
     TurnAccepted,
@@ -61,6 +62,7 @@ class StoredSession:
     facts: dict[tuple[type[Fact], str], Fact] = field(default_factory=dict[tuple[type[Fact], str], Fact])
     usage: dict[tuple[str, str, str], UsageCounts] = field(default_factory=dict[tuple[str, str, str], UsageCounts])
     _messages_by_key: dict[str, Message] = field(default_factory=dict[str, Message])
+    _part_places: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def running(self) -> TurnRecord | None:
@@ -116,6 +118,18 @@ class StoredSession:
         """Return True if the log has a message with that key."""
         return key in self._messages_by_key
 
+    def part_place(self, name: str) -> int | None:
+        """Return the place of that part of the state, None if it has none of that name."""
+        return self._part_places.get(name)
+
+    def next_part_place(self) -> int:
+        """Return the place behind all parts of the state."""
+        return max(self._part_places.values(), default=0) + 1
+
+    def sort_parts(self) -> None:
+        """Put the parts in order: of one that was changed the log has the last record only."""
+        self.parts = {name: self.parts[name] for name in sorted(self.parts, key=self._part_places.__getitem__)}
+
     def apply_event(self, event: StoredEvent) -> None:
         """Take an event into account; raises `DamagedData`."""
         self.last_seq = event.seq
@@ -141,15 +155,13 @@ class StoredSession:
                 self.copied_count = count
             case TurnAccepted(turn=turn):
                 self._begin(replace(turn, after_seq=stored.seq))
-            case StateChanged() as change:
-                self._change_parts(change)
+            case PartChanged(key=name, place=place, text=text):
+                self.parts[name], self._part_places[name] = text, place
+            case PartRemoved(key=name):
+                self.parts.pop(name, None)
+                self._part_places.pop(name, None)
             case record:
                 self._apply_to_messages(record)
-
-    def _change_parts(self, change: StateChanged) -> None:
-        for name in change.removed:
-            self.parts.pop(name, None)
-        self.parts |= change.changed
 
     def _apply_to_messages(self, record: Record) -> None:
         match record:
@@ -195,9 +207,8 @@ class StoredSession:
         if fact.closes is not None:
             self.facts.pop((fact.closes, fact.key), None)
         if fact.is_replaced:
-            self.facts[type(fact), fact.key] = fact
-        else:
-            self.facts.setdefault((type(fact), fact.key), fact)
+            self.facts.pop((type(fact), fact.key), None)
+        self.facts.setdefault((type(fact), fact.key), fact)
 
 
 def fold(entries: Iterable[StoredEvent | StoredRecord]) -> StoredSession:
@@ -213,4 +224,5 @@ def fold(entries: Iterable[StoredEvent | StoredRecord]) -> StoredSession:
             session.apply_record(entry)
         else:
             session.apply_event(entry)
+    session.sort_parts()
     return session

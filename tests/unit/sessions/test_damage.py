@@ -72,6 +72,7 @@ async def left_running(home: Path, count: int) -> list[str]:
 
 
 SESSION = "(SELECT number FROM sessions WHERE id = ?)"
+WRONG_PART = f"INSERT INTO parts VALUES ({SESSION}, 'todos', 100, 1, 0)"  # its record is of another kind
 EVENTS = f"session = {SESSION} AND body <> x''"
 FACTS = f"session = {SESSION} AND kind = 'call_began'"
 DAMAGES = {
@@ -103,7 +104,7 @@ async def test_a_cut_turn_that_cannot_be_read_is_ended_and_all_others_are_too(tm
 
 async def test_a_conversation_that_cannot_be_read_refuses_messages_and_no_other_does(tmp_path: Path) -> None:
     one, two = await left_running(tmp_path, 2)
-    damage(tmp_path, f"INSERT INTO parts (session, name, data) VALUES ({SESSION}, 'todos', '{{')", one)
+    damage(tmp_path, WRONG_PART, one)
     store = SqliteStore(tmp_path / "sessions.db")
     hub = hub_of(store, tmp_path)
     await hub.recover()
@@ -221,7 +222,9 @@ PARTS = {
 async def test_a_part_of_the_state_with_another_value_is_damage_for_a_fork_too(tmp_path: Path, what: str) -> None:
     (session_id,) = await left_running(tmp_path, 1)
     name, text = PARTS[what]
-    damage(tmp_path, f"INSERT INTO parts (session, name, data) VALUES (1, '{name}', '{text}')")
+    record = json.dumps({"place": 100, "text": text})
+    damage(tmp_path, "INSERT INTO records VALUES (1, 100, 0, 0, '', 'part_changed', ?, ?)", name, record)
+    damage(tmp_path, "INSERT INTO parts VALUES (1, ?, 100, 100, 0)", name)
     store = SqliteStore(tmp_path / "sessions.db")
     with pytest.raises(StoreError, match="damaged"):
         await fork(store, session_id, now="2026-01-01T00:00:00.000Z")
@@ -275,7 +278,7 @@ async def test_a_completely_unreadable_session_can_be_deleted(tmp_path: Path) ->
     one, two = await left_running(tmp_path, 2)
     for statement in (
         "UPDATE sessions SET record = '{' WHERE id = ?",
-        f"INSERT INTO parts (session, name, data) VALUES ({SESSION}, 'todos', '{{')",
+        WRONG_PART,
         f"UPDATE commits SET body = x'78' WHERE {EVENTS}",
         f"UPDATE records SET data = '{{' WHERE {FACTS}",
         f"UPDATE records SET data = '{{' WHERE session = {SESSION} AND kind = 'turn_accepted'",
@@ -293,7 +296,7 @@ async def test_a_completely_unreadable_session_can_be_deleted(tmp_path: Path) ->
 UNREADABLE = {
     "its record": "UPDATE sessions SET record = '{' WHERE id = ?",
     "its record's fields": "UPDATE sessions SET record = json_set(record, '$.model', 5) WHERE id = ?",
-    "its state": f"INSERT INTO parts (session, name, data) VALUES ({SESSION}, 'todos', '{{')",
+    "its state": WRONG_PART,
     "its messages": f"INSERT INTO messages VALUES ({SESSION}, 0, 1, 0)",
     "its log": DAMAGES["a row of the log"],
     "its facts": DAMAGES["the facts' form"],

@@ -12,12 +12,13 @@ from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer, QuestionAnswer
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions.store.changes import decode_record, encode_record
+from agenticx.sessions.store.changes import RECORD_CLASSES, decode_record, encode_record
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.entries import (
     FACT_CLASSES,
     Fact,
     MessagePosted,
+    Record,
     RequestAnswered,
     RequestDecided,
     SubagentDelivered,
@@ -55,6 +56,16 @@ FACTS = [
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.kind)
 def test_a_fact_is_decoded_as_it_was(fact: Fact) -> None:
     assert decode_record(fact.kind, fact.key, fact.turn_id, encode_record(fact)) == fact
+
+
+def test_each_kind_of_record_has_one_class_that_is_decoded() -> None:
+    pending, kinds = [Record], list[str]()
+    while pending:
+        each = pending.pop()
+        pending += each.__subclasses__()
+        if "kind" in vars(each):
+            kinds.append(each.kind)
+    assert sorted({*kinds}) == sorted(each.kind for each in RECORD_CLASSES)
 
 
 @pytest.mark.parametrize("each", FACT_CLASSES, ids=lambda each: each.kind)

@@ -12,7 +12,7 @@ import pytest
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.runtime import ConfirmAnswer
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, TurnRecord
+from agenticx.sessions import Hub, SessionRecord, SqliteStore, StateChange, Store, TurnRecord
 from agenticx.sessions.files.changes import file_edited, file_rewound
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
@@ -156,7 +156,8 @@ async def session_with_every_record(store: Store, tmp_path: Path) -> str:
     turn = TurnRecord(id=TURN, session_id=session_id, input="hi")
     await append(store, session_id, TURN, events, begins=turn)
     await say_words(store, session_id, tmp_path, goes_back=True)
-    await append(store, session_id, None, [], facts=facts_of_every_class())
+    gone = StateChange(keep_messages=len((await store.log.state(session_id)).messages), removed_parts=["gone"])
+    await append(store, session_id, None, [], facts=facts_of_every_class(), state=gone)
     return session_id
 
 
@@ -174,7 +175,7 @@ async def test_a_fork_has_of_each_record_what_the_record_says(tmp_path: Path) ->
     copied = {each.kind for each in FACT_CLASSES if "forked" in vars(each)}
     assert of_old | of_fork == every
     assert of_fork & facts == copied == {"file_edited", "subagent_delivered"}
-    assert every - facts - of_fork == {"turn_accepted", "texts_retained"}
+    assert every - facts - of_fork == {"turn_accepted", "texts_retained", "part_removed"}
 
     ((call_id, key),) = edits
     assert call_id == "call_here"

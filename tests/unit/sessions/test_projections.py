@@ -135,16 +135,82 @@ DAMAGES = {
     "its properties": "UPDATE sessions SET record = json_set(record, '$.name', 'other')",
     "the columns of the list": "UPDATE sessions SET pinned = 1",
     "the running turn": "UPDATE sessions SET running = 'turn_none'",
-    "its turns": "DELETE FROM turns WHERE id = 'turn_1'",
+    "its turns": "DELETE FROM turns WHERE id = 'turn_2'",
+    "the client_turn_ids of its turns": "UPDATE turns SET client_turn_id = NULL",
     "its open child turns": "UPDATE turns SET is_open_child = 1 WHERE id = 'turn_1'",
     "its messages": "DELETE FROM messages WHERE message_index = 1",
     "its compacted messages": "INSERT INTO compacted SELECT session, 0, rev, record_index FROM messages LIMIT 1",
-    "its state": "UPDATE parts SET data = '2'",
+    "its state": "DELETE FROM parts",
     "its facts": "DELETE FROM facts",
     "the texts of the search": "UPDATE texts SET text = 'other' WHERE role = 'user'",
+    "the words of the search": "DELETE FROM found_docsize WHERE id = (SELECT max(number) FROM texts)",
     "its usage": "UPDATE usage SET calls = calls + 1",
     "the numbers of its commits": "UPDATE commits SET rev = rev + 1 WHERE rev = (SELECT max(rev) FROM commits)",
 }
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM segments WHERE last_rev = 1",
+        "UPDATE segments SET last_rev = last_rev + 5",
+        "UPDATE segments SET first_rev = first_rev + 1",
+    ],
+)
+async def test_a_commit_that_is_missing_among_packed_ones_is_noticed(tmp_path: Path, damage: str) -> None:
+    path, made = tmp_path / "sessions.db", record("one")
+    store = SqliteStore(path)
+    await store.create(made)
+    lease = await store.ownership.claim(made.id)
+    for number in range(3):
+        await lease.commit(Commit(events=[token(str(number))]))
+    await store.aclose()
+    assert check_projections(path) == []
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(damage)
+    assert check_projections(path) == [f"session {made.id!r} differs from its log in the numbers of its commits"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        ("UPDATE commits SET body = substr(body, 1, length(body) - 3) WHERE last_seq = 2", "event 2 of session"),
+        (
+            """UPDATE commits SET body = CAST(replace(CAST(body AS TEXT), '"seq":2', '"seq":7') AS BLOB)
+               WHERE last_seq = 2""",
+            "event 2 of session",
+        ),
+        ("UPDATE records SET data = replace(data, 'secret', 'sekret') WHERE kind = 'message_added'", "not the one"),
+        ("DELETE FROM commits WHERE last_seq = 2", "its log"),
+    ],
+)
+async def test_a_log_with_other_content_is_noticed(tmp_path: Path, damage: str, sentence: str) -> None:
+    path, made = tmp_path / "sessions.db", record("one")
+    store = SqliteStore(path)
+    await store.create(made)
+    lease = await store.ownership.claim(made.id)
+    turn = TurnRecord(id="turn_1", session_id=made.id, input="x")
+    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[started()]))
+    said = [UserMessage(content="secret")]
+    await lease.commit(Commit(turn_id=turn.id, events=[token("a")], state=StateChange(said)))
+    await store.aclose()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        assert connection.execute(damage).rowcount == 1
+    assert [one for one in check_projections(path) if sentence in one]
+
+
+async def test_rows_of_no_session_are_noticed(tmp_path: Path) -> None:
+    path, made = tmp_path / "sessions.db", record("one")
+    store = SqliteStore(path)
+    await store.create(made)
+    await store.aclose()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM sessions")
+    assert check_projections(path) == [
+        "the table 'segments' has 1 rows of no session",
+        "the table 'records' has 1 rows of no session",
+        "the table 'texts' has 1 rows of no session",
+    ]
 
 
 @pytest.mark.parametrize("what", DAMAGES)
@@ -153,7 +219,7 @@ async def test_a_table_that_differs_from_the_log_is_named(tmp_path: Path, what: 
     store, made = SqliteStore(path), record("one")
     await store.create(made)
     lease = await store.ownership.claim(made.id)
-    turn = TurnRecord(id="turn_1", session_id=made.id, input="x")
+    turn = TurnRecord(id="turn_1", session_id=made.id, input="x", client_turn_id="once")
     said = [UserMessage(content="hi"), AssistantMessage(content="hello")]
     await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[started()], facts=[began("k"), posted("m")]))
     used = RuntimeEvent(EventType.USAGE, USAGE)

@@ -31,14 +31,15 @@ from agenticx.sessions import (
     TurnRecord,
 )
 from agenticx.sessions.store.base import read_log_pages
-from agenticx.sessions.store.entries import Position
+from agenticx.sessions.store.entries import Position, TurnWaiting
 from agenticx.sessions.store.factory import database_path, open_store
 from agenticx.sessions.store.owner import probe_owner_pid
+from agenticx.sessions.store.sqlite.projections import check_projections
 from agenticx.settings import load_settings
 from tests.support.commits import add_fact, append, delete, load
 from tests.support.forked import Process
 from tests.support.program import PROGRAM
-from tests.support.stores import began
+from tests.support.stores import began, session_in
 
 pytestmark = pytest.mark.anyio
 
@@ -154,6 +155,21 @@ async def test_a_long_answer_takes_few_rows_and_few_bytes(tmp_path: Path) -> Non
         rows, size = connection.execute(query, (one,)).fetchone()
     assert rows < 20
     assert size < frames / 8
+
+
+async def test_a_value_that_changes_often_is_stored_once(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    one = await session_in(store)
+    for number in range(20):
+        waiting = TurnWaiting(key="t", turn_id="t", messages=(UserMessage(content=f"m{number}"),), state={})
+        parts = {"variable:a": f'"{number}"', "todos": "[]"} if number % 2 else {"variable:a": f'"{number}"'}
+        await append(store, one, None, [], facts=[waiting], state=StateChange(parts=parts))
+    assert [*(await store.log.state(one)).parts.items()] == [("variable:a", '"19"'), ("todos", "[]")]
+    await store.aclose()
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        kinds = dict(connection.execute("SELECT kind, count(*) FROM records GROUP BY kind").fetchall())
+    assert kinds == {"session_changed": 1, "part_changed": 2, "turn_waiting": 1}
+    assert check_projections(tmp_path / "sessions.db") == []
 
 
 async def test_deleted_data_is_in_no_file(tmp_path: Path) -> None:

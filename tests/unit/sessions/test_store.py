@@ -37,6 +37,7 @@ from agenticx.sessions.store.blobs import (
 )
 from agenticx.sessions.store.entries import (
     FileFact,
+    MessagePosted,
     Position,
     SubagentAnnounced,
     SubagentDelivered,
@@ -54,9 +55,11 @@ from tests.support.commits import add_fact, append, delete, update
 from tests.support.stores import (
     began,
     final,
+    posted,
     record,
     session_in,
     started,
+    taken,
     token,
 )
 from tests.support.two_hubs import authority
@@ -142,7 +145,10 @@ async def test_the_log_of_all_sessions_keeps_the_order_of_appends(store: Store) 
 async def test_a_session_can_begin_with_events_of_another(store: Store) -> None:
     one, made = await session_in(store), replace(record("made of it"), forked_from="ses_x")
     await append(store, one, "turn_1", [started(), token("a"), final()])
-    past = [event._replace(session_id=made.id) for event in await store.log.read(one, 0, 100)]
+    past = [
+        event._replace(session_id=made.id, frame_json=event.frame_json.replace(one.encode(), made.id.encode()))
+        for event in await store.log.read(one, 0, 100)
+    ]
     news = asyncio.Event()
     with store.log.subscribe(None, news):
         said = [UserMessage(content="hi", message_id="u")]
@@ -237,6 +243,14 @@ async def test_the_last_conversation_of_a_waiting_turn_is_kept(store: Store) -> 
 
 def _waiting(turn_id: str, message: str) -> Fact:
     return TurnWaiting(key=turn_id, turn_id=turn_id, messages=(UserMessage(content=message, message_id="m"),), state={})
+
+
+async def test_a_fact_counts_in_its_session_alone(store: Store) -> None:
+    one, two = [await session_in(store), await session_in(store)]
+    for session_id in (one, two):
+        await append(store, session_id, None, [], facts=[posted("m")])
+    await append(store, two, None, [], facts=[taken("m")])
+    assert [len(await store.log.facts(id_, MessagePosted)) for id_ in (one, two)] == [1, 0]
 
 
 async def test_methods_raise_session_not_found_for_an_unknown_session(store: Store) -> None:

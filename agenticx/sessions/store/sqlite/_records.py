@@ -11,8 +11,9 @@ from agenticx.sessions.store.changes import (
     MessageAdded,
     MessagesCompacted,
     MessagesReplaced,
+    PartChanged,
+    PartRemoved,
     SessionChanged,
-    StateChanged,
     TextsCopied,
     TextsRetained,
     TurnAccepted,
@@ -45,6 +46,12 @@ class StoredHead:
     def has_message(self, key: str) -> bool:
         return rows.find_message(self.connection, self.number, key) is not None
 
+    def part_place(self, name: str) -> int | None:
+        return rows.part_place(self.connection, self.number, name)
+
+    def next_part_place(self) -> int:
+        return rows.next_part_place(self.connection, self.number)
+
 
 def add_records(connection: sqlite3.Connection, number: int, records: Iterable[StoredRecord]) -> None:
     """Store the records of a commit of the session, and change the tables that are made of them."""
@@ -66,8 +73,10 @@ def _apply(connection: sqlite3.Connection, number: int, stored: StoredRecord) ->
             pass  # their usage is not added
         case TurnAccepted(turn=turn):
             turns.begin_turn(connection, number, turn, *place)
-        case StateChanged() as change:
-            rows.change_parts(connection, number, change)
+        case PartChanged() as part:
+            rows.change_part(connection, number, part, *place)
+        case PartRemoved(key=name):
+            rows.remove_part(connection, number, name)
         case record:
             _apply_to_messages(connection, number, record, place)
 

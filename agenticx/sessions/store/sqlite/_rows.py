@@ -12,7 +12,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import Message, new_id
 from agenticx.runtime.events import ASKING_EVENTS
 from agenticx.sessions.store.base import ArchivedFilter
-from agenticx.sessions.store.changes import StateChanged, decode_record, decode_session, encode_record, encode_session
+from agenticx.sessions.store.changes import PartChanged, decode_record, decode_session, encode_record, encode_session
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
 from agenticx.sessions.store.entries import (
     FACT_CLASSES,
@@ -45,7 +45,7 @@ __all__ = [
     "add_session",
     "all_facts",
     "apply_fact",
-    "change_parts",
+    "change_part",
     "decode_rows",
     "decode_sessions",
     "delete_session",
@@ -56,8 +56,10 @@ __all__ = [
     "list_filter_values",
     "list_records",
     "message_count",
+    "next_part_place",
     "open_facts",
     "open_requests",
+    "part_place",
     "read_compacted",
     "read_messages",
     "read_parts",
@@ -65,6 +67,7 @@ __all__ = [
     "read_record_row",
     "read_state",
     "record_rows",
+    "remove_part",
     "replace_messages",
     "session_names",
     "sessions_with_work",
@@ -224,8 +227,9 @@ def add_first_commit(connection: sqlite3.Connection, number: int, events: Sequen
 
 def _insert_segments(connection: sqlite3.Connection, number: int, segments: Iterable[Segment]) -> None:
     connection.executemany(
-        """INSERT INTO segments (session, last_seq, last_rev, commit_id, first_position, last_position, body)
-           VALUES (?, ?, ?, ?, ?, ?, ?)""",
+        """INSERT INTO segments
+               (session, last_seq, first_rev, last_rev, commit_id, first_position, last_position, body)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
         ((number, *segment) for segment in segments),
     )
 
@@ -239,7 +243,7 @@ def delete_session(connection: sqlite3.Connection, number: int) -> None:
 def events_after(connection: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[StoredEvent]:
     """Return up to `limit` events of a session with a higher number than `after`.
 
-    Fewer if they are large, but at least one if there is any.
+    Fewer if they are large, but at least one if there is any. Raises `DamagedData` if one is missing before them.
     """
     number = session_number(connection, session_id)
     rows = connection.execute(
@@ -252,6 +256,8 @@ def events_after(connection: sqlite3.Connection, session_id: str, after: int, li
     for last_seq, packed, body in rows:
         for event in decode_segment(session_id, last_seq, body, compressed=packed):
             if event.seq > after:
+                if event.seq != after + len(events) + 1:
+                    raise DamagedData(f"event {after + len(events) + 1} of session {session_id!r} is missing")
                 events.append(event)
                 size += len(event.frame_json)
                 if len(events) == limit or size >= PAGE_BYTES:
@@ -294,20 +300,49 @@ def read_compacted(connection: sqlite3.Connection, session_id: str) -> Sequence[
 
 
 def read_parts(connection: sqlite3.Connection, number: int) -> dict[str, str]:
-    """Return the parts of the session's state, in order."""
-    return dict(connection.execute("SELECT name, data FROM parts WHERE session = ? ORDER BY number", (number,)))
+    """Return the parts of the session's state, in order; raise `DamagedData`."""
+    found = connection.execute(
+        """SELECT name, turn, data FROM parts LEFT JOIN records USING (session, rev, record_index)
+           WHERE session = ? ORDER BY place""",
+        (number,),
+    )
+    return {name: _decode_part(name, turn_id, data).text for name, turn_id, data in found}
 
 
-def change_parts(connection: sqlite3.Connection, number: int, change: StateChanged) -> None:
-    """Remove and add parts of the session's state; one that is replaced keeps its place."""
-    connection.executemany(
-        "DELETE FROM parts WHERE session = ? AND name = ?", ((number, name) for name in change.removed)
+def _decode_part(name: str, turn_id: str, data: str) -> PartChanged:
+    record = decode_record(PartChanged.kind, name, turn_id, data)
+    assert isinstance(record, PartChanged)
+    return record
+
+
+def part_place(connection: sqlite3.Connection, number: int, name: str) -> int | None:
+    """Return the place of that part of the session's state, None if it has none of that name."""
+    found = connection.execute("SELECT place FROM parts WHERE session = ? AND name = ?", (number, name)).fetchone()
+    return None if found is None else found[0]
+
+
+def next_part_place(connection: sqlite3.Connection, number: int) -> int:
+    """Return the place behind all parts of the session's state."""
+    query = "SELECT coalesce(max(place), 0) + 1 FROM parts WHERE session = ?"
+    return connection.execute(query, (number,)).fetchone()[0]
+
+
+def change_part(connection: sqlite3.Connection, number: int, part: PartChanged, rev: int, index: int) -> None:
+    """Put a part of the session's state in the place of the one of that name, whose record is deleted."""
+    remove_part(connection, number, part.key)
+    connection.execute(
+        "INSERT INTO parts (session, name, place, rev, record_index) VALUES (?, ?, ?, ?, ?)",
+        (number, part.key, part.place, rev, index),
     )
-    connection.executemany(
-        """INSERT INTO parts (session, name, data) VALUES (?, ?, ?)
-           ON CONFLICT (session, name) DO UPDATE SET data = excluded.data""",
-        ((number, *part) for part in change.changed.items()),
-    )
+
+
+def remove_part(connection: sqlite3.Connection, number: int, name: str) -> None:
+    """Remove a part of the session's state, if it has one of that name, with its record."""
+    removed = connection.execute(
+        "DELETE FROM parts WHERE session = ? AND name = ? RETURNING rev, record_index", (number, name)
+    ).fetchone()
+    if removed is not None:
+        connection.execute("DELETE FROM records WHERE session = ? AND rev = ? AND record_index = ?", (number, *removed))
 
 
 def read_state(connection: sqlite3.Connection, session_id: str) -> SessionState:
@@ -370,15 +405,27 @@ _IS_OPEN = _kind_in(each for each in FACT_CLASSES if each.is_work)
 
 
 def apply_fact(connection: sqlite3.Connection, number: int, rev: int, index: int, fact: Fact) -> None:
-    """Put a fact into force unless one of its kind and key is to be kept; end the one that it closes."""
+    """Put a fact into force unless one of its kind and key is to be kept; end the one that it closes.
+
+    The record of a fact that it replaces is deleted.
+    """
     if fact.closes is not None:
-        connection.execute("DELETE FROM facts WHERE kind = ? AND key = ?", (fact.closes.kind, fact.key))
-    replaced = "UPDATE SET rev = excluded.rev, record_index = excluded.record_index"
+        connection.execute(f"DELETE FROM facts WHERE {_IS_FACT}", (number, fact.closes.kind, fact.key))
+    if fact.is_replaced:
+        connection.execute(
+            f"""DELETE FROM records WHERE session = ?1
+                AND (rev, record_index) = (SELECT rev, record_index FROM facts WHERE {_IS_FACT})""",
+            (number, fact.kind, fact.key),
+        )
+        connection.execute(f"DELETE FROM facts WHERE {_IS_FACT}", (number, fact.kind, fact.key))
     connection.execute(
-        f"""INSERT INTO facts (session, turn, kind, key, rev, record_index) VALUES (?, ?, ?, ?, ?, ?)
-            ON CONFLICT (kind, key) DO {replaced if fact.is_replaced else "NOTHING"}""",
+        """INSERT INTO facts (session, turn, kind, key, rev, record_index) VALUES (?, ?, ?, ?, ?, ?)
+           ON CONFLICT (kind, key, session) DO NOTHING""",
         (number, fact.turn_id, fact.kind, fact.key, rev, index),
     )
+
+
+_IS_FACT = "session = ?1 AND kind = ?2 AND key = ?3"
 
 
 def find_facts(
@@ -448,7 +495,8 @@ def open_requests(connection: sqlite3.Connection, session_id: str | None) -> lis
            WHERE (?1 IS NULL OR sessions.number = ?1)
            AND facts.kind = 'request_asked' AND NOT EXISTS (
                SELECT 1 FROM facts AS other
-               WHERE other.kind IN ('request_answered', 'request_decided') AND other.key = facts.key)""",
+               WHERE other.kind IN ('request_answered', 'request_decided')
+               AND other.key = facts.key AND other.session = facts.session)""",
         (number,),
     ).fetchall()
     events = decode_rows(found, lambda row: _find_request(connection, *row))

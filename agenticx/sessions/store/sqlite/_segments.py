@@ -52,12 +52,13 @@ class CommitRow(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The content of one row: events that follow each other without a gap, up to one of the commit `last_rev`.
+    """The content of one row: events of the commits from `first_rev` to `last_rev`, which follow each other.
 
-    It has no events if none of its commits has.
+    A large commit may be in several rows. A row has no events if none of its commits has.
     """
 
     last_seq: int
+    first_rev: int
     last_rev: int
     commit_id: str
     first_position: int
@@ -91,20 +92,25 @@ def merge_commits(commits: Sequence[CommitRow]) -> Iterator[Segment]:
             lines += some
             owners += [commit] * len(some)
         if not lines:
-            yield Segment(last.last_seq, last.rev, last.commit_id, first.position, last.position, _compress(b""))
+            body = _compress(b"")
+            yield Segment(last.last_seq, first.rev, last.rev, last.commit_id, first.position, last.position, body)
             return
         owners[-1] = last  # with those behind it that have no events
         first_seq = first.last_seq - len(segment_lines(first.body, compressed=False)) + 1
         positions = [line_position(line) for line in lines]
         start = size = 0
+        first_rev = first.rev
         for place, line in enumerate(lines, 1):
             size += len(line)
             full = place - start == _MAX_SEGMENT_EVENTS or size >= MAX_SEGMENT_BYTES
             if full or place == len(lines) or positions[place] - positions[start] >= MAX_POSITION_SPAN:
                 body, commit = _compress(b"\n".join(lines[start:place])), owners[place - 1]
                 last_seq = first_seq + place - 1
-                yield Segment(last_seq, commit.rev, commit.commit_id, positions[start], positions[place - 1], body)
+                span = positions[start], positions[place - 1]
+                yield Segment(last_seq, first_rev, commit.rev, commit.commit_id, *span, body)
                 start, size = place, 0
+                if place < len(lines):  # the next row begins with the rest of this commit, or behind it
+                    first_rev = commit.rev if owners[place] is commit else commit.rev + 1
 
 
 def _compress(body: bytes) -> bytes:

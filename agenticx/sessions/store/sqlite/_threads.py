@@ -14,6 +14,7 @@ from agenticx.errors import AgenticXError, StoreError
 from agenticx.forks import drop_in_child
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.sessions.store.base import Doubtful
+from agenticx.sessions.store.damage import DamagedData
 from agenticx.threads import start_thread
 
 __all__ = ["Connect", "Job", "Reader", "Writer"]
@@ -168,6 +169,8 @@ class Reader(_DatabaseThread):
                 except AgenticXError as exc:
                     job.error = exc
                 connection.execute("COMMIT")
+                if isinstance(job.error, DamagedData):  # a statement that it has not read to its end keeps its snapshot
+                    self._drop_connection()
             except Exception as exc:  # noqa: BLE001 - raised to the caller that awaits the job
                 job.error = _map_error(exc)
                 self._drop_connection()

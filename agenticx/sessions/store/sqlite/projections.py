@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.messages import clean_text
+from agenticx.sessions.store.changes import MessageAdded, message_key
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import StoredEvent, StoredRecord
+from agenticx.sessions.store.entries import StoredEvent, StoredRecord, check_envelope
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import log_end
@@ -22,6 +23,8 @@ from agenticx.sessions.store.state import StoredSession, fold
 __all__ = ["check_projections", "differences"]
 
 _PAGE_EVENTS = 1000
+_SHOWN_DAMAGES = 5
+_TABLES = ("commits", "segments", "records", "turns", "messages", "compacted", "parts", "facts", "usage", "texts")
 
 
 def check_projections(path: Path, *, has_owner: bool = False) -> list[str]:
@@ -33,11 +36,22 @@ def check_projections(path: Path, *, has_owner: bool = False) -> list[str]:
     uri = read_only_uri(path, has_owner=has_owner)
     with map_file_errors(path), closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as opened:
         opened.execute("BEGIN")
-        return list(differences(opened))
+        return [*_damages(opened), *differences(opened)]
+
+
+def _damages(connection: sqlite3.Connection) -> list[str]:
+    """Return what SQLite finds damaged in the file, the first few of it; also indexes that differ from their tables."""
+    found = connection.execute(f"PRAGMA integrity_check({_SHOWN_DAMAGES})").fetchall()
+    return [f"the file is damaged: {sentence}" for (sentence,) in found if sentence != "ok"]
 
 
 def differences(connection: sqlite3.Connection) -> Iterator[str]:
-    """Yield a sentence for each table of a session that differs from its log."""
+    """Yield a sentence for each table that differs from the log of its session, or has rows of no session."""
+    for table in _TABLES:
+        query = f"SELECT count(*) FROM {table} WHERE session NOT IN (SELECT number FROM sessions)"
+        (count,) = connection.execute(query).fetchone()
+        if count:
+            yield f"the table {table!r} has {count} rows of no session"
     for number, session_id in connection.execute("SELECT number, id FROM sessions ORDER BY number").fetchall():
         try:
             folded = fold(_entries(connection, number, session_id))
@@ -56,7 +70,7 @@ def differences(connection: sqlite3.Connection) -> Iterator[str]:
 
 def _entries(connection: sqlite3.Connection, number: int, session_id: str) -> Iterator[StoredEvent | StoredRecord]:
     """Yield the entries of a session in the order of its log; raise `DamagedData`."""
-    records = map(rows.read_record_row, rows.record_rows(connection, number))
+    records = map(_checked_record, rows.record_rows(connection, number))
     return merge(_events(connection, session_id), records, key=_place)
 
 
@@ -64,10 +78,16 @@ def _events(connection: sqlite3.Connection, session_id: str) -> Iterator[StoredE
     seq = 0
     while page := rows.events_after(connection, session_id, seq, _PAGE_EVENTS):
         for event in page:
-            if event.seq != seq + 1:
-                raise DamagedData(f"event {seq + 1} is missing")
+            check_envelope(event)
             seq = event.seq
             yield event
+
+
+def _checked_record(row: tuple[Any, ...]) -> StoredRecord:
+    stored = rows.read_record_row(row)
+    if isinstance(stored.record, MessageAdded) and message_key(stored.record.text) != stored.record.key:
+        raise DamagedData(f"a message in commit {stored.rev} is not the one that was stored")
+    return stored
 
 
 def _place(entry: StoredEvent | StoredRecord) -> tuple[int, int, int]:
@@ -89,6 +109,8 @@ def _projections(
     yield "the running turn", lambda: row("running"), (folded.running_turn_id,)
     yield "its turns", lambda: turns.all_turns(connection, number), list(folded.turns.values())
     children = [folded.turns[id_] for id_ in folded.open_children]
+    client_ids = {turn.client_turn_id: turn.id for turn in folded.turns.values() if turn.client_turn_id is not None}
+    yield "the client_turn_ids of its turns", lambda: _client_turn_ids(connection, number), client_ids
     yield "its open child turns", lambda: turns.open_children(connection, number), children
     yield "its messages", lambda: rows.read_messages(connection, "messages", number), folded.messages
     yield "its compacted messages", lambda: rows.read_messages(connection, "compacted", number), folded.compacted
@@ -98,9 +120,11 @@ def _projections(
     name = {("", "name", record.name)} if record.name else set[tuple[str, str, str]]()
     yield "the texts of the search", lambda: _texts(connection, number), name | texts
     usage = {(row.day, row.model, clean_text(row.agent_id)): row.counts for row in folded.daily_usage}
+    yield "the words of the search", lambda: list(_texts_without_words(connection, number)), []
     yield "its usage", lambda: _usage(connection, session_id), usage
     yield "the end of its log", lambda: log_end(connection, number).last_seq, folded.last_seq
     yield "the numbers of its commits", lambda: list(_missing_revs(connection, number)), []
+    yield "the commits of its records", lambda: min(folded.rev, log_end(connection, number).rev), folded.rev
 
 
 def _texts(connection: sqlite3.Connection, number: int) -> set[tuple[str, str, str]]:
@@ -116,14 +140,31 @@ def _usage(connection: sqlite3.Connection, session_id: str) -> dict[tuple[str, s
 
 
 def _missing_revs(connection: sqlite3.Connection, number: int) -> Iterator[int]:
-    """Yield the first commit that is missing before each of the newest ones."""
-    (rev,) = connection.execute(
-        "SELECT coalesce(max(last_rev), 0) FROM segments WHERE session = ?", (number,)
-    ).fetchone()
-    newest = connection.execute(
-        "SELECT rev FROM commits WHERE session = ? AND rev > ? ORDER BY position", (number, rev)
+    """Yield the first commit that is missing before each segment, and before each of the newest commits."""
+    rev = 0
+    found: Iterable[tuple[int, int, bool]] = connection.execute(
+        """SELECT first_rev, last_rev, 1 FROM segments WHERE session = ?1
+           UNION ALL SELECT rev, rev, 0 FROM commits WHERE session = ?1 ORDER BY 2, 1""",
+        (number,),
     )
-    for (found,) in newest:
-        if found != rev + 1:
+    for first, last, may_repeat in found:
+        if first != rev + 1 and not (may_repeat and first == rev):
             yield rev + 1
-        rev = found
+        rev = last
+
+
+def _client_turn_ids(connection: sqlite3.Connection, number: int) -> dict[str, str]:
+    found: Iterable[tuple[str, str]] = connection.execute(
+        "SELECT client_turn_id, id FROM turns WHERE session = ? AND client_turn_id IS NOT NULL", (number,)
+    )
+    return dict(found)
+
+
+def _texts_without_words(connection: sqlite3.Connection, number: int) -> Iterator[str]:
+    """Yield the message ids of the texts that the index of the search does not have."""
+    found: Iterable[tuple[str]] = connection.execute(
+        """SELECT message_id FROM texts WHERE session = ?
+           AND NOT EXISTS (SELECT 1 FROM found_docsize WHERE id = texts.number)""",
+        (number,),
+    )
+    return (message_id for (message_id,) in found)

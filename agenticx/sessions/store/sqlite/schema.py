@@ -17,7 +17,7 @@ __all__ = [
     "create_schema",
 ]
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """The version of the schema and of what its rows contain, in the file's header as `user_version`."""
 
 APPLICATION_ID = 0x41475831
@@ -75,6 +75,7 @@ CREATE TABLE commits (
 CREATE TABLE segments (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
     last_seq INTEGER NOT NULL,
+    first_rev INTEGER NOT NULL,                -- the last one of the segment before it, of which it has the rest, or +1
     last_rev INTEGER NOT NULL,
     commit_id TEXT NOT NULL,                   -- of the commit `last_rev`
     first_position INTEGER NOT NULL,
@@ -84,7 +85,8 @@ CREATE TABLE segments (
 ) WITHOUT ROWID;
 CREATE INDEX segments_by_position ON segments (first_position, last_position);
 
--- The records of the log, see Record: written once, with their commits.
+-- The records of the log, see Record: written once, with their commits. That of a part of the state, or of a fact, is
+-- deleted when another one takes its place.
 CREATE TABLE records (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
     rev INTEGER NOT NULL,
@@ -131,14 +133,16 @@ CREATE TABLE compacted (
     PRIMARY KEY (session, message_index)
 ) WITHOUT ROWID;
 
--- The states of tools, permissions, files and options. See `tool_state.Parts`.
+-- The states of tools, permissions, files and options, by the records of their parts. See `tool_state.Parts`.
 CREATE TABLE parts (
-    number INTEGER PRIMARY KEY,                -- the order of the parts of a session
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
     name TEXT NOT NULL,
-    data TEXT NOT NULL,                        -- JSON
-    UNIQUE (session, name)
-);
+    place INTEGER NOT NULL,                    -- as in the record
+    rev INTEGER NOT NULL,
+    record_index INTEGER NOT NULL,
+    PRIMARY KEY (session, name),
+    UNIQUE (session, place)
+) WITHOUT ROWID;
 
 -- The facts in force, by their records, see Fact. The conditions of its indexes are those of queries in `_rows`.
 CREATE TABLE facts (
@@ -149,7 +153,7 @@ CREATE TABLE facts (
     key TEXT NOT NULL,                         -- as in the record
     rev INTEGER NOT NULL,
     record_index INTEGER NOT NULL,
-    UNIQUE (kind, key)
+    UNIQUE (kind, key, session)
 );
 CREATE INDEX facts_of_turn ON facts (session, turn);
 CREATE INDEX open_facts ON facts (session)
