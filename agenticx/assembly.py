@@ -30,7 +30,7 @@ from agenticx.sessions.hub.hub import Hub, workspace_folder
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import MEMORY_URL, absolute_url, open_store
 from agenticx.sessions.store.memory import MemoryStore
-from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.settings import Settings, load_settings
 from agenticx.subagents.tools import session_tools
 from agenticx.teams.configured.files import TeamFiles

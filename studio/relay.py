@@ -39,7 +39,7 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.sessions.store.base import Log, Store, related_turn_id
-from agenticx.sessions.store.entries import Position, StoredEvent
+from agenticx.sessions.store.events import Position, StoredEvent
 from agenticx.sessions.turn_tree import TurnFilter
 from studio.http.frames import ResetFrame, ServerClosingFrame
 from studio.http.response_writer import CHUNK_BYTES, WRITER_KEY, BodyWriter

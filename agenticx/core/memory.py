@@ -24,7 +24,7 @@ from agenticx.tools.visible import visible, visible_line
 if TYPE_CHECKING:
     from agenticx.knowledge.memory import MemoryEntry, UserMemory
     from agenticx.sessions.store.base import Catalog, SearchResult
-    from agenticx.sessions.store.records import SessionRecord
+    from agenticx.sessions.store.session_record import SessionRecord
 
 __all__ = [
     "CURRENT_MEMORY",

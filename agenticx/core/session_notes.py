@@ -20,7 +20,7 @@ from agenticx.runtime.session import Session
 from agenticx.sessions.hub.session_fields import derive_name
 from agenticx.sessions.hub.turn_services import NoteTurn
 from agenticx.sessions.store.base import Catalog
-from agenticx.sessions.store.records import SessionRecord, TurnRecord
+from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool

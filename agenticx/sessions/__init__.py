@@ -6,11 +6,13 @@ from agenticx.sessions.history.transcript import transcript
 from agenticx.sessions.hub.hub import Hub, HubClosed, TurnConflict, TurnFailed, TurnRequest
 from agenticx.sessions.hub.submission import Submission
 from agenticx.sessions.store.base import ArchivedFilter, Doubtful, Lease, OwnershipLost, SearchResult, Store
-from agenticx.sessions.store.entries import Fact, SessionEvent, StoredEvent
+from agenticx.sessions.store.commits import Commit, SessionState, StateChange
+from agenticx.sessions.store.events import SessionEvent, StoredEvent
 from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.owner import OwnedElsewhere
-from agenticx.sessions.store.records import Commit, SessionRecord, SessionState, StateChange, TurnRecord
+from agenticx.sessions.store.records import Fact
 from agenticx.sessions.store.search import SearchExcerpt
+from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 from agenticx.sessions.store.sqlite import SqliteStore, VersionMismatch
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 

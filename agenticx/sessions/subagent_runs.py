@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from agenticx.messages import UserMessage
 from agenticx.runtime.session import Notice
-from agenticx.sessions.store.entries import (
+from agenticx.sessions.store.records import (
     Fact,
     SubagentAnnounced,
     SubagentDelivered,

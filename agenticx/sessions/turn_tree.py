@@ -13,7 +13,7 @@ from agenticx.runtime.budgets.usage_payload import usage_from_data
 from agenticx.runtime.events import Event, EventType, TurnState
 from agenticx.runtime.events.payloads import ArtifactData, ToolResultData
 from agenticx.runtime.events.types import AnsweringEvent, AskingEvent
-from agenticx.sessions.store.entries import StoredEvent, decode
+from agenticx.sessions.store.events import StoredEvent, decode
 from agenticx.tools.session_files import ArtifactPreview
 
 __all__ = ["LoggedTurn", "TurnFilter", "TurnStatus", "TurnTree", "result_message"]

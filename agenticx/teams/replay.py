@@ -22,7 +22,7 @@ from agenticx.teams.messages import BaseChatMessage
 from agenticx.teams.transcript import EarlierRun, MessageTypes, TeamTranscript
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.entries import SessionEvent
+    from agenticx.sessions.store.events import SessionEvent
     from agenticx.sessions.turn_tree import TurnTree
 
 __all__ = ["StoredTalk", "StoredTurns", "events_at", "events_since_reset", "read_talk", "uncommitted_answer"]

@@ -29,7 +29,7 @@ from agenticx.sessions.hub.session_fields import (
     check_system_prompt,
 )
 from agenticx.sessions.store.base import ArchivedFilter, SearchResult
-from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import agents_file_names

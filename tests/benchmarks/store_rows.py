@@ -21,7 +21,7 @@ from agenticx.sessions import Commit, Lease, SessionRecord, SqliteStore, StateCh
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import load_session
 from agenticx.sessions.hub.writer import SessionWriter
-from agenticx.sessions.store.entries import Position
+from agenticx.sessions.store.events import Position
 from agenticx.sessions.store.tool_state import encode_state
 from agenticx.tools.session_files import MemoryContents
 from tests.benchmarks.floor import bare_group_commit, cpu_of

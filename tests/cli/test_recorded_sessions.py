@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agenticx.sessions import SessionRecord, SqliteStore
-from agenticx.sessions.store.entries import decode_line, encode
+from agenticx.sessions.store.events import decode_line, encode
 
 RECORDED = sorted((Path(__file__).parent / "recorded_sessions").glob("*.jsonl"))
 

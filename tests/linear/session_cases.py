@@ -34,10 +34,10 @@ from agenticx.sessions.history.speech_calls import SpeechCalls
 from agenticx.sessions.history.transcript import Conversation, transcript
 from agenticx.sessions.hub.session_fields import derive_name
 from agenticx.sessions.hub.writer import merge_deltas
-from agenticx.sessions.store.entries import StoredEvent, encode_events
+from agenticx.sessions.store.events import StoredEvent, encode_events
 from agenticx.sessions.store.memory import MemoryStore
-from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.search import SearchableText, SearchQuery, normalize_words, searchable_texts
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.sessions.store.sqlite._segments import (
     PAGE_BYTES,
     CommitRow,

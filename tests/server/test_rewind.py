@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
-from agenticx.sessions.store.entries import FileEdited, FileFact
+from agenticx.sessions.store.records import FileEdited, FileFact
 from agenticx.testing import check_grammar
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.conversations import log, messages, run_turn

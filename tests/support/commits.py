@@ -16,7 +16,7 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRecord,
 )
-from agenticx.sessions.store.records import Loaded
+from agenticx.sessions.store.commits import Loaded
 from tests.support.two_hubs import authority
 
 __all__ = ["add_fact", "append", "delete", "end_lease", "load", "must_sync", "update"]

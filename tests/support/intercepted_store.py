@@ -14,7 +14,7 @@ from agenticx.errors import StoreError
 from agenticx.sessions import Commit, Doubtful, Lease, SessionRecord, Store, StoredEvent
 from agenticx.sessions.store.base import Catalog, CommandHandler, Log, Ownership
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.records import Loaded
+from agenticx.sessions.store.commits import Loaded
 
 __all__ = ["FailingCommits", "InterceptedCalls", "InterceptedStore", "StoreCall", "Write"]
 

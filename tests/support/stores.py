@@ -9,7 +9,7 @@ from typing import Any
 from agenticx.messages import UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import MemoryStore, SessionRecord, SqliteStore, Store, TurnRecord
-from agenticx.sessions.store.entries import CallBegan, MessagePosted, MessageTaken, RequestAsked
+from agenticx.sessions.store.records import CallBegan, MessagePosted, MessageTaken, RequestAsked
 from tests.support.commits import append
 from tests.support.two_hubs import UnreliableStore
 

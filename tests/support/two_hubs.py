@@ -31,7 +31,8 @@ from agenticx.sessions import (
 )
 from agenticx.sessions.store.base import Catalog, Durability, Log, Ownership
 from agenticx.sessions.store.blobs import MemoryBlobs
-from agenticx.sessions.store.entries import FactT, Position, RequestAsked
+from agenticx.sessions.store.events import Position
+from agenticx.sessions.store.records import FactT, RequestAsked
 from agenticx.tools.base import Tool
 from tests.support.intercepted_store import InterceptedCalls, InterceptedStore, StoreCall, Write
 from tests.support.timeouts import PatientClock

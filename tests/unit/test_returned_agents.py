@@ -21,7 +21,7 @@ from agenticx.core import Agent, AgentExecutor, ChatResponse, Result, Task
 from agenticx.runtime import AgentHook, Block, StopSignal
 from agenticx.runtime.turn_agent import ToolResult, TurnAgent
 from agenticx.sessions import Hub, TurnRequest
-from agenticx.sessions.store.entries import decode
+from agenticx.sessions.store.events import decode
 from agenticx.settings import Settings, load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
 from agenticx.teams.replay import uncommitted_answer

@@ -11,7 +11,7 @@ from agenticx.cli.client.envelopes import Envelope
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
 from agenticx.runtime.user_requests.requests import UserAnswer
-from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.session_files import Artifact

@@ -22,7 +22,7 @@ from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.hub.hub import TurnRequest
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage
 from agenticx.settings import Settings
 from agenticx.tools.permissions import PermissionMode

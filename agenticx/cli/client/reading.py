@@ -13,7 +13,7 @@ from agenticx.cli.client.stored_log import export_log, read_envelopes
 from agenticx.runtime import Session
 from agenticx.sessions.files.options import find_option, stored_session_files
 from agenticx.sessions.store.base import StoreReader
-from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage
 from agenticx.tools.session_files import Artifact, Artifacts
 

@@ -26,7 +26,7 @@ from agenticx.http.sse import IdentifiedEvent, SseParser, StrayJson
 from agenticx.messages import MAIN_AGENT, UserMessage
 from agenticx.runtime.user_requests.kinds import kind_of
 from agenticx.runtime.user_requests.requests import UserAnswer
-from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.session_files import Artifact

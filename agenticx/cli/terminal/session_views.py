@@ -24,7 +24,7 @@ from agenticx.cli.terminal.subagent_list import subagent_lines, subagents_to_jso
 from agenticx.cli.terminal.usage_report import usage_lines, usage_sums_to_json
 from agenticx.runtime.events import TRANSCRIPT_EVENTS, EventType
 from agenticx.sessions.history.transcript import Conversation
-from agenticx.sessions.store.entries import decode_line
+from agenticx.sessions.store.events import decode_line
 from agenticx.sessions.store.usage import DailyUsage
 from agenticx.sessions.turn_tree import LoggedTurn, TurnTree
 from agenticx.tools.visible import visible, visible_line

@@ -17,8 +17,8 @@ from typing import TypeAlias, TypeVar
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import Fact, FileEdited, FileRewound
 from agenticx.sessions.store.hosts import this_host
+from agenticx.sessions.store.records import Fact, FileEdited, FileRewound
 
 __all__ = [
     "FileChange",

@@ -17,7 +17,7 @@ from agenticx.sessions.files.artifacts import SessionContents
 from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.entries import StoredEvent, decode
+from agenticx.sessions.store.events import StoredEvent, decode
 from agenticx.sessions.store.tool_state import Parts, load_files
 from agenticx.tools.session_files import Artifacts, UnknownArtifact, is_image_type
 

@@ -26,7 +26,7 @@ from agenticx.sessions.files.changes import (
 from agenticx.sessions.store.base import Doubtful, Log
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, Blobs, content_digest
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import Fact, FileEdited, FileFact, FileRewound, ForkedPath
+from agenticx.sessions.store.records import Fact, FileEdited, FileFact, FileRewound, ForkedPath
 from agenticx.threads import run_in_thread
 
 __all__ = ["SessionSnapshots", "forked_edits", "share_contents"]

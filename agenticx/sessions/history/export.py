@@ -9,7 +9,7 @@ from typing import Any
 
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.store.base import SessionLog, read_log_pages
-from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.threads import run_in_thread
 from agenticx.tools.visible import escape_controls
 

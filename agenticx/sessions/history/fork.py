@@ -22,9 +22,11 @@ from agenticx.sessions.history.transcript import (
 from agenticx.sessions.history.turns_on_path import TurnsOnPath
 from agenticx.sessions.store.attachments import attachment_digests
 from agenticx.sessions.store.base import Doubtful, Log, Store
+from agenticx.sessions.store.commits import SessionState, StateChange
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.entries import Fact, ForkedPath, SessionEvent, StoredEvent, SubagentFact, decode, encode
-from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
+from agenticx.sessions.store.events import SessionEvent, StoredEvent, decode, encode
+from agenticx.sessions.store.records import Fact, ForkedPath, SubagentFact
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.sessions.store.tool_state import decode_replacement_counts, encode_state, load_files, load_state
 from agenticx.sessions.turn_tree import LoggedTurn, TurnTree
 from agenticx.threads import run_sized

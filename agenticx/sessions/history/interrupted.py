@@ -19,13 +19,8 @@ from agenticx.runtime.resume import ResumedRequest, ResumedTurn, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
 from agenticx.runtime.user_requests.kinds import kind_of_event
 from agenticx.runtime.user_requests.requests import AnsweredBy, UserAnswer
-from agenticx.sessions.store.entries import (
-    CallBegan,
-    Fact,
-    RequestAnswered,
-    asked_request,
-    given_answer,
-)
+from agenticx.sessions.store.events import asked_request, given_answer
+from agenticx.sessions.store.records import CallBegan, Fact, RequestAnswered
 from agenticx.sessions.turn_tree import LoggedTurn
 
 __all__ = [

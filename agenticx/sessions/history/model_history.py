@@ -10,7 +10,7 @@ from typing import Any
 
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
-from agenticx.sessions.store.entries import SessionEvent
+from agenticx.sessions.store.events import SessionEvent
 from agenticx.sessions.turn_tree import result_message
 
 __all__ = ["CurrentHistory", "messages_of_agent", "not_run_result", "rebuild_history"]

@@ -16,7 +16,8 @@ from agenticx.runtime.session import Notice
 from agenticx.sessions.history.transcript import Conversation
 from agenticx.sessions.history.turns_on_path import TurnsOnPath, read_events_on_path
 from agenticx.sessions.store.base import Log
-from agenticx.sessions.store.entries import Fact, SessionEvent, SubagentDelivered, SubagentFact, decode
+from agenticx.sessions.store.events import SessionEvent, decode
+from agenticx.sessions.store.records import Fact, SubagentDelivered, SubagentFact
 from agenticx.sessions.subagent_runs import SubagentRuns
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 

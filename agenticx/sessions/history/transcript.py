@@ -31,7 +31,7 @@ from agenticx.runtime.events.payloads import FinalData, SessionChangedData, Tool
 from agenticx.sessions.history.speech_calls import SpeechCalls
 from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.entries import SessionEvent, StoredEvent, decode
+from agenticx.sessions.store.events import SessionEvent, StoredEvent, decode
 from agenticx.sessions.store.search import SearchableText
 from agenticx.sessions.turn_tree import TurnTree
 

@@ -8,7 +8,7 @@ from agenticx.runtime.events import ArtifactEvent, SubagentStartedEvent, ToolRes
 from agenticx.runtime.session import Option
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
 from agenticx.sessions.store.base import SessionLog, read_log_pages
-from agenticx.sessions.store.entries import StoredEvent, decode
+from agenticx.sessions.store.events import StoredEvent, decode
 
 __all__ = ["TurnsOnPath", "read_events_on_path"]
 

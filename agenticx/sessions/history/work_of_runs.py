@@ -16,7 +16,8 @@ from agenticx.runtime.history_text import count_characters
 from agenticx.sessions.history.model_history import messages_of_agent
 from agenticx.sessions.history.subagent_notices import with_subagent_notices
 from agenticx.sessions.store.base import SessionLog, read_log_pages
-from agenticx.sessions.store.entries import Fact, SessionEvent, StoredEvent, SubagentFact, decode
+from agenticx.sessions.store.events import SessionEvent, StoredEvent, decode
+from agenticx.sessions.store.records import Fact, SubagentFact
 from agenticx.sessions.turn_tree import TurnTree
 
 __all__ = ["with_work_of_runs"]

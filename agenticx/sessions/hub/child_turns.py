@@ -21,9 +21,10 @@ from agenticx.sessions.hub.live_turns import NOT_STORED, DueEnd, LiveTurn, LiveT
 from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
 from agenticx.sessions.store.base import Log, OwnershipLost, TurnEnded
-from agenticx.sessions.store.entries import CallBegan, Fact, ProcessStarted, TurnWaiting
+from agenticx.sessions.store.commits import Loaded
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.records import Loaded, TurnRecord
+from agenticx.sessions.store.records import CallBegan, Fact, ProcessStarted, TurnWaiting
+from agenticx.sessions.store.session_record import TurnRecord
 from agenticx.sessions.store.tool_state import ENCODING_ERRORS, encode_tool_state
 
 __all__ = ["ChildTurnRecords", "FactJournal", "SessionChildTurns"]

@@ -18,7 +18,7 @@ from agenticx.runtime.user_requests.requests import ConfirmAnswer, QuestionAnswe
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.submission import Submission, TurnRequest
 from agenticx.sessions.store.base import OwnershipLost
-from agenticx.sessions.store.records import SessionRecord, TurnRecord
+from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 
 __all__ = [
     "Answer",

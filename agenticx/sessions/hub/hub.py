@@ -85,9 +85,10 @@ from agenticx.sessions.hub.turn_services import (
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import RequestAsked, SessionEvent, stored_request
+from agenticx.sessions.store.events import SessionEvent, stored_request
 from agenticx.sessions.store.hosts import is_workspace_here, this_host
-from agenticx.sessions.store.records import SessionRecord, TurnRecord
+from agenticx.sessions.store.records import RequestAsked
+from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool

@@ -36,7 +36,8 @@ from agenticx.runtime.events import DELTAS, Event, EventType, RuntimeEvent
 from agenticx.runtime.resume import ResumedTurn, ResumePoint
 from agenticx.runtime.turns.child_turns import ChildTurn
 from agenticx.sessions.hub.turn_services import TurnSetup
-from agenticx.sessions.store.records import Loaded, TurnRecord
+from agenticx.sessions.store.commits import Loaded
+from agenticx.sessions.store.session_record import TurnRecord
 from agenticx.sessions.turn_tree import LoggedTurn, TurnStatus, TurnTree
 
 __all__ = ["NOT_STORED", "DueEnd", "LiveTurn", "LiveTurns", "MainTurn"]

@@ -12,8 +12,8 @@ from agenticx.errors import SessionNotFound
 from agenticx.runtime.results import UserInput
 from agenticx.runtime.turn import TurnWork
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.entries import SessionEvent
-from agenticx.sessions.store.records import TurnRecord
+from agenticx.sessions.store.events import SessionEvent
+from agenticx.sessions.store.session_record import TurnRecord
 
 __all__ = ["OpenHub", "hub_of", "register_hub", "remove_hub"]
 

@@ -20,8 +20,8 @@ from agenticx.messages import UserMessage, new_id
 from agenticx.runtime import EventType, RuntimeEvent, Steering
 from agenticx.runtime.turn import attachment_data
 from agenticx.sessions.hub.submission import Submission, SubmissionState, TurnRequest
-from agenticx.sessions.store.entries import Fact, MessagePosted, MessageTaken
-from agenticx.sessions.store.records import TurnRecord
+from agenticx.sessions.store.records import Fact, MessagePosted, MessageTaken
+from agenticx.sessions.store.session_record import TurnRecord
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["MessageQueue", "QueuedMessage", "message_key", "recorded_submission", "steer"]

@@ -16,10 +16,12 @@ from agenticx.sessions.history.interrupted import (
     work_resume_point,
 )
 from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.commits import Loaded
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
-from agenticx.sessions.store.entries import Fact, ProcessStarted, SessionEvent, TurnWaiting, decode
+from agenticx.sessions.store.events import SessionEvent, decode
 from agenticx.sessions.store.hosts import is_this_host
-from agenticx.sessions.store.records import Loaded, TurnRecord
+from agenticx.sessions.store.records import Fact, ProcessStarted, TurnWaiting
+from agenticx.sessions.store.session_record import TurnRecord
 from agenticx.sessions.store.tool_state import decode_tool_state
 from agenticx.sessions.turn_tree import LoggedTurn, TurnTree
 from agenticx.threads import run_in_thread

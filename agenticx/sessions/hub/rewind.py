@@ -24,10 +24,10 @@ from agenticx.sessions.history.turns_on_path import TurnsOnPath
 from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store.attachments import load_attachments
 from agenticx.sessions.store.base import Lease, Log, Store
+from agenticx.sessions.store.commits import Loaded
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.entries import Fact, FileFact, RewindBegan, RewindEnded, SubagentFact
 from agenticx.sessions.store.hosts import check_workspace, is_this_host
-from agenticx.sessions.store.records import Loaded
+from agenticx.sessions.store.records import Fact, FileFact, RewindBegan, RewindEnded, SubagentFact
 
 __all__ = ["RewindResult", "complete_rewind", "rewind", "session_snapshots"]
 

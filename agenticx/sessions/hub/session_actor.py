@@ -33,10 +33,11 @@ from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import OwnershipLost, find_fact
+from agenticx.sessions.store.commits import Loaded
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.entries import MessagePosted, MessageTaken, NameDerived
 from agenticx.sessions.store.hosts import is_workspace_here
-from agenticx.sessions.store.records import Loaded, SessionRecord, TurnRecord
+from agenticx.sessions.store.records import MessagePosted, MessageTaken, NameDerived
+from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 
 __all__ = ["SessionActor"]
 

@@ -20,7 +20,8 @@ from typing_extensions import override
 from agenticx.logs import get_logger
 from agenticx.messages import Message
 from agenticx.runtime import Session
-from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
+from agenticx.sessions.store.commits import SessionState, StateChange
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.sessions.store.tool_state import (
     ENCODING_ERRORS,
     Parts,

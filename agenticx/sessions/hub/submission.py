@@ -13,7 +13,7 @@ from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message, UserMessage
 from agenticx.runtime.options import check_variants
 from agenticx.sessions.hub.session_fields import check_fields
-from agenticx.sessions.store.records import TurnRecord
+from agenticx.sessions.store.session_record import TurnRecord
 from agenticx.threads import run_sized
 from agenticx.tools.permissions import PermissionMode
 

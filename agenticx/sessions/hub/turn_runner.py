@@ -43,8 +43,10 @@ from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.turn_services import NoteTurn, TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost, TurnEnded
-from agenticx.sessions.store.entries import Fact, NameDerived, StoredEvent
-from agenticx.sessions.store.records import Loaded, TurnRecord
+from agenticx.sessions.store.commits import Loaded
+from agenticx.sessions.store.events import StoredEvent
+from agenticx.sessions.store.records import Fact, NameDerived
+from agenticx.sessions.store.session_record import TurnRecord
 from agenticx.subagents.tools import CURRENT_OWNER
 
 __all__ = ["TurnRunner"]

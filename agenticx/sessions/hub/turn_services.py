@@ -23,7 +23,7 @@ from agenticx.sessions.hub.session_fields import check_folder
 from agenticx.sessions.store.base import Log, Store
 from agenticx.sessions.store.blobs import Blobs, MemoryBlobs
 from agenticx.sessions.store.hosts import check_workspace
-from agenticx.sessions.store.records import SessionRecord, TurnRecord
+from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 from agenticx.settings import PROJECT_FILE, Settings, prompt_text
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import find_agents_files, instructions_prompt

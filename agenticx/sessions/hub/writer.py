@@ -16,15 +16,10 @@ from agenticx.runtime.events import ASKING_EVENTS, REQUEST_EVENTS, TEXT_DELTAS
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
-from agenticx.sessions.store.entries import (
-    Fact,
-    RequestAsked,
-    RequestDecided,
-    StoredEvent,
-    SubagentDelivered,
-    given_answer,
-)
-from agenticx.sessions.store.records import Commit, Loaded, SessionRecord, StateChange, TurnRecord
+from agenticx.sessions.store.commits import Commit, Loaded, StateChange
+from agenticx.sessions.store.events import StoredEvent, given_answer
+from agenticx.sessions.store.records import Fact, RequestAsked, RequestDecided, SubagentDelivered
+from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 from agenticx.sessions.store.tool_state import ENCODING_ERRORS
 from agenticx.sessions.subagent_runs import SubagentRuns
 from agenticx.subagents.records import SubagentEnding

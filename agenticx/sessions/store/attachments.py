@@ -16,8 +16,9 @@ from agenticx.logs import get_logger
 from agenticx.messages import Message, UserMessage
 from agenticx.sessions.store.base import Lease
 from agenticx.sessions.store.blobs import TOO_LARGE, Blobs
-from agenticx.sessions.store.entries import Fact, MessagePosted, StoredEvent
-from agenticx.sessions.store.records import Commit, Loaded, SessionState, StateChange
+from agenticx.sessions.store.commits import Commit, Loaded, SessionState, StateChange
+from agenticx.sessions.store.events import StoredEvent
+from agenticx.sessions.store.records import Fact, MessagePosted
 from agenticx.threads import run_in_thread
 
 __all__ = ["SMALLEST_CONTENT", "AttachmentLease", "attachment_digests", "load_attachments"]

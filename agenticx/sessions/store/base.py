@@ -17,9 +17,11 @@ from agenticx.errors import StoreError
 from agenticx.messages import Message
 from agenticx.runtime.events import HandedBackEvent, QueuedEvent
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.entries import Fact, FactT, Position, StoredEvent, decode
-from agenticx.sessions.store.records import Commit, Loaded, SessionRecord, SessionState, StateChange, TurnRecord
+from agenticx.sessions.store.commits import Commit, Loaded, SessionState, StateChange
+from agenticx.sessions.store.events import Position, StoredEvent, decode
+from agenticx.sessions.store.records import Fact, FactT
 from agenticx.sessions.store.search import SearchableText, SearchExcerpt
+from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 from agenticx.sessions.store.usage import DailyUsage
 
 __all__ = [

@@ -6,7 +6,7 @@ import platform
 
 from agenticx.errors import SettingsError
 from agenticx.sessions.store.base import Log
-from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.store.session_record import SessionRecord
 
 __all__ = ["WorkspaceElsewhere", "check_workspace", "is_this_host", "is_workspace_here", "this_host"]
 

@@ -23,18 +23,12 @@ from agenticx.sessions.store.base import (
     check_turn,
 )
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.entries import (
-    Fact,
-    FactT,
-    Position,
-    StoredEvent,
-    SubagentFact,
-    encode_events,
-    renumbered,
-)
+from agenticx.sessions.store.commits import Commit, Loaded, SessionState, StateChange
+from agenticx.sessions.store.events import Position, StoredEvent, encode_events, renumbered
 from agenticx.sessions.store.memory_sessions import Change, MemoryData, MemorySession
-from agenticx.sessions.store.records import Commit, Loaded, SessionRecord, SessionState, StateChange, TurnRecord
+from agenticx.sessions.store.records import Fact, FactT, SubagentFact
 from agenticx.sessions.store.search import MATCHES_SHOWN, SearchableText, SearchQuery
+from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 from agenticx.sessions.store.usage import DailyUsage
 
 __all__ = ["MemoryStore"]

@@ -10,11 +10,13 @@ from typing import Protocol
 from agenticx.errors import SessionNotFound
 from agenticx.messages import new_id
 from agenticx.sessions.store.base import CommandHandler, Lease
-from agenticx.sessions.store.changes import commit_records, session_records
-from agenticx.sessions.store.entries import Fact, StoredEvent, StoredRecord
+from agenticx.sessions.store.commit_records import commit_records, session_records
+from agenticx.sessions.store.commits import Commit, StateChange
+from agenticx.sessions.store.events import StoredEvent
 from agenticx.sessions.store.notify import Notifier
-from agenticx.sessions.store.records import Commit, SessionRecord, StateChange
+from agenticx.sessions.store.records import Fact, StoredRecord
 from agenticx.sessions.store.search import SearchableText
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.sessions.store.state import StoredSession
 
 __all__ = ["Change", "MemoryData", "MemorySession", "WorkerLease"]

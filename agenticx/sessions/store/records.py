@@ -1,160 +1,683 @@
-"""A session and its turns as a store returns them, and the commits and changes that write them."""
+"""The records of a session's log: their classes, and the only place that encodes and decodes them.
+
+Each message is stored once, in a record whose key is the digest of its JSON. Where the conversation is changed at other
+places than its end, a record names the messages that it has then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, field, fields, replace
+from hashlib import blake2b
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast, get_args
 
 from agenticx.llms.sampling import Sampling
-from agenticx.messages import Message, new_id
-from agenticx.runtime.events import RuntimeEvent
-from agenticx.sessions.store.entries import Fact
+from agenticx.messages import Message, UserMessage, message_adapter, new_id
+from agenticx.runtime.user_requests.kinds import KINDS, kind_of
+from agenticx.runtime.user_requests.requests import UserAnswer
+from agenticx.sessions.store.damage import DECODE_ERRORS, damaged_data
+from agenticx.sessions.store.search import SearchableText
+from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 from agenticx.sessions.store.tool_state import Parts
+from agenticx.subagents.records import SubagentEnding, SubagentRun
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
-    "Commit",
-    "Loaded",
-    "SessionRecord",
-    "SessionState",
-    "StateChange",
-    "TurnRecord",
+    "FACT_CLASSES",
+    "RECORD_CLASSES",
+    "CallBegan",
+    "EventsCopied",
+    "Fact",
+    "FactT",
+    "FileEdited",
+    "FileFact",
+    "FileRewound",
+    "ForkedPath",
+    "MessageAdded",
+    "MessagePosted",
+    "MessageTaken",
+    "MessagesCompacted",
+    "MessagesReplaced",
+    "NameAnnounced",
+    "NameDerived",
+    "PartChanged",
+    "PartRemoved",
+    "ProcessStarted",
+    "Record",
+    "RequestAnswered",
+    "RequestAsked",
+    "RequestDecided",
+    "RewindBegan",
+    "RewindEnded",
+    "SessionChanged",
+    "StoredRecord",
+    "SubagentAnnounced",
+    "SubagentDelivered",
+    "SubagentEnded",
+    "SubagentFact",
+    "SubagentMessageTaken",
+    "SubagentMessaged",
+    "SubagentStarted",
+    "SubagentUnannounced",
+    "TextsCopied",
+    "TextsRetained",
+    "TurnAccepted",
+    "TurnWaiting",
+    "as_tuple",
+    "decode_message",
+    "decode_record",
+    "decode_session",
+    "encode_message",
+    "encode_record",
+    "encode_session",
+    "message_key",
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRecord:
-    """The properties of a session apart from its events.
+@dataclass(frozen=True, slots=True)
+class ForkedPath:
+    """The part of a session that a fork has: the ids of the calls, and `new_turn_id` of those of its turns there."""
 
-    `tools` None means all, and so does `vaults`, ids of vaults of notes; `model` None means the default one;
-    `system_prompt` None means that of the hub; `team` is the name of the configured team that its turns run, None for
-    an agent; `forked_from` is the id of the session it was made from. `workspace_host` is the host that has the
-    workspace, see `hosts.is_this_host`. `agent` is the name of the agent that answers the next message, None the main
-    one. `agent_file` is the name of the agent of a file with which the session was made, whose prompt, model and tools
-    were copied then: it is the name of the main agent.
-    """
-
-    id: str = field(default_factory=lambda: new_id("ses"))
-    name: str | None = None
-    model: str | None = None
-    permission_mode: PermissionMode = "default"
-    workspace: str
-    workspace_host: str | None = None
-    tools: tuple[str, ...] | None = None
-    vaults: tuple[str, ...] | None = None
-    system_prompt: str | None = None
-    agent: str | None = None
-    agent_file: str | None = None
-    team: str | None = None
-    pinned: bool = False
-    archived: bool = False
-    forked_from: str | None = None
-    created_at: str
-
-    @property
-    def agent_name(self) -> str | None:
-        """The name of the agent that answers the next message; None for a main agent without one."""
-        return self.agent or self.agent_file
+    calls: Collection[str]
+    new_turn_id: Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnRecord:
-    """A turn.
+class Record:
+    """An entry of a session's log that is not relayed: it has no number of its own, and a place among the events.
 
-    `after_seq` is the sequence number just before its first event, None until that is stored. `attachments_digest` is
-    the fingerprint of the attachments of the input, "" for none. `model` and `permission_mode` take the place of the
-    session's, and `sampling` takes precedence over the model's. `mode` is the one that the user has chosen, None for
-    that of the words, and `vaults` are those of this turn, None for the session's. `variants` are the options that it
-    was to make, a number or the names of their models. `parent_turn_id` is that of the turn above, None for a turn that
-    a message of the user began.
+    `turn_id` is "" for those of no turn. Fields other than that and `key` are stored as a JSON object.
     """
 
-    id: str = field(default_factory=lambda: new_id("turn"))
-    session_id: str
-    input: str
-    attachments_digest: str = ""
+    kind: ClassVar[str]
+
+    key: str
+    turn_id: str = ""
+
+    def data(self) -> dict[str, Any]:
+        """Return the fields other than `key` and `turn_id` as JSON."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("key", "turn_id")}
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        """Return the record with the `data` of one; raises an error of `DECODE_ERRORS` for other data."""
+        values = {name: as_tuple(value) for name, value in data.items()}
+        return cls(key=key, turn_id=turn_id, **values)
+
+    def forked(self, path: ForkedPath) -> Self | None:
+        """Return the record that a fork has of this one, None if it has none.
+
+        That is so for most: the turns of a fork have ended, and its conversation and state have records of its own.
+        """
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact(Record):
+    """A record of which one for its kind and its `key` is in force.
+
+    Facts say what the events cannot: that a call is about to run, before it runs, and the answer to a request, before
+    its turn continues. Those of a turn are read as long as it is open. The first one with a key stays in force, or with
+    `is_replaced` the last one, of which alone the log has the record. One ends that of the class which it `closes` with
+    the same key. With `is_work` one that is not closed is work for the next owner of the session. One that
+    `is_skippable` and cannot be decoded is left out where facts are read.
+    """
+
+    closes: ClassVar[type[Fact] | None] = None
+    is_replaced: ClassVar[bool] = False
+    is_work: ClassVar[bool] = False
+    is_skippable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFact(Fact):
+    """A fact about a file that is read as long as its session is kept, to rewind it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentFact(Fact):
+    """A fact about a sub-agent that is read as long as its session is kept."""
+
+    is_skippable = True
+
+
+def as_tuple(value: Any) -> Any:
+    """Return a list of JSON as the tuple that it was, and any other value as it is."""
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallBegan(Fact):
+    """A call is about to run. Models repeat their call ids, so the key has the turn as well."""
+
+    kind = "call_began"
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStarted(Fact):
+    """A call has started a process of `host`, with the fields of a `StartedProcess`; the key is that of the call."""
+
+    kind = "process_started"
+    call_id: str
+    host: str
+    pid: int
+    started: int
+    mark: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestAsked(Fact):
+    """The request to the user `key` was asked in the event `seq`."""
+
+    kind = "request_asked"
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answered(Fact):
+    answer: UserAnswer
+
+    def data(self) -> dict[str, Any]:
+        kind = kind_of(self.answer)
+        return {"kind": kind.name, **kind.answer_data(self.answer)}
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        return cls(key=key, turn_id=turn_id, answer=KINDS[data["kind"]].read_answer(data))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestAnswered(_Answered):
+    """The user's answer to the request `key`, before its turn takes it."""
+
+    kind = "request_answered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestDecided(_Answered):
+    """The final answer to the request `key`, which its turn took."""
+
+    kind = "request_decided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePosted(Fact):
+    """The user's message was accepted and is queued; it begins the turn `turn_id`, or joins it if it `steers`."""
+
+    kind = "message_posted"
+    is_work = True
+    message: UserMessage
     client_turn_id: str | None = None
     model: str | None = None
     permission_mode: PermissionMode | None = None
     sampling: Sampling | None = None
     mode: str | None = None
     vaults: tuple[str, ...] | None = None
-    variants: int | tuple[str, ...] | None = None
-    after_seq: int | None = None
-    parent_turn_id: str | None = None
+    steers: bool = False
+    interrupts: bool = False
 
+    def data(self) -> dict[str, Any]:
+        sampling = None if self.sampling is None else dict(self.sampling.items())
+        return Fact.data(self) | {"message": self.message.model_dump(mode="json"), "sampling": sampling}
 
-@dataclass(frozen=True, slots=True)
-class SessionState:
-    """The state that a session's next turn starts from: the model's messages, and the parts of its tool state.
-
-    The original messages that summaries replaced are not in it, see `Log.compacted_messages`.
-    """
-
-    messages: Sequence[Message] = ()
-    parts: Parts = field(default_factory=dict[str, str])
-
-
-@dataclass(frozen=True, slots=True)
-class StateChange:
-    """A change of a session's state.
-
-    The first `keep_messages` of the messages stay, `messages` follow them. The parts named `removed_parts` are left out
-    from now on, `parts` are those that are new or changed; one with a name in both comes after all others.
-    `compacted` are messages that summaries have replaced since, stored after the first `keep_compacted` of those that
-    are stored already; with None nothing of these changes.
-
-    A search finds the text of `messages` from then on, after compaction too; if `searchable_ids` is given, it finds
-    only messages with these ids.
-    """
-
-    messages: Sequence[Message] = ()
-    parts: Parts = field(default_factory=dict[str, str])
-    keep_messages: int = 0
-    searchable_ids: frozenset[str] | None = None
-    compacted: Sequence[Message] = ()
-    keep_compacted: int | None = None
-    removed_parts: Sequence[str] = ()
-
-
-@dataclass(slots=True, kw_only=True, eq=False)  # not frozen: that takes three times as long to make
-class Commit:
-    """A write of a session: one record, stored whole or not at all.
-
-    `events` follow the last committed event; there may be none. `begins` is the turn that runs from now on, or is open
-    below another one; a terminal event of the turn, which is the last one of its commit, ends it. No event of the
-    turn can follow that. `record` replaces the session's record. `blobs` are the
-    digests of the contents in `Blobs` that its messages need, all of which are stored and kept; those of changed files,
-    which `Blobs` may drop, are in their facts only. The same `id` twice in a row, under one lease, is one commit.
-    Without `sync` the events survive the death of the process, but not a power cut.
-    """
-
-    id: str = field(default_factory=lambda: new_id("cmt"))
-    turn_id: str | None = None
-    events: Sequence[RuntimeEvent] = ()
-    begins: TurnRecord | None = None
-    state: StateChange | None = None
-    facts: Sequence[Fact] = ()
-    record: SessionRecord | None = None
-    blobs: Sequence[str] = ()
-    sync: bool = True
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        message = UserMessage.model_validate(data.pop("message"))
+        sampling, vaults = data.pop("sampling"), data.pop("vaults")
+        return cls(
+            key=key,
+            turn_id=turn_id,
+            message=message,
+            sampling=None if sampling is None else Sampling(**sampling),
+            vaults=None if vaults is None else tuple(vaults),
+            **data,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """All that a session's actor starts from, at one position of the log.
+class MessageTaken(Fact):
+    """The outcome of a posted message: the event after `after_seq` or a later one tells of it.
 
-    `running` is the turn without a terminal event, `children` are its child turns, and those of earlier ones,
-    in the order in which they began. `open_facts` are the facts of all of these, and those that are work and that no
-    fact has closed, in the order in which they were stored; `subagent_facts` are those about sub-agents. With
-    `facts_damaged` a fact of those turns cannot be read, so it is unknown which of their calls began.
+    `attached` is the fingerprint of the attachments.
     """
 
+    kind = "message_taken"
+    closes = MessagePosted
+    state: Literal["started", "steered", "handed_back"]
+    after_seq: int
+    message_id: str
+    client_turn_id: str | None
+    input: str
+    attached: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameDerived(Fact):
+    """The turn `key` gave its session a name."""
+
+    kind = "name_derived"
+    is_work = True
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameAnnounced(Fact):
+    """The event that reports a derived name is in the log."""
+
+    kind = "name_announced"
+    closes = NameDerived
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEdited(FileFact):
+    """A call is about to change a file of `host`; `before` and `after` are digests of its contents (None: no file).
+
+    A file that is written `in_place` has parts of both contents if the process ends meanwhile. `root` is the folder in
+    which the call could change files, such as a vault of notes, for a file outside the session's workspace. `checksum`
+    is that of the other fields.
+    """
+
+    kind = "file_edited"
+    call_id: str
+    path: str
+    before: str | None
+    after: str | None
+    host: str
+    in_place: bool
+    root: str | None
+    checksum: str
+
+    def forked(self, path: ForkedPath) -> Self | None:
+        """Return the edit of a call on the path, under a key of its own: the keys of a store are distinct."""
+        return replace(self, key=new_id("chg")) if self.call_id in path.calls else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRewound(FileFact):
+    """A rewind is about to change a file of `host`: it undoes the edits of the calls `undone`, and redoes others.
+
+    `mode` are the permissions of a file that it removes. One `in_place` may be cut off, as that of a `FileEdited`.
+    `checksum` is that of the other fields.
+    """
+
+    kind = "file_rewound"
+    path: str
+    undone: tuple[str, ...]
+    redone: tuple[str, ...]
+    mode: int | None
+    host: str
+    in_place: bool
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewindBegan(Fact):
+    """Files are about to be restored for a rewind to a message, where the log ends at `after_seq`."""
+
+    kind = "rewind_began"
+    is_work = True
+    message_id: str | None
+    after_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewindEnded(Fact):
+    """The conversation is rewound too, or the session went on without it."""
+
+    kind = "rewind_ended"
+    closes = RewindBegan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnWaiting(Fact):
+    """The turn `key`, below another one, has asked the user, and goes on after a restart with these messages.
+
+    `state` are the parts of its tool state, see `decode_tool_state`; None once the turn has ended.
+    """
+
+    kind = "turn_waiting"
+    is_replaced = True
+    messages: tuple[Message, ...] = ()
+    state: Parts | None = None
+    agent_path: tuple[str, ...] = ()
+    detached: bool = False
+
+    def data(self) -> dict[str, Any]:
+        return Fact.data(self) | {"messages": [encode_message(message) for message in self.messages]}
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        messages = tuple(map(decode_message, data.pop("messages")))
+        return cls(key=key, turn_id=turn_id, messages=messages, agent_path=tuple(data.pop("agent_path")), **data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentStarted(SubagentFact):
+    """The run `key` of a sub-agent, which is the turn of that id once it has begun, is about to begin."""
+
+    kind = "subagent_started"
+    run: SubagentRun
+
+    def data(self) -> dict[str, Any]:
+        return self.run.dump()
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        return cls(key=key, turn_id=turn_id, run=SubagentRun.load(data))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended(SubagentFact):
+    ending: SubagentEnding
+
+    def data(self) -> dict[str, Any]:
+        return Fact.data(self) | {"ending": self.ending.dump()}
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        return cls(key=key, turn_id=turn_id, **data | {"ending": SubagentEnding.load(data["ending"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentEnded(_Ended):
+    """The run `key` has ended."""
+
+    kind = "subagent_ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentDelivered(_Ended):
+    """The ending of the run `key` `is_due`, the message `message_id` has it, or it is not to be told.
+
+    The latter is so for a sub-agent whose start was rewound away. The message is one of the turn `told_in`, which is
+    that of another sub-agent if the ending is for that one, or of the turn `told_to` below it, such as a speech in a
+    team.
+    """
+
+    kind = "subagent_delivered"
+    closes = SubagentEnded
+    is_replaced = True
+    is_due: bool = False
+    message_id: str = ""
+    told_in: str = ""
+    told_to: str = ""
+
+    def forked(self, path: ForkedPath) -> Self | None:
+        """Return the delivery with the ids that its turns have in the fork."""
+        ending = replace(self.ending, turn_id=path.new_turn_id(self.ending.turn_id))
+        told_in, told_to = (id_ and path.new_turn_id(id_) for id_ in (self.told_in, self.told_to))
+        return replace(self, key=ending.turn_id, ending=ending, told_in=told_in, told_to=told_to)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentUnannounced(Fact):
+    """The event of the ending of the run `key` is not in the log yet: the next owner of the session appends it."""
+
+    kind = "subagent_unannounced"
+    is_work = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentAnnounced(SubagentFact):
+    """The event of the ending of the run `key` is in the log."""
+
+    kind = "subagent_announced"
+    closes = SubagentUnannounced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentMessaged(SubagentFact):
+    """The message `key` for a sub-agent was accepted."""
+
+    kind = "subagent_messaged"
+    agent_id: str
+    text: str
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentMessageTaken(Fact):
+    """The conversation of a sub-agent has the message `key`, or began anew."""
+
+    kind = "subagent_message_taken"
+    closes = SubagentMessaged
+
+
+class StoredRecord(NamedTuple):
+    """A record with its place in the log: number `record_index` of the commit `rev`, behind the event `seq`."""
+
+    rev: int
+    record_index: int
+    seq: int
+    record: Record
+
+
+# --- a session, its turns, messages and state -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionChanged(Record):
+    """The properties of the session `key` are these from now on; the first such record creates it."""
+
+    kind = "session_changed"
     record: SessionRecord
-    state: SessionState
-    last_seq: int
-    running: TurnRecord | None
-    children: Sequence[TurnRecord] = ()
-    open_facts: Sequence[Fact] = ()
-    subagent_facts: Sequence[Fact] = ()
-    facts_damaged: bool = False
+
+    def data(self) -> dict[str, Any]:
+        return asdict(self.record)
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        return cls(key=key, turn_id=turn_id, record=_load_session(data))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsCopied(Record):
+    """The first `count` events were copied from another session, in which their usage counts."""
+
+    kind = "events_copied"
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnAccepted(Record):
+    """The turn `key` begins with the next event; without a parent it is the one that runs."""
+
+    kind = "turn_accepted"
+    turn: TurnRecord
+
+    def data(self) -> dict[str, Any]:
+        turn = self.turn
+        sampling = None if turn.sampling is None else dict(turn.sampling.items())
+        stored = {one.name: getattr(turn, one.name) for one in fields(turn) if one.name not in ("id", "after_seq")}
+        return stored | {"sampling": sampling}
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        sampling, vaults, variants = (data[name] for name in ("sampling", "vaults", "variants"))
+        known: dict[str, Any] = {
+            "sampling": None if sampling is None else Sampling(**sampling),
+            "vaults": None if vaults is None else tuple(vaults),
+            "variants": as_tuple(variants),
+        }
+        return cls(key=key, turn_id=turn_id, turn=TurnRecord(id=key, **data | known))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageAdded(Record):
+    """A message at the end of the conversation; `key` is the digest of `text`, which is its JSON."""
+
+    kind = "message_added"
+    text: str
+    message: Message = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesReplaced(Record):
+    """The conversation consists of its first `keep` messages and of these, named by the keys of their records."""
+
+    kind = "messages_replaced"
+    keep: int
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesCompacted(Record):
+    """Summaries replace the first `keep` of the compacted messages, and these, named by the keys of their records."""
+
+    kind = "messages_compacted"
+    keep: int
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartChanged(Record):
+    """The part `key` of the session's state has this JSON from now on, see `tool_state.Parts`.
+
+    It is at that place among the parts. It takes the place of the record before it with that key.
+    """
+
+    kind = "part_changed"
+    place: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRemoved(Record):
+    """The session's state has no part `key` any more."""
+
+    kind = "part_removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextsCopied(Record):
+    """A search finds these texts, which belong to copied events."""
+
+    kind = "texts_copied"
+    texts: tuple[SearchableText, ...]
+
+    def data(self) -> dict[str, Any]:
+        return {"texts": [(text.message_id, text.role, text.text) for text in self.texts]}
+
+    @classmethod
+    def load(cls, key: str, turn_id: str, data: dict[str, Any]) -> Self:
+        return cls(key=key, turn_id=turn_id, texts=tuple(SearchableText(*text) for text in data["texts"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextsRetained(Record):
+    """A search finds no messages but these any more, until others are added."""
+
+    kind = "texts_retained"
+    message_ids: tuple[str, ...]
+
+
+# --- all records ------------------------------------------------------------------------------------------------------
+
+RECORD_CLASSES: tuple[type[Record], ...] = (
+    *(CallBegan, ProcessStarted, RequestAsked, RequestAnswered, RequestDecided, MessagePosted, MessageTaken),
+    *(NameDerived, NameAnnounced, FileEdited, FileRewound, RewindBegan, RewindEnded, TurnWaiting),
+    *(SubagentStarted, SubagentEnded, SubagentDelivered, SubagentMessaged, SubagentUnannounced, SubagentAnnounced),
+    SubagentMessageTaken,
+    *(SessionChanged, EventsCopied, TurnAccepted, MessageAdded, MessagesReplaced, MessagesCompacted),
+    *(PartChanged, PartRemoved, TextsCopied, TextsRetained),
+)
+"""The classes of records."""
+
+FACT_CLASSES: tuple[type[Fact], ...] = tuple(each for each in RECORD_CLASSES if issubclass(each, Fact))
+"""The classes of facts."""
+
+FactT = TypeVar("FactT", bound=Fact)
+
+_CLASSES_BY_KIND = {each.kind: each for each in RECORD_CLASSES}
+
+
+def encode_record(record: Record) -> str:
+    """Return the fields of a record other than its key and turn as a JSON object; raises as `json.dumps` does."""
+    return record.text if isinstance(record, MessageAdded) else json.dumps(record.data())
+
+
+def decode_record(kind: str, key: str, turn_id: str, data: str) -> Record:
+    """Return the record of `encode_record`; raises `DamagedData`."""
+    try:
+        if kind == MessageAdded.kind:
+            return MessageAdded(key=key, turn_id=turn_id, text=data, message=decode_message(data))
+        return _CLASSES_BY_KIND[kind].load(key, turn_id, json.loads(data))
+    except DECODE_ERRORS as exc:
+        raise damaged_data("a record of a session", exc) from exc
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def encode_session(record: SessionRecord) -> str:
+    """Return the properties of a session as a JSON object."""
+    return _dump(asdict(record))
+
+
+def decode_session(text: str) -> SessionRecord:
+    """Return the properties as they were stored; raises `DamagedData`."""
+    try:
+        return _load_session(json.loads(text))
+    except DECODE_ERRORS as exc:
+        raise damaged_data("the record of a session", exc) from exc
+
+
+def _load_session(values: dict[str, Any]) -> SessionRecord:
+    values |= {key: tuple(values[key]) for key in ("tools", "vaults") if values[key] is not None}
+    record = SessionRecord(**values)
+    if wrong := [name for name, is_right in _FIELD_CHECKS.items() if not is_right(getattr(record, name))]:
+        raise TypeError(f"fields with wrong values: {wrong}")
+    return record
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or _is_text(value)
+
+
+_FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("id", "workspace", "created_at"), _is_text),
+    **dict.fromkeys(
+        ("name", "model", "workspace_host", "system_prompt", "agent", "agent_file", "team", "forked_from"),
+        _is_text_or_none,
+    ),
+    **dict.fromkeys(("pinned", "archived"), lambda value: isinstance(value, bool)),
+    "permission_mode": lambda value: value in get_args(PermissionMode),
+    **dict.fromkeys(("tools", "vaults"), lambda value: value is None or all(map(_is_text, value))),
+}
+"""Checks of the value of each field of a record."""
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def encode_message(message: Message) -> str:
+    """Return a message as a JSON object."""
+    try:
+        return message.model_dump_json()
+    except ValueError:  # a lone surrogate, which JSON has only as an escape
+        return json.dumps(message.model_dump())
+
+
+def decode_message(text: str) -> Message:
+    """Return a message from the JSON of its record; raises an error of `DECODE_ERRORS`."""
+    try:
+        return message_adapter().validate_json(text)
+    except ValueError:  # a lone surrogate, which only the slower parser reads
+        return message_adapter().validate_python(json.loads(text))
+
+
+def message_key(text: str) -> str:
+    """Return the key of the record of a message with that JSON: its digest."""
+    return blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -7,31 +7,29 @@ from dataclasses import dataclass, field, replace
 
 from agenticx.messages import Message
 from agenticx.runtime.events import EventType
-from agenticx.sessions.store.changes import (
+from agenticx.sessions.store.damage import DamagedData, map_decode_errors
+from agenticx.sessions.store.events import StoredEvent
+from agenticx.sessions.store.records import (
     EventsCopied,
+    Fact,
+    FactT,
     MessageAdded,
     MessagesCompacted,
     MessagesReplaced,
     PartChanged,
     PartRemoved,
-    SessionChanged,
-    TextsCopied,
-    TextsRetained,
-    TurnAccepted,
-)
-from agenticx.sessions.store.damage import DamagedData, map_decode_errors
-from agenticx.sessions.store.entries import (
-    Fact,
-    FactT,
     Record,
     RequestAnswered,
     RequestAsked,
     RequestDecided,
-    StoredEvent,
+    SessionChanged,
     StoredRecord,
+    TextsCopied,
+    TextsRetained,
+    TurnAccepted,
 )
-from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.sessions.store.search import SearchableText, searchable_texts
+from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 
 __all__ = ["StoredSession", "fold"]

@@ -12,7 +12,7 @@ from agenticx.messages import MAIN_AGENT
 from agenticx.runtime.events import UsageEvent
 from agenticx.runtime.events.payloads import UsageData
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.entries import StoredEvent, decode
+from agenticx.sessions.store.events import StoredEvent, decode
 
 __all__ = ["DailyUsage", "UsageCounts", "UsageItem"]
 

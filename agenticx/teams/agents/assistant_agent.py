@@ -61,7 +61,7 @@ from agenticx.teams.replay import uncommitted_answer
 from agenticx.tools.base import Tool
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.entries import SessionEvent
+    from agenticx.sessions.store.events import SessionEvent
 
 __all__ = ["AssistantAgent"]
 

@@ -44,7 +44,7 @@ from agenticx.teams.messages import (
 from agenticx.teams.replay import uncommitted_answer
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.entries import SessionEvent
+    from agenticx.sessions.store.events import SessionEvent
 
 __all__ = ["UserInputFailed", "UserProxyAgent"]
 

@@ -51,7 +51,7 @@ from agenticx.teams.termination.base import ConditionRun, TerminationCondition, 
 from agenticx.teams.transcript import MessageTypes, TeamTranscript
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.entries import SessionEvent
+    from agenticx.sessions.store.events import SessionEvent
 
 __all__ = ["BaseGroupChat"]
 

@@ -13,7 +13,7 @@ from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, HandoffMess
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.base import Store
-    from agenticx.sessions.store.entries import SessionEvent
+    from agenticx.sessions.store.events import SessionEvent
 
 __all__ = [
     "attachments_of",

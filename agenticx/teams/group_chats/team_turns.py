@@ -33,7 +33,7 @@ from agenticx.teams.replay import events_at
 if TYPE_CHECKING:
     from agenticx.sessions.hub.open_hubs import OpenHub
     from agenticx.sessions.store.base import Log
-    from agenticx.sessions.store.entries import SessionEvent, StoredEvent
+    from agenticx.sessions.store.events import SessionEvent, StoredEvent
 
 __all__ = ["TeamTurn", "TeamTurns", "task_message"]
 
@@ -291,7 +291,7 @@ async def _known_after(log: Log, session_id: str, turn_id: str) -> int | None:
 
 def _is_naming(event: StoredEvent) -> bool:
     """Return True for the event of the name that a first turn gives to its session."""
-    from agenticx.sessions.store.entries import decode  # on first use: it imports the stores
+    from agenticx.sessions.store.events import decode  # on first use: it imports the stores
 
     return event.type == "session_changed" and decode(event).event.data.keys() == {"name"}
 

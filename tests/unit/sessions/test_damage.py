@@ -20,7 +20,7 @@ from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.store.base import find_fact
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import CallBegan
+from agenticx.sessions.store.records import CallBegan
 from agenticx.settings import load_settings
 from tests.support.commits import add_fact, append, delete, load, update
 from tests.support.stores import began, posted

@@ -29,7 +29,7 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRecord,
 )
-from agenticx.sessions.store.entries import Position
+from agenticx.sessions.store.events import Position
 from agenticx.sessions.store.sqlite import _database  # where it connects
 from tests.support.stores import began, final, posted, record, session_in, started, token
 

@@ -12,10 +12,11 @@ from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer, QuestionAnswer
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions.store.changes import RECORD_CLASSES, decode_record, encode_record
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import (
+from agenticx.sessions.store.events import decode, encode
+from agenticx.sessions.store.records import (
     FACT_CLASSES,
+    RECORD_CLASSES,
     Fact,
     MessagePosted,
     Record,
@@ -24,8 +25,8 @@ from agenticx.sessions.store.entries import (
     SubagentDelivered,
     SubagentStarted,
     TurnWaiting,
-    decode,
-    encode,
+    decode_record,
+    encode_record,
 )
 from agenticx.sessions.turn_tree import TurnTree
 from agenticx.subagents.records import SubagentEnding, SubagentRun

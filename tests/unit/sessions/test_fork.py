@@ -16,9 +16,9 @@ from agenticx.sessions import Hub, SessionRecord, SqliteStore, StateChange, Stor
 from agenticx.sessions.files.changes import file_edited, file_rewound
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.store.changes import RECORD_CLASSES
-from agenticx.sessions.store.entries import (
+from agenticx.sessions.store.records import (
     FACT_CLASSES,
+    RECORD_CLASSES,
     Fact,
     FileEdited,
     NameAnnounced,

@@ -32,7 +32,8 @@ from agenticx.sessions import (
 )
 from agenticx.sessions.hub.writer import merge_deltas
 from agenticx.sessions.store.base import find_fact
-from agenticx.sessions.store.entries import CallBegan, Position
+from agenticx.sessions.store.events import Position
+from agenticx.sessions.store.records import CallBegan
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
 from tests.support.commits import append

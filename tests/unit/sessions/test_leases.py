@@ -25,7 +25,7 @@ from agenticx.sessions import (
     TurnRecord,
 )
 from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, TurnEnded, find_fact
-from agenticx.sessions.store.entries import (
+from agenticx.sessions.store.records import (
     CallBegan,
     MessagePosted,
     MessageTaken,

@@ -16,7 +16,7 @@ from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.model_history import NOT_RUN_RESULT
 from agenticx.sessions.history.transcript import Conversation, read_conversation
 from agenticx.sessions.history.turns_on_path import TurnsOnPath
-from agenticx.sessions.store.entries import decode, decode_line
+from agenticx.sessions.store.events import decode, decode_line
 from agenticx.sessions.turn_tree import TurnTree
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar

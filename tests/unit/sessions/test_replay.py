@@ -14,7 +14,7 @@ import pytest
 
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import SessionRecord, SqliteStore, StoredEvent
-from agenticx.sessions.store.entries import Position
+from agenticx.sessions.store.events import Position
 from tests.support.commits import append, delete
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from agenticx.sessions import Doubtful, Hub, MemoryStore, SessionRecord, SqliteS
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_conversation
 from agenticx.sessions.store.blobs import BlobFolder, MemoryBlobs
-from agenticx.sessions.store.entries import FileFact
+from agenticx.sessions.store.records import FileFact
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
 from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write

@@ -26,9 +26,8 @@ from agenticx.sessions.files.changes import (
 from agenticx.sessions.files.restore import RestoredFile, restore_files
 from agenticx.sessions.files.snapshots import SessionSnapshots, forked_edits, share_contents
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, content_digest
-from agenticx.sessions.store.changes import decode_record, encode_record
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import FileEdited, ForkedPath
+from agenticx.sessions.store.records import FileEdited, ForkedPath, decode_record, encode_record
 from agenticx.tools import ToolContext
 from agenticx.tools.builtin import builtin_tools
 from tests.support.snapshots import SnapshotSessions

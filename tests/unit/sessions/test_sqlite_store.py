@@ -31,9 +31,10 @@ from agenticx.sessions import (
     TurnRecord,
 )
 from agenticx.sessions.store.base import read_log_pages
-from agenticx.sessions.store.entries import Position, TurnWaiting
+from agenticx.sessions.store.events import Position
 from agenticx.sessions.store.factory import database_path, open_store
 from agenticx.sessions.store.owner import probe_owner_pid
+from agenticx.sessions.store.records import TurnWaiting
 from agenticx.sessions.store.sqlite.projections import check_projections
 from agenticx.settings import load_settings
 from tests.support.commits import add_fact, append, delete, load

@@ -35,10 +35,10 @@ from agenticx.sessions.store.blobs import (
     MemoryBlobs,
     content_digest,
 )
-from agenticx.sessions.store.entries import (
+from agenticx.sessions.store.events import Position
+from agenticx.sessions.store.records import (
     FileFact,
     MessagePosted,
-    Position,
     SubagentAnnounced,
     SubagentDelivered,
     SubagentEnded,

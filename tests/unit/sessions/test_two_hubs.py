@@ -40,7 +40,8 @@ from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store import memory
 from agenticx.sessions.store.base import find_fact, read_log_pages
 from agenticx.sessions.store.blobs import MemoryBlobs
-from agenticx.sessions.store.entries import CallBegan, Position, ProcessStarted
+from agenticx.sessions.store.events import Position
+from agenticx.sessions.store.records import CallBegan, ProcessStarted
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool

@@ -17,8 +17,8 @@ from agenticx.llms.scripted import call, fail, hang, pause
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import MemoryStore, TurnRequest
-from agenticx.sessions.store.entries import SubagentDelivered, SubagentStarted
-from agenticx.sessions.store.records import Loaded
+from agenticx.sessions.store.commits import Loaded
+from agenticx.sessions.store.records import SubagentDelivered, SubagentStarted
 from agenticx.subagents.records import SubagentEnding
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool

@@ -15,7 +15,7 @@ from agenticx.errors import SessionBusy
 from agenticx.llms.scripted import call, hang
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer
 from agenticx.sessions import Hub, MemoryStore, Store, StoredEvent, TurnRequest
-from agenticx.sessions.store.entries import RequestAnswered, TurnWaiting
+from agenticx.sessions.store.records import RequestAnswered, TurnWaiting
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
 from agenticx.subagents.tools import session_tools
 from agenticx.testing import check_grammar

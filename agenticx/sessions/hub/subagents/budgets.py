@@ -17,7 +17,7 @@ from agenticx.runtime.events import (
 )
 from agenticx.runtime.events.types import AnsweringEvent, AskingEvent
 from agenticx.sessions.store.base import Log, read_log_pages
-from agenticx.sessions.store.entries import StoredEvent, decode
+from agenticx.sessions.store.events import StoredEvent, decode
 from agenticx.sessions.turn_tree import TurnFilter
 from agenticx.settings import Settings
 

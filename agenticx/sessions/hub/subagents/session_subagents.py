@@ -20,9 +20,10 @@ from agenticx.sessions.hub.subagents.budgets import read_spent
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, delivered_keys, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost, TurnEnded, read_log_pages
-from agenticx.sessions.store.entries import (
+from agenticx.sessions.store.commits import Loaded
+from agenticx.sessions.store.events import SessionEvent, decode
+from agenticx.sessions.store.records import (
     Fact,
-    SessionEvent,
     SubagentAnnounced,
     SubagentEnded,
     SubagentFact,
@@ -30,9 +31,7 @@ from agenticx.sessions.store.entries import (
     SubagentMessageTaken,
     SubagentStarted,
     SubagentUnannounced,
-    decode,
 )
-from agenticx.sessions.store.records import Loaded
 from agenticx.sessions.subagent_runs import SubagentRuns
 from agenticx.subagents.limits import SubagentLimits
 from agenticx.subagents.manager import AgentTeamManager

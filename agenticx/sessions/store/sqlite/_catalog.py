@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from agenticx.sessions.store.base import ArchivedFilter, SearchResult
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import Fact, StoredEvent
-from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.store.events import StoredEvent
+from agenticx.sessions.store.records import Fact
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
 from agenticx.sessions.store.sqlite import _turns as turns

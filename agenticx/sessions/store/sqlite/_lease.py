@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from agenticx.clocks import rfc3339
 from agenticx.errors import SessionNotFound, StoreError
 from agenticx.sessions.store.base import CommandHandler, Doubtful, Lease, NoOwner, OwnershipLost, check_turn
-from agenticx.sessions.store.changes import commit_records
+from agenticx.sessions.store.commit_records import commit_records
+from agenticx.sessions.store.commits import Commit, Loaded
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import StoredEvent, SubagentFact, encode_events, renumbered
-from agenticx.sessions.store.records import Commit, Loaded
+from agenticx.sessions.store.events import StoredEvent, encode_events, renumbered
+from agenticx.sessions.store.records import SubagentFact
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import LogEnd, SessionCursor, SessionCursors, log_end, session_number

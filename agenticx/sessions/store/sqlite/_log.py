@@ -9,8 +9,10 @@ from contextlib import AbstractContextManager
 
 from agenticx.messages import Message
 from agenticx.sessions.store.base import Durability
-from agenticx.sessions.store.entries import FactT, Position, StoredEvent
-from agenticx.sessions.store.records import SessionState, TurnRecord
+from agenticx.sessions.store.commits import SessionState
+from agenticx.sessions.store.events import Position, StoredEvent
+from agenticx.sessions.store.records import FactT
+from agenticx.sessions.store.session_record import TurnRecord
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import log_end, session_number

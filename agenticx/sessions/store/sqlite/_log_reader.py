@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 
 from agenticx.logs import get_logger
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
-from agenticx.sessions.store.entries import StoredEvent
+from agenticx.sessions.store.events import StoredEvent
 from agenticx.sessions.store.sqlite._segments import (
     MAX_POSITION_SPAN,
     PAGE_BYTES,

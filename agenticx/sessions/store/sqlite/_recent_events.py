@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from operator import attrgetter
 
-from agenticx.sessions.store.entries import StoredEvent
+from agenticx.sessions.store.events import StoredEvent
 from agenticx.sessions.store.notify import Notifier
 
 __all__ = ["RecentEvents"]

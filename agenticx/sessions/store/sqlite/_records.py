@@ -6,20 +6,22 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agenticx.sessions.store.changes import (
+from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.records import (
     EventsCopied,
+    Fact,
     MessageAdded,
     MessagesCompacted,
     MessagesReplaced,
     PartChanged,
     PartRemoved,
+    Record,
     SessionChanged,
+    StoredRecord,
     TextsCopied,
     TextsRetained,
     TurnAccepted,
 )
-from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import Fact, Record, StoredRecord
 from agenticx.sessions.store.search import searchable_texts
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index

@@ -12,19 +12,23 @@ from agenticx.logs import get_logger
 from agenticx.messages import Message, new_id
 from agenticx.runtime.events import ASKING_EVENTS
 from agenticx.sessions.store.base import ArchivedFilter
-from agenticx.sessions.store.changes import PartChanged, decode_record, decode_session, encode_record, encode_session
+from agenticx.sessions.store.commits import SessionState
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
-from agenticx.sessions.store.entries import (
+from agenticx.sessions.store.events import StoredEvent, request_id
+from agenticx.sessions.store.records import (
     FACT_CLASSES,
     Fact,
     FactT,
+    PartChanged,
     RequestAsked,
-    StoredEvent,
     StoredRecord,
     decode_message,
-    request_id,
+    decode_record,
+    decode_session,
+    encode_record,
+    encode_session,
 )
-from agenticx.sessions.store.records import SessionRecord, SessionState
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.sessions.store.sqlite._cursors import SessionCursor, session_number
 from agenticx.sessions.store.sqlite._segments import (
     MAX_SEGMENT_BYTES,

@@ -19,7 +19,6 @@ from typing import Any
 from agenticx.logs import get_logger
 from agenticx.sessions.store.base import ArchivedFilter, SearchResult
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.search import (
     MATCHES_SHOWN,
     SEARCH_VERSION,
@@ -27,6 +26,7 @@ from agenticx.sessions.store.search import (
     SearchQuery,
     normalize_words,
 )
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite.schema import CREATE_SEARCH_INDEX, CREATE_TEXTS
 from agenticx.sessions.store.state import StoredSession

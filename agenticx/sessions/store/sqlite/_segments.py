@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 from agenticx.runtime.events import EventType
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.entries import Position, StoredEvent
+from agenticx.sessions.store.events import Position, StoredEvent
 
 __all__ = [
     "MAX_POSITION_SPAN",

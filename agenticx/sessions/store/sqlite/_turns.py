@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Collection
 from dataclasses import replace
 
-from agenticx.sessions.store.changes import TurnAccepted, decode_record
-from agenticx.sessions.store.records import TurnRecord
+from agenticx.sessions.store.records import TurnAccepted, decode_record
+from agenticx.sessions.store.session_record import TurnRecord
 from agenticx.sessions.store.sqlite._cursors import session_number
 
 __all__ = [

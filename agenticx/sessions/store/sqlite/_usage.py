@@ -11,7 +11,7 @@ from typing import Any
 from agenticx.messages import clean_text
 from agenticx.runtime.events import EventType
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.entries import StoredEvent
+from agenticx.sessions.store.events import StoredEvent
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite._cursors import session_number
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.messages import clean_text
-from agenticx.sessions.store.changes import MessageAdded, message_key
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.entries import StoredEvent, StoredRecord, check_envelope
+from agenticx.sessions.store.events import StoredEvent, check_envelope
+from agenticx.sessions.store.records import MessageAdded, StoredRecord, message_key
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import log_end

@@ -16,10 +16,12 @@ from pathlib import Path
 from agenticx.clocks import Clock, SystemClock
 from agenticx.sessions.store.base import Doubtful, Lease, OwnershipLost
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.changes import session_records
-from agenticx.sessions.store.entries import Fact, StoredEvent, renumbered
-from agenticx.sessions.store.records import SessionRecord, StateChange
+from agenticx.sessions.store.commit_records import session_records
+from agenticx.sessions.store.commits import StateChange
+from agenticx.sessions.store.events import StoredEvent, renumbered
+from agenticx.sessions.store.records import Fact
 from agenticx.sessions.store.search import SearchableText
+from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
 from agenticx.sessions.store.sqlite._catalog import SqliteCatalog

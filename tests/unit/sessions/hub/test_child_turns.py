@@ -26,7 +26,7 @@ from agenticx.runtime import (
 from agenticx.sessions import Fact, SessionRecord, Store, StoredEvent, TurnRecord, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.store.entries import RequestAsked
+from agenticx.sessions.store.records import RequestAsked
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool

@@ -23,7 +23,7 @@ from agenticx.runtime import (
 from agenticx.runtime.user_requests.requests import UserAnswer, UserRequest
 from agenticx.sessions import Hub, TurnRequest
 from agenticx.sessions.history.fork import fork
-from agenticx.sessions.store.entries import RequestAnswered
+from agenticx.sessions.store.records import RequestAnswered
 from agenticx.testing import check_grammar
 from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
 

@@ -11,7 +11,7 @@ import pytest
 from agenticx.messages import Message, UserMessage
 from agenticx.sessions import SessionRecord
 from agenticx.sessions.hub.state import StateTracker, load_session
-from agenticx.sessions.store.records import SessionState
+from agenticx.sessions.store.commits import SessionState
 
 _numbers = count()
 

@@ -14,7 +14,7 @@ from agenticx.sessions import (
     HubClosed,
     Submission,
 )
-from agenticx.sessions.store.entries import MessagePosted
+from agenticx.sessions.store.records import MessagePosted
 from tests.support.message_queue import QueueHarness, outline_of
 from tests.support.wires.files import PNG
 

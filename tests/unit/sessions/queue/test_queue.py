@@ -15,7 +15,7 @@ from agenticx.sessions import (
     TurnConflict,
 )
 from agenticx.sessions.store.base import find_fact
-from agenticx.sessions.store.entries import MessageTaken
+from agenticx.sessions.store.records import MessageTaken
 from tests.support.message_queue import QueueHarness, outline_of
 from tests.support.wires.files import PNG
 
