@@ -231,6 +231,21 @@ async def test_a_part_of_the_state_with_another_value_is_damage_for_a_fork_too(t
     await store.aclose()
 
 
+async def test_a_read_after_one_of_damaged_data_sees_what_was_stored_since(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    made = SessionRecord(name="one", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(made)
+    said = [UserMessage(content=f"word {number}") for number in range(3)]
+    await append(store, made.id, None, [FINAL], state=StateChange(said))
+    damage(tmp_path, "UPDATE records SET data = '5' WHERE record_index = 0 AND kind = 'message_added'")
+    with pytest.raises(StoreError, match="damaged") as raised:
+        await store.log.state(made.id)
+    await update(store, replace(made, name="two"))
+    assert raised.value is not None  # an error that is kept may keep its statement
+    assert (await store.catalog.get(made.id)).name == "two"
+    await store.aclose()
+
+
 USAGES = {
     "a model that is no text": ("model = x'ff'", 2),
     "a count that is no number": ("calls = 'many'", 1),
