@@ -106,10 +106,11 @@ def decode(stored: StoredEvent) -> SessionEvent:
 
 def check_envelope(stored: StoredEvent) -> None:
     """Raise `DamagedData` unless the event can be decoded and its envelope is that of its row."""
-    entry = decode(stored)
-    session_id = _parse(stored.frame_json)["session_id"]
-    expected = (stored.session_id, stored.turn_id, stored.seq, stored.type, stored.terminal)
-    if (session_id, entry.turn_id, entry.seq, entry.event.type, entry.event.terminal) != expected:
+    with map_decode_errors(f"event {stored.seq} of session {stored.session_id!r}"):
+        envelope = _parse(stored.frame_json)
+        event, turn_id, seq, _ = _session_event(envelope)
+        found = (envelope["session_id"], turn_id, seq, event.type, event.terminal)
+    if found != (stored.session_id, stored.turn_id, stored.seq, stored.type, stored.terminal):
         raise DamagedData(f"event {stored.seq} of session {stored.session_id!r} is another one than its row says")
 
 
@@ -120,7 +121,10 @@ def decode_line(line: bytes) -> SessionEvent:
 
 
 def _decode(frame: bytes) -> SessionEvent:
-    envelope = _parse(frame)
+    return _session_event(_parse(frame))
+
+
+def _session_event(envelope: dict[str, Any]) -> SessionEvent:
     type_, data, turn_id = _TYPES[envelope["type"]], envelope["data"], envelope["turn_id"]
     if not _required_keys(type_) <= data.keys():
         raise KeyError("a key of the payload is missing")

@@ -21,6 +21,7 @@ from agenticx.messages import UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import (
     Commit,
+    Lease,
     OwnedElsewhere,
     OwnershipLost,
     SessionRecord,
@@ -69,6 +70,16 @@ async def interleaved(store: SqliteStore, rounds: int) -> tuple[str, str]:
         await append(store, two.id, "turn_2", [token(number), token(number)])
     await append(store, one.id, "turn_1", [final()])
     return one.id, two.id
+
+
+async def store_with_open_turn(folder: Path) -> tuple[SqliteStore, Lease]:
+    """Create a session with an open turn, whose rows are not packed yet."""
+    store, made = SqliteStore(folder / "sessions.db"), record()
+    await store.create(made)
+    lease = await store.ownership.claim(made.id)
+    turn = TurnRecord(id="turn_1", session_id=made.id, input="x")
+    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[token(0)]))
+    return store, lease
 
 
 async def everything(store: SqliteStore, session_id: str, at_once: int) -> Sequence[StoredEvent]:
@@ -242,12 +253,7 @@ async def test_a_database_has_one_owner_also_through_links(tmp_path: Path, link:
 
 
 async def test_a_store_reads_the_end_of_the_log_again_after_another_process_wrote(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "sessions.db")
-    made = record()
-    await store.create(made)
-    lease = await store.ownership.claim(made.id)
-    turn = TurnRecord(id="turn_1", session_id=made.id, input="x")  # the rows of an open turn are not packed yet
-    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[token(0)]))
+    store, lease = await store_with_open_turn(tmp_path)
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
         line = connection.execute("SELECT body FROM commits").fetchone()[0]
         for place in (2, 3):
@@ -259,37 +265,27 @@ async def test_a_store_reads_the_end_of_the_log_again_after_another_process_wrot
     with pytest.raises(OwnershipLost):
         await lease.commit(Commit(events=[token(3)]))
     assert lease.lost.is_set()
-    assert (await store.log.head(made.id), await store.log.position()) == (3, 4)
-    await append(store, made.id, None, [token(3)])
+    assert (await store.log.head(lease.session_id), await store.log.position()) == (3, 4)
+    await append(store, lease.session_id, None, [token(3)])
     assert [event.position for event in await store.log.read_all(Position(0), 10)] == [2, 3, 4, 5]
     await store.aclose()
 
 
 async def test_the_log_is_read_to_its_end_in_the_file_also_before_the_new_events_are_published(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "sessions.db")
-    made = record()
-    await store.create(made)
-    lease = await store.ownership.claim(made.id)
-    turn = TurnRecord(id="turn_1", session_id=made.id, input="x")  # the rows of an open turn are not packed yet
-    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[token(0)]))
-    committing = asyncio.create_task(lease.commit(Commit(turn_id=turn.id, events=[token(1)])))
+    store, lease = await store_with_open_turn(tmp_path)
+    committing = asyncio.create_task(lease.commit(Commit(turn_id="turn_1", events=[token(1)])))
     await asyncio.sleep(0)
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
         while connection.execute("SELECT max(last_seq) FROM commits").fetchone() != (2,):
             pass  # the loop does not run, so nothing is published
     assert not committing.done()
-    assert [event.seq async for page in read_log_pages(store.log, made.id, 1) for event in page] == [2]
+    assert [event.seq async for page in read_log_pages(store.log, lease.session_id, 1) for event in page] == [2]
     await committing
     await store.aclose()
 
 
 async def test_a_commit_follows_what_was_loaded(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "sessions.db")
-    made = record()
-    await store.create(made)
-    lease = await store.ownership.claim(made.id)
-    turn = TurnRecord(id="turn_1", session_id=made.id, input="x")  # the rows of an open turn are not packed yet
-    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[token(0)]))
+    store, lease = await store_with_open_turn(tmp_path)
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
         line = connection.execute("SELECT body FROM commits").fetchone()[0]
         connection.execute("INSERT INTO commits VALUES (100, 1, 3, 'other', 2, ?)", (b"100" + line[1:],))

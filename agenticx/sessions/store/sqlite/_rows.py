@@ -344,9 +344,8 @@ def remove_part(connection: sqlite3.Connection, number: int, name: str) -> None:
     """Remove a part of the session's state, if it has one of that name, with its record."""
     removed = connection.execute(
         "DELETE FROM parts WHERE session = ? AND name = ? RETURNING rev, record_index", (number, name)
-    ).fetchone()
-    if removed is not None:
-        connection.execute("DELETE FROM records WHERE session = ? AND rev = ? AND record_index = ?", (number, *removed))
+    )
+    _delete_records(connection, number, removed.fetchall())
 
 
 def read_state(connection: sqlite3.Connection, session_id: str) -> SessionState:
@@ -379,6 +378,13 @@ def add_record(connection: sqlite3.Connection, number: int, stored: StoredRecord
             *(number, stored.rev, stored.record_index, stored.seq),
             *(record.turn_id, record.kind, record.key, encode_record(record)),
         ),
+    )
+
+
+def _delete_records(connection: sqlite3.Connection, number: int, places: Iterable[tuple[int, int]]) -> None:
+    """Delete the session's records at these places: others have taken theirs."""
+    connection.executemany(
+        "DELETE FROM records WHERE session = ? AND rev = ? AND record_index = ?", ((number, *place) for place in places)
     )
 
 
@@ -416,12 +422,10 @@ def apply_fact(connection: sqlite3.Connection, number: int, rev: int, index: int
     if fact.closes is not None:
         connection.execute(f"DELETE FROM facts WHERE {_IS_FACT}", (number, fact.closes.kind, fact.key))
     if fact.is_replaced:
-        connection.execute(
-            f"""DELETE FROM records WHERE session = ?1
-                AND (rev, record_index) = (SELECT rev, record_index FROM facts WHERE {_IS_FACT})""",
-            (number, fact.kind, fact.key),
+        replaced = connection.execute(
+            f"DELETE FROM facts WHERE {_IS_FACT} RETURNING rev, record_index", (number, fact.kind, fact.key)
         )
-        connection.execute(f"DELETE FROM facts WHERE {_IS_FACT}", (number, fact.kind, fact.key))
+        _delete_records(connection, number, replaced.fetchall())
     connection.execute(
         """INSERT INTO facts (session, turn, kind, key, rev, record_index) VALUES (?, ?, ?, ?, ?, ?)
            ON CONFLICT (kind, key, session) DO NOTHING""",
