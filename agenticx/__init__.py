@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agenticx.version import __version__
+
 if TYPE_CHECKING:
     from agenticx.assembly import open_hub
     from agenticx.attachments import load_attachment
+    from agenticx.core import Agent, AgentTurn
     from agenticx.errors import AgenticXError
     from agenticx.llms import Sampling, resolve_model
     from agenticx.messages import UserMessage
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
         Block,
         ConfirmAnswer,
         ConfirmGate,
+        ConfirmRequest,
         Event,
         EventType,
         HookContext,
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
         RunResult,
         RuntimeEvent,
         Session,
+        StopSignal,
         SyncConfirmGate,
         TurnError,
     )
@@ -35,8 +40,10 @@ if TYPE_CHECKING:
     from agenticx.tools.builtin import builtin_tools
 
 __all__ = [
+    "Agent",
     "AgentHook",
     "AgentRuntime",
+    "AgentTurn",
     "AgenticXError",
     "Assessment",
     "AsyncConfirmGate",
@@ -44,6 +51,7 @@ __all__ = [
     "Block",
     "ConfirmAnswer",
     "ConfirmGate",
+    "ConfirmRequest",
     "Event",
     "EventType",
     "HookContext",
@@ -52,6 +60,7 @@ __all__ = [
     "RuntimeEvent",
     "Sampling",
     "Session",
+    "StopSignal",
     "SyncConfirmGate",
     "ToolContext",
     "TurnError",
@@ -64,10 +73,9 @@ __all__ = [
     "tool",
 ]
 
-__version__ = "0.1.0"  # the same as in pyproject.toml; a test compares them
-
 _MODULES = {
     "agenticx.attachments": ("load_attachment",),
+    "agenticx.core": ("Agent", "AgentTurn"),
     "agenticx.errors": ("AgenticXError",),
     "agenticx.llms": ("Sampling", "resolve_model"),
     "agenticx.messages": ("UserMessage",),

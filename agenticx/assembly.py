@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from agenticx.argument_types import check_path, check_type
 from agenticx.clocks import Clock, SystemClock
@@ -27,11 +28,12 @@ from agenticx.llms.images.base import ImageProvider
 from agenticx.llms.model_cache import ModelCache, NamedModels
 from agenticx.runtime import AgentHook, AsyncConfirmGate, HookRegistry
 from agenticx.sessions.hub.hub import Hub, workspace_folder
+from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.factory import MEMORY_URL, absolute_url, open_store
+from agenticx.sessions.store.factory import MEMORY_URL, absolute_url, open_shared_place, open_store
 from agenticx.sessions.store.memory import MemoryStore
-from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.settings import Settings, load_settings
+from agenticx.shared_place import SharedPlace
 from agenticx.subagents.tools import session_tools
 from agenticx.teams.configured.files import TeamFiles
 from agenticx.teams.configured.session_teams import SessionTeams
@@ -51,6 +53,8 @@ __all__ = [
     "open_hub",
 ]
 
+T = TypeVar("T")
+
 
 @asynccontextmanager
 async def open_hub(
@@ -60,7 +64,7 @@ async def open_hub(
     tools: Iterable[Tool | Callable[..., Any]] | None = None,
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
-    agents: Iterable[Agent] = (),
+    agents: Iterable[Agent[Any, Any]] = (),
     images: ImageProvider | None = None,
     workspace: str | PathLike[str] | None = None,
     settings: Settings | None = None,
@@ -101,12 +105,18 @@ async def open_hub(
     check_images(images)
     name = model if isinstance(model, str) else None
     async with AsyncExitStack() as stack:
-        settings, models = await run_in_thread(_models, settings, url, name, own_model, workspace, name="agx models")
+        settings = await run_in_thread(
+            _settings, settings, url, name, workspace, has_own=own_model is not None, name="agx settings"
+        )
+        shared = None if url == MEMORY_URL else await _open_shared_place(settings)
+        if shared is not None:
+            stack.callback(shared.close)
+        models = await run_in_thread(_models, settings, own_model, name="agx models")
         stack.push_async_callback(models.aclose)
         images = images or configured_images(settings)
         stack.push_async_callback(close_images, images)
         toolbox = make_toolbox(toolbox, settings, images)
-        store = MemoryStore() if url == MEMORY_URL else await _open_store(settings)
+        store = MemoryStore() if url == MEMORY_URL else await _open_store(settings, shared)
         stack.push_async_callback(store.aclose)
         hub = make_hub(
             store,
@@ -131,25 +141,25 @@ def _check_arguments(url: object, workspace: object, settings: object) -> None:
         check_type("settings", settings, Settings, "Settings, as load_settings returns them")
 
 
-def _models(
-    settings: Settings | None,
-    url: str | None,
-    name: str | None,
-    own: ChatModel | None,
-    workspace: str | PathLike[str] | None,
-) -> tuple[Settings, NamedModels]:
-    """Return the settings of a hub and its models; blocks."""
+def _settings(
+    settings: Settings | None, url: str | None, name: str | None, workspace: str | PathLike[str] | None, has_own: bool
+) -> Settings:
+    """Return the settings of a hub; blocks."""
     given: dict[str, Any] = {} if workspace is None else {"workspace_root": _existing(workspace)}
     if url is not None and url != MEMORY_URL:
         given["store_url"] = absolute_url(url)
     if name is not None:
         find_model_facts(name)
-    if name is not None or own is not None:
+    if name is not None or has_own:
         given["model"] = name
-    settings = (settings or load_settings()).model_copy(update=given)
+    return (settings or load_settings()).model_copy(update=given)
+
+
+def _models(settings: Settings, own: ChatModel | None) -> NamedModels:
+    """Return the models of a hub; blocks."""
     models = NamedModels(settings, own=None if own is None else {own.name: own})
     models.check_names(settings)
-    return settings, models
+    return models
 
 
 def _existing(workspace: str | PathLike[str]) -> Path:
@@ -159,15 +169,27 @@ def _existing(workspace: str | PathLike[str]) -> Path:
     return folder
 
 
-async def _open_store(settings: Settings) -> Store:
-    """Open the store in a thread; one that is open only after the caller was cancelled is closed again."""
-    opening = asyncio.create_task(run_in_thread(open_store, settings, name="agx opening"))
+async def _open_shared_place(settings: Settings) -> SharedPlace | None:
+    async def close(shared: SharedPlace | None) -> None:
+        if shared is not None:
+            shared.close()
+
+    return await _open_in_thread(partial(open_shared_place, settings), close)
+
+
+async def _open_store(settings: Settings, shared: SharedPlace | None) -> Store:
+    return await _open_in_thread(partial(open_store, settings, shared=shared), lambda store: store.aclose())
+
+
+async def _open_in_thread(function: Callable[[], T], close: Callable[[T], Awaitable[None]]) -> T:
+    """Return the result of `function`, called in a thread; one that comes after the caller was cancelled is closed."""
+    opening = asyncio.create_task(run_in_thread(function, name="agx opening"))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
         await asyncio.wait({opening})
         if not opening.cancelled() and opening.exception() is None:
-            await opening.result().aclose()
+            await close(opening.result())
         raise
 
 
@@ -180,7 +202,7 @@ def make_hub(
     gate: AsyncConfirmGate | None = None,
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
-    agents: Iterable[Agent] = (),
+    agents: Iterable[Agent[Any, Any]] = (),
     notes: SessionNotes | None = None,
     clock: Clock | None = None,
 ) -> Hub:
@@ -189,7 +211,7 @@ def make_hub(
     The turns of sessions with a team run the configured one of that name, see `TeamFiles`.
     """
     registry, known, clock = HookRegistry.from_hooks(hooks), checked_agents(agents), clock or SystemClock()
-    own_notes = SessionNotes(settings, clock, store.catalog) if notes is None else notes
+    own_notes = SessionNotes(settings, clock, store) if notes is None else notes
     if not registry.has(MemoryHook):
         registry.register(MemoryHook(), MEMORY_HOOK_PRIORITY)
 

@@ -1,9 +1,10 @@
-"""Images and files attached to a message: their media types, sizes and limits.
+"""Images and files attached to a message or a tool's result: their media types, sizes and limits.
 
 The type of a file is detected from its content, never from its name: PNG, JPEG, GIF, WebP, PDF, or text in UTF-8 or,
 with a byte order mark, in UTF-16.
 
-Files are read and checked before the turn begins, and their content is kept in the message: nothing reads a file again.
+Files of a message are read and checked before the turn begins, those of a result when the tool returns them. Their
+content is kept in the message: nothing reads a file again.
 A name with hidden characters, such as the narrow blank in the names of macOS screenshots, is kept as tools show it:
 `⟨U+202F⟩`. Events have the names, types and sizes only. Each wire sends the types that its protocol accepts, and tells
 the model about the others (`llms.message_attachments`). Compaction keeps the files of the current request.
@@ -16,7 +17,7 @@ import hashlib
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ __all__ = [
     "MAX_TOTAL_BYTES",
     "Attachment",
     "check_attachments",
+    "file_type",
     "fingerprint",
     "image_size",
     "image_type",
@@ -110,7 +112,7 @@ class Attachment(BaseModel, frozen=True, extra="forbid"):
             case _:
                 return self.size
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The SHA-256 of the content, in hexadecimal digits."""
         return hashlib.sha256(b64decode(self.data)).hexdigest()
@@ -118,7 +120,7 @@ class Attachment(BaseModel, frozen=True, extra="forbid"):
     @property
     def summary(self) -> Mapping[str, Any]:
         """The fields shown in events and lists: all but the data."""
-        return {"name": self.name, "media_type": self.media_type, "size": self.size}
+        return {"name": self.name, "media_type": self.media_type, "size": self.size, "sha256": self.digest}
 
 
 @lru_cache(maxsize=MAX_ATTACHMENTS)
@@ -190,7 +192,7 @@ def image_size(attachment: Attachment) -> tuple[int, int] | None:
 
 def image_type(content: bytes) -> str | None:
     """Return the media type of a PNG, JPEG, GIF or WebP image by its first bytes, None for anything else."""
-    found = _magic_type(content)
+    found = file_type(content)
     return found if found is not None and found.startswith("image/") else None
 
 
@@ -312,10 +314,11 @@ def _detect_media_type(name: str, content: bytes, declared: str | None) -> str:
 
 
 def _sniff(content: bytes) -> str | None:
-    return _magic_type(content) or ("text/plain" if _is_text(content) else None)
+    return file_type(content) or ("text/plain" if _is_text(content) else None)
 
 
-def _magic_type(content: bytes) -> str | None:
+def file_type(content: bytes | bytearray) -> str | None:
+    """Return the media type of a PNG, JPEG, GIF or WebP image or a PDF by its first 16 bytes, None for all else."""
     for magic, media_type in _MAGIC.items():
         if content.startswith(magic):
             return media_type

@@ -12,11 +12,11 @@ import asyncio
 import logging
 import re
 import sys
+import threading
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
@@ -87,12 +87,8 @@ class Logger:
     def _write(self, level: int, event: str, fields: Mapping[str, object]) -> None:
         if not logging.getLogger(self.name).isEnabledFor(level):
             return
-        if "structlog" not in sys.modules and _is_on_event_loop():
-            _write_without_structlog(self.name, level, {"event": event, **self.fields, **fields})
-            return
-        try:
-            structured = _structlog_logger(self.name)
-        except (OSError, MemoryError):  # too few file descriptors or too little memory to import structlog
+        structured = _structlog_logger(self.name)
+        if structured is None:
             _write_without_structlog(self.name, level, {"event": event, **self.fields, **fields})
         else:
             structured.log(level, event, **{**self.fields, **fields})
@@ -326,16 +322,34 @@ def _is_on_event_loop() -> bool:
     return True
 
 
-@cache
-def _structlog_logger(name: str) -> Any:
-    import structlog  # imported only here: importing it takes longer than a turn
+_importing = threading.Lock()
+_loggers: dict[str, Any] = {}
 
-    return structlog.wrap_logger(
-        logging.getLogger(name),
-        processors=[_with_ids, _as_line],
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
-    )
+
+def _structlog_logger(name: str) -> Any:
+    """Return the logger of structlog, which is imported only here, as that takes longer than a turn.
+
+    None on an event loop before that, and with too few file descriptors for it. So it is while
+    another thread imports it: one that waits for that gets a part of the module if it fails.
+    """
+    if name in _loggers:
+        return _loggers[name]
+    if ("structlog" not in sys.modules and _is_on_event_loop()) or not _importing.acquire(blocking=False):
+        return None
+    try:
+        import structlog
+
+        _loggers[name] = structlog.wrap_logger(
+            logging.getLogger(name),
+            processors=[_with_ids, _as_line],
+            wrapper_class=structlog.stdlib.BoundLogger,
+            cache_logger_on_first_use=True,
+        )
+    except OSError:
+        return None
+    finally:
+        _importing.release()
+    return _loggers[name]
 
 
 def _write_without_structlog(name: str, level: int, fields: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "ToolOutcome",
     "UserMessage",
     "clean_text",
+    "files_of",
     "message_adapter",
     "names_speaker",
     "new_id",
@@ -215,13 +216,17 @@ class AssistantMessage(_FrozenModel):
 
 
 class ToolMessage(_FrozenModel):
-    """The single result of a `ToolCall`; `sources` name texts of others in it, such as notes: it is untrusted then."""
+    """The single result of a `ToolCall`; `attachments` are its images and files, which only a result that is ok has.
+
+    `sources` name texts of others in it, such as notes: it is untrusted then.
+    """
 
     role: Literal["tool"] = "tool"
     tool_call_id: str
     name: str
     content: str
     outcome: ToolOutcome = "ok"
+    attachments: tuple[Attachment, ...] = Field(default=(), exclude_if=_is_unset)
     sources: tuple[str, ...] = Field(default=(), exclude_if=_is_unset)
     message_id: str = Field(default_factory=lambda: new_id("msg"))
 
@@ -229,9 +234,14 @@ class ToolMessage(_FrozenModel):
 Message = Annotated[SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")]
 
 
+def files_of(message: Message) -> tuple[Attachment, ...]:
+    """Return the attachments of a message of the user, or of the result of a call; none for any other message."""
+    return message.attachments if message.role == "user" or message.role == "tool" else ()
+
+
 def sources_of(messages: Iterable[Message]) -> tuple[str, ...]:
     """Return the names of the texts of others that messages have, each once."""
-    named = (message.sources for message in messages if message.role != "assistant")
+    named = [message.sources for message in messages if message.role != "assistant" and message.sources]
     return tuple(dict.fromkeys(chain.from_iterable(named)))
 
 

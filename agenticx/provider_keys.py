@@ -4,7 +4,8 @@
 `{"version": 1, "keys": {"OPENAI_API_KEY": {"key": "…"}, "GROQ_API_KEY": {"keyring": "5f0c…"}}}`. A key in the keyring
 has a revision there that changes whenever it is stored, by which other processes know that they must read it again. The
 file is replaced as a whole, under the lock of `keys.lock`, and every look-up compares its identity: a key that another
-process stored is found by the next one. Nothing here writes a key to a log, an event or the environment.
+process stored is found by the next one. Where a database is shared by several workers, their keys are in it, and this
+file is not read (`shared_keys`). Nothing here writes a key to a log, an event or the environment.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from agenticx.errors import SettingsError
 from agenticx.logs import get_logger
@@ -34,13 +35,18 @@ __all__ = [
     "KeySource",
     "KeyStore",
     "ProviderKey",
+    "StoredKeySource",
+    "StoredKeys",
     "check_format",
     "find_key",
     "find_key_source",
+    "key_file_path",
     "key_store",
+    "using_key_store",
 ]
 
-KeySource = Literal["env", "keyring", "file"]
+StoredKeySource = Literal["keyring", "file", "database"]
+KeySource = Literal["env", "keyring", "file", "database"]
 
 _VERSION = 1
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -105,9 +111,61 @@ def check_format(key: str) -> str:
     return key
 
 
-def key_store() -> KeyStore:
-    """Return the store of AGX_HOME."""
-    return _store_in(home_folder())
+class StoredKeys(Protocol):
+    """A store of keys, by the variables that take precedence over them; for several threads and processes at once."""
+
+    @property
+    def place(self) -> str:
+        """The place of keys that are not in the keyring, for the user."""
+        ...
+
+    @property
+    def version(self) -> object:
+        """A value that changes with every change of the stored keys."""
+        ...
+
+    def find(self, variables: Sequence[str]) -> ProviderKey | None:
+        """Return the first key that is stored for one of `variables` and can be read; raises `SettingsError`."""
+        ...
+
+    def read_all(self) -> None:
+        """Read every stored key, so that later look-ups need not wait; raises `SettingsError`, `StoreError`."""
+        ...
+
+    def source(self, variables: Sequence[str]) -> StoredKeySource | None:
+        """Return the place of the first key that is stored for one of `variables`, else None."""
+        ...
+
+    def store(self, variable: str, key: str) -> StoredKeySource:
+        """Store a key and return its place; raises `InvalidKey`, `SettingsError`, `StoreError`."""
+        ...
+
+    def remove(self, variables: Sequence[str]) -> bool:
+        """Remove the keys that are stored for any of `variables`; return whether there were some."""
+        ...
+
+
+_in_use: list[StoredKeys] = []  # global like the environment, which has keys too
+
+
+def key_store() -> StoredKeys:
+    """Return the store that `using_key_store` was called with last, else that of AGX_HOME."""
+    return _in_use[-1] if _in_use else _store_in(home_folder())
+
+
+@contextmanager
+def using_key_store(keys: StoredKeys) -> Generator[None]:
+    """Use these keys in this process, in place of those in AGX_HOME, while the block runs."""
+    _in_use.append(keys)
+    try:
+        yield
+    finally:
+        _in_use.remove(keys)
+
+
+def key_file_path() -> Path:
+    """Return the path of the file of stored keys in AGX_HOME."""
+    return _store_in(home_folder()).path
 
 
 @cache
@@ -134,6 +192,7 @@ class KeyStore:
 
     def __init__(self, home: Path) -> None:
         self.path = home / "keys.json"
+        self.place = str(self.path)
         self._home = home
         self._keyring = OsKeyring(f"agenticx {home}")
         self._read: tuple[object, _Entries] = (None, {})

@@ -2,21 +2,18 @@
 
 1. `ResourcesExhausted` says that the machine lacked a resource for a request that may well have been valid: code that
    translates an `OSError` into another error calls `raise_if_exhausted` first.
-2. A `MemoryError` ends the unit of work in which it was raised: a tool call, a turn, a request, a job of the database.
-   Where there is no such unit (a callback of the event loop, a thread of ours between two jobs, a turn whose terminal
-   event cannot be stored), other parts of the process may wait forever. Our server programs (`exit_on_memory_error`)
-   then exit at once, with one line on stderr and the exit code `OUT_OF_MEMORY_EXIT_CODE`. All events that they
-   sent are in the log, and recovery at the next start ends each turn.
+2. A `MemoryError` of a tool is the tool's error result. Any other one is raised to the caller of the library;
+   `agx serve` then exits (`exit_on_memory_error`) with one line on stderr and the code `OUT_OF_MEMORY_EXIT_CODE`. All
+   events that it sent are in the log, and recovery at the next start ends each turn.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -29,7 +26,6 @@ __all__ = [
     "OUT_OF_MEMORY_EXIT_CODE",
     "exhausted_error",
     "exit_on_memory_error",
-    "exit_out_of_memory",
     "limit_malloc_arenas",
     "raise_if_exhausted",
 ]
@@ -39,7 +35,7 @@ OUT_OF_MEMORY_EXIT_CODE: Final = 70
 
 _EXIT_MESSAGE: Final = b"agx: out of memory: the process ends; what was stored is kept, start it again\n"
 
-_EXIT_MESSAGE_SECONDS: Final = 1
+_STDERR: Final = 2
 
 _REMEDIES: Final = {
     errno.EMFILE: "this process has too many open files; raise its limit (`ulimit -n`) or close connections",
@@ -69,58 +65,42 @@ def raise_if_exhausted(exc: BaseException) -> None:
 # --- exiting ----------------------------------------------------------------------------------------------------------
 
 
-def exit_out_of_memory(restore_terminal: Callable[[], None] | None = None) -> NoReturn:
-    """Restore the terminal, write one line to stderr and exit with `OUT_OF_MEMORY_EXIT_CODE`.
-
-    Only `restore_terminal` may need memory; if it fails for lack of it, the process exits all the same. If nothing
-    reads stderr and its buffer is full, SIGALRM ends the process a second later.
-    """
-    try:
-        signal.alarm(_EXIT_MESSAGE_SECONDS)
-        try:
-            if restore_terminal is not None:
-                restore_terminal()
-        finally:
-            os.write(2, _EXIT_MESSAGE)
-    finally:
-        os._exit(OUT_OF_MEMORY_EXIT_CODE)
-
-
 @contextmanager
-def exit_on_memory_error(
-    loop: asyncio.AbstractEventLoop, restore_terminal: Callable[[], None] | None = None
-) -> Generator[None]:
+def exit_on_memory_error(loop: asyncio.AbstractEventLoop) -> Generator[None]:
     """Exit the process on a `MemoryError` that is not handled on `loop` or in any thread, while the body runs.
 
-    Python continues after such an error: an interrupted callback has not woken the tasks that wait for it, and a thread
-    that died takes no more work. `restore_terminal` is called first, in any thread: no `finally` runs at this exit.
+    Python continues after such an error, but an interrupted callback has not woken the tasks that wait for it, and a
+    thread that died takes no more work.
     """
-    previous_thread_hook, previous_unraisable_hook = threading.excepthook, sys.unraisablehook
+    previous_thread_hook = threading.excepthook
 
     def thread_hook(arguments: threading.ExceptHookArgs) -> None:
         if issubclass(arguments.exc_type, MemoryError):
-            exit_out_of_memory(restore_terminal)
+            _exit_out_of_memory()
         previous_thread_hook(arguments)
-
-    def unraisable_hook(arguments: sys.UnraisableHookArgs) -> None:
-        if issubclass(arguments.exc_type, MemoryError):
-            exit_out_of_memory(restore_terminal)
-        previous_unraisable_hook(arguments)
 
     def on_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if isinstance(context.get("exception"), MemoryError):
-            exit_out_of_memory(restore_terminal)
+            _exit_out_of_memory()
         loop.default_exception_handler(context)
 
-    threading.excepthook, sys.unraisablehook = thread_hook, unraisable_hook
+    threading.excepthook = thread_hook
     loop.set_exception_handler(on_loop_exception)
     try:
         yield
     except MemoryError:
-        exit_out_of_memory(restore_terminal)
+        _exit_out_of_memory()
     finally:
-        threading.excepthook, sys.unraisablehook = previous_thread_hook, previous_unraisable_hook
+        threading.excepthook = previous_thread_hook
         loop.set_exception_handler(None)
+
+
+def _exit_out_of_memory() -> NoReturn:
+    """Write one line to stderr and exit at once: what runs at a normal exit may need memory."""
+    try:
+        os.write(_STDERR, _EXIT_MESSAGE)
+    finally:
+        os._exit(OUT_OF_MEMORY_EXIT_CODE)
 
 
 def limit_malloc_arenas() -> None:

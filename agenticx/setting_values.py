@@ -11,18 +11,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import BeforeValidator
 
 __all__ = [
     "absolute_path",
+    "checked_store_url",
     "clamped",
     "folder_path",
     "integer",
     "list_of",
-    "matching",
     "number",
     "one_of",
     "read_toml",
+    "split_postgres_urls",
     "switch",
 ]
 
@@ -147,15 +148,41 @@ def _matches(pattern: str, item: object) -> bool:
     return isinstance(item, str) and re.fullmatch(pattern, item) is not None
 
 
-def matching(pattern: str, allowed: str) -> AfterValidator:
-    """Accept text that `pattern` matches as a whole; `allowed` describes it."""
+_POSTGRES_SCHEME = re.compile(r"postgres(?:ql)?://")
+_POSTGRES_URL = re.compile(
+    r"postgres(?:ql)?://(?:[^\s/?#@]*@)?[^\s/?#@]*(?:/[^\s/?#@,]*)?(?:\?[^\s#]*)?"  # of the URL's parts: only one '@'
+)
+_SQLITE_URL = re.compile(r"sqlite:///[^?\n]+")
 
-    def check(value: str) -> str:
-        if not re.fullmatch(pattern, value):
-            raise ValueError(f"must be {allowed}")
-        return value
 
-    return AfterValidator(check)
+def checked_store_url(value: str) -> str:
+    """Return the URL of a store if it is one of SQLite, or one or more of PostgreSQL; raises `ValueError` if not.
+
+    The message does not show the value, which may hold a password.
+    """
+    if not split_postgres_urls(value) and not _SQLITE_URL.fullmatch(value):
+        raise ValueError(
+            "must be sqlite:///PATH, without options after a '?', or postgresql://USER:PASSWORD@HOST/DATABASE"
+        )
+    return value
+
+
+def split_postgres_urls(value: str) -> tuple[str, ...]:
+    """Return the PostgreSQL URLs of a store, which blanks separate; none if no word begins like one.
+
+    Raises `ValueError` for URLs that cannot be used, with a message that does not show them.
+    """
+    urls = tuple(value.split())
+    if not any(map(_POSTGRES_SCHEME.match, urls)):
+        return ()
+    if not all(map(_POSTGRES_URL.fullmatch, urls)):
+        raise ValueError(
+            "must be postgresql://USER:PASSWORD@HOST/DATABASE, or several of them separated by spaces; special"
+            " characters of a password are percent-encoded ('@' is %40)"
+        )
+    if len(set(urls)) < len(urls):
+        raise ValueError("must name each PostgreSQL database once")
+    return urls
 
 
 def absolute_path(path: Path) -> Path:

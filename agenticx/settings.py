@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -23,14 +23,15 @@ from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.secret_names import is_real_key, is_secret_name, is_secret_value, is_secret_variable
 from agenticx.setting_values import (
     absolute_path,
+    checked_store_url,
     clamped,
     folder_path,
     integer,
     list_of,
-    matching,
     number,
     one_of,
     read_toml,
+    split_postgres_urls,
     switch,
 )
 
@@ -64,30 +65,43 @@ _log = logging.getLogger(__name__)
 _Seconds = Annotated[float, number(0.05, 86_400)]
 _Folder = Annotated[Path, AfterValidator(absolute_path)]
 
+_PROJECT: dict[str, Any] = {"project": True}
+"""The mark of a setting that a project file may set: a duration or an amount, never who is asked or what is allowed."""
+
 
 class Settings(BaseModel):
     """All settings; seconds are decimals from 0.05 to 86400 unless stated otherwise, in no required order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    llm_invoke_timeout_seconds: _Seconds = Field(120, description="Longest wait for the first delta of a model call.")
-    llm_heartbeat_timeout_seconds: _Seconds = Field(60, description="Longest wait between two deltas with content.")
-    llm_hard_timeout_seconds: _Seconds = Field(300, description="Longest time for one model call, retries included.")
-    llm_first_feedback_seconds: _Seconds = Field(8, description="Silence after which a waiting notice is shown.")
+    llm_invoke_timeout_seconds: _Seconds = Field(
+        120, description="Longest wait for the first delta of a model call.", json_schema_extra=_PROJECT
+    )
+    llm_heartbeat_timeout_seconds: _Seconds = Field(
+        60, description="Longest wait between two deltas with content.", json_schema_extra=_PROJECT
+    )
+    llm_hard_timeout_seconds: _Seconds = Field(
+        300, description="Longest time for one model call, retries included.", json_schema_extra=_PROJECT
+    )
+    llm_first_feedback_seconds: _Seconds = Field(
+        8, description="Silence after which a waiting notice is shown.", json_schema_extra=_PROJECT
+    )
     llm_attempts: Annotated[int, integer(1, 10)] = Field(
         3, description="Attempts per model, retries included; before its first delta only."
     )
     llm_retry_after_ceiling_seconds: _Seconds = Field(
         60,
         description="Longest Retry-After of a provider that is waited for; with a longer one there is no retry.",
+        json_schema_extra=_PROJECT,
     )
     max_tool_rounds: Annotated[int, clamped(10, 120, "max_tool_rounds")] = Field(
         30,
         description="Model calls with tools in one turn, 10 to 120 (unset: 10 in a bare AgentRuntime()); in a file also"
         " runtime.max_tool_rounds.",
+        json_schema_extra=_PROJECT,
     )
     turn_timeout_seconds: Annotated[float, number(0.05, 86_400, allow_zero=True)] = Field(
-        0, description="Longest time for a turn; 0 is off."
+        0, description="Longest time for a turn; 0 is off.", json_schema_extra=_PROJECT
     )
     on_exhausted: Annotated[Literal["error", "partial"], one_of("error", "partial")] = Field(
         "error",
@@ -106,7 +120,7 @@ class Settings(BaseModel):
     embedding_model: str | None = Field(
         None,
         description="Model that finds notes by meaning, such as ollama:nomic-embed-text (unset: notes are found by"
-        " words); needs agenticx[embeddings].",
+        " words); needs agenticx-studio[embeddings].",
     )
     image_model: str | None = Field(
         None,
@@ -117,10 +131,10 @@ class Settings(BaseModel):
         0, description="Earlier sessions of the same workspace whose titles and dates the system prompt has."
     )
     status_query_budget_per_turn: Annotated[int, integer(0, 1000)] = Field(
-        2, description="Queries for the state of a sub-agent that one turn may make."
+        2, description="Queries for the state of a sub-agent that one turn may make.", json_schema_extra=_PROJECT
     )
     status_query_cooldown_seconds: _Seconds = Field(
-        8, description="Shortest time between two queries for the state of a sub-agent."
+        8, description="Shortest time between two queries for the state of a sub-agent.", json_schema_extra=_PROJECT
     )
     subagent_max_depth: Annotated[int, integer(1, 100)] = Field(
         3, description="Depth of the lowest sub-agents; those of the main agent are at 1."
@@ -135,7 +149,9 @@ class Settings(BaseModel):
         2000, description="Most runs of sub-agents that one turn of the main agent starts, also through others."
     )
     subagent_timeout_seconds: _Seconds = Field(
-        1800, description="Longest time for a turn of a sub-agent, without the time of waiting for a person."
+        1800,
+        description="Longest time for a turn of a sub-agent, without the time of waiting for a person.",
+        json_schema_extra=_PROJECT,
     )
     turn_budget_tokens: Annotated[int, integer(0, 1_000_000_000_000)] = Field(
         0, description="Most tokens of a turn of the main agent and of all agents below it; 0 is off."
@@ -144,35 +160,47 @@ class Settings(BaseModel):
         0, description="Highest cost in US dollars of a turn and of all agents below it, for known prices; 0 is off."
     )
     tool_timeout_seconds: _Seconds = Field(
-        120, description="Longest time for one tool call, unless the tool has its own limit."
+        120,
+        description="Longest time for one tool call, unless the tool has its own limit.",
+        json_schema_extra=_PROJECT,
     )
-    confirm_timeout_seconds: _Seconds = Field(600, description="Time-out of a confirmation; then the call is denied.")
+    confirm_timeout_seconds: _Seconds = Field(
+        600, description="Time-out of a confirmation; then the call is denied.", json_schema_extra=_PROJECT
+    )
     question_timeout_seconds: Annotated[float, number(1, 31_536_000)] = Field(
-        604_800, description="Time-out of a question that an agent asks; 1 to 31536000."
+        604_800, description="Time-out of a question that an agent asks; 1 to 31536000.", json_schema_extra=_PROJECT
     )
     team_max_turns: Annotated[int, integer(1, 10_000)] = Field(
-        100, description="Most turns of all agents of a team together; then the team ends."
+        100, description="Most turns of all agents of a team together; then the team ends.", json_schema_extra=_PROJECT
     )
-    hook_timeout_seconds: _Seconds = Field(5, description="Longest time for one hook.")
+    hook_timeout_seconds: _Seconds = Field(5, description="Longest time for one hook.", json_schema_extra=_PROJECT)
     compaction_threshold_messages: Annotated[int, integer(8, 100_000)] | None = Field(
         None,
         examples=[20],
-        description="A history of more messages is compacted; unset: 20, or no limit if the context window is known.",
+        description="A history of more messages is compacted; unset: no limit in stored sessions, else 20.",
+        json_schema_extra=_PROJECT,
     )
     compaction_threshold_chars: Annotated[int, integer(1_000, 100_000_000)] | None = Field(
         None,
         examples=[48_000],
         description="A history of more characters is compacted; unset: 48000, or no limit if the window is known.",
+        json_schema_extra=_PROJECT,
     )
     compaction_retain_messages: Annotated[int, integer(4, 10_000)] = Field(
-        8, description="Latest messages that compaction leaves unchanged."
+        8, description="Latest messages that compaction leaves unchanged.", json_schema_extra=_PROJECT
     )
-    compaction_timeout_seconds: _Seconds = Field(60, description="Longest time for the summary of a compaction.")
+    compaction_timeout_seconds: _Seconds = Field(
+        60, description="Longest time for the summary of a compaction.", json_schema_extra=_PROJECT
+    )
     tool_result_chars: Annotated[int, integer(200, 10_000_000)] = Field(
-        30_000, description="Most characters of a tool result; of a longer one only head and tail are kept."
+        30_000,
+        description="Most characters of a tool result; of a longer one only head and tail are kept.",
+        json_schema_extra=_PROJECT,
     )
     prune_tool_result_chars: Annotated[int, integer(200, 10_000_000)] = Field(
-        4_000, description="Most characters of a tool result from an earlier round, once the history is compacted."
+        4_000,
+        description="Most characters of a tool result from an earlier round, once the history is compacted.",
+        json_schema_extra=_PROJECT,
     )
     xml_tools: Annotated[Literal["auto", "always"], one_of("auto", "always")] = Field(
         "auto",
@@ -194,14 +222,44 @@ class Settings(BaseModel):
     workspace_root: _Folder | None = Field(
         None, description="Workspace of new sessions in the studio; unset: the folder in which it was started."
     )
+    shared_workspaces: _Folder | None = Field(
+        None,
+        description="Folder that all workers of a database have at the same path, such as on NFS: sessions whose"
+        " workspace is in it run on each host, all others on the host where they were made.",
+    )
     home: Annotated[_Folder, AfterValidator(folder_path)] = Field(
         Path("~/.agenticx"),
         validate_default=True,
         description="Folder of sessions, token and user settings, closed to file tools; set by the variable AGX_HOME"
         " only.",
     )
-    store_url: Annotated[str, matching(r"sqlite:///[^?\n]+", "sqlite:///PATH, without options after a '?'")] | None = (
-        Field(None, description="Database of sessions and events (sqlite:///PATH); unset: sessions.db in home.")
+    store_url: Annotated[str, AfterValidator(checked_store_url)] | None = Field(
+        None,
+        repr=False,  # it may hold a password
+        description="Database of sessions and events: sqlite:///PATH, or postgresql://USER@HOST/DATABASE, which needs"
+        " agenticx-studio[postgres] (several, separated by spaces, share the sessions); unset: sessions.db in home.",
+    )
+    store_poll: Annotated[bool, switch()] = Field(
+        False,
+        description="Read changes of a PostgreSQL store every 25 ms, as behind a pooler without LISTEN, instead of"
+        " being notified of them.",
+    )
+    store_timeout_seconds: _Seconds = Field(
+        30, description="Longest wait for a PostgreSQL server; then the outcome of a commit is unknown."
+    )
+    store_lease_seconds: _Seconds = Field(
+        10,
+        description="Time after which a worker of a PostgreSQL store that gives no sign of life has lost its sessions.",
+    )
+    drain_seconds: Annotated[float, number(0, 86_400)] = Field(
+        30,
+        description="Longest time for which a worker of a PostgreSQL store lets its turns go on after SIGTERM, while"
+        " other workers take all else; then it stops them.",
+    )
+    secret_file: _Folder | None = Field(
+        None,
+        description="File with the key that encrypts secrets in a PostgreSQL store, the same one for all workers;"
+        " closed to file tools.",
     )
     resume_interrupted: Annotated[Literal["confirms", "off"], one_of("confirms", "off")] = Field(
         "confirms",
@@ -259,12 +317,19 @@ class Settings(BaseModel):
     @property
     def private_paths(self) -> tuple[Path, ...]:
         """The paths of AgenticX's own data, which agents may not access."""
-        paths = (self.home,) if self.token_file is None else (self.home, self.token_file)
-        return paths if self.store_url is None else (*paths, *_database_files(self.store_url))
+        files = tuple(path for path in (self.token_file, self.secret_file) if path is not None)
+        return (self.home, *files, *_database_files(self.store_url or ""))
+
+    @property
+    def postgres_urls(self) -> tuple[str, ...]:
+        """The URLs of the PostgreSQL databases that are the store, in the order given; none for a SQLite store."""
+        return split_postgres_urls(self.store_url or "")
 
 
 def _database_files(url: str) -> tuple[Path, ...]:
     """Return the files of the database of an `AGX_STORE_URL`, none for a path that is none."""
+    if not url.startswith("sqlite:///"):
+        return ()
     try:
         path = Path(url.removeprefix("sqlite:///")).expanduser()
         return tuple(path.with_name(f"{path.name}{suffix}") for suffix in ("", "-wal", "-shm", ".owner"))
@@ -272,12 +337,15 @@ def _database_files(url: str) -> tuple[Path, ...]:
         return ()
 
 
-PROJECT_SETTINGS = frozenset(
+_NUMBERS = frozenset(
     name
-    for name in Settings.model_fields
-    if name.endswith(("_seconds", "_rounds", "_chars", "_messages", "_turn", "_turns"))
+    for name, field in Settings.model_fields.items()
+    if type((field.examples or [field.default])[0]) in {int, float}
 )
-"""Settings that a project file may set: durations and amounts, each bounded by its range."""
+PROJECT_SETTINGS = frozenset(
+    name for name, field in Settings.model_fields.items() if field.json_schema_extra == _PROJECT
+)
+"""Settings that a project file may set, each bounded by its range."""
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
@@ -331,7 +399,6 @@ _GivenSettings = dict[str, tuple[Any, str]]
 """Settings by name: the value, and the name under which it was written, for error messages."""
 
 _USER_SETTINGS = frozenset(Settings.model_fields) - {"home"}
-_NUMBERS = PROJECT_SETTINGS
 
 
 def _from_variables(environ: Mapping[str, str]) -> _GivenSettings:
@@ -347,12 +414,16 @@ def _from_variables(environ: Mapping[str, str]) -> _GivenSettings:
 
 def _warn_if_misspelt(variable: str) -> None:
     """Log a warning if `variable` is almost the name of a setting."""
-    from difflib import get_close_matches  # imported only for an unknown variable
-
     variables = [_PREFIX + name.upper() for name in Settings.model_fields]
-    close_matches = get_close_matches(variable, variables, n=1, cutoff=0.8)
-    if close_matches:
+    if close_matches := _close_matches(variable, variables):
         _log.warning("%s is not a setting and has no effect; did you mean %s?", variable, close_matches[0])
+
+
+def _close_matches(name: str, names: Iterable[str]) -> Sequence[str]:
+    """Return the one of `names` that is almost `name`, if there is one."""
+    from difflib import get_close_matches  # imported only for an unknown name
+
+    return get_close_matches(name, names, n=1, cutoff=0.8)
 
 
 def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
@@ -375,8 +446,10 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
     for name in values:
         if name not in allowed:
             reason = "may not be set here" if name in Settings.model_fields else "is not a setting"
+            close = () if name in Settings.model_fields else _close_matches(name, allowed)
+            meant = f"; did you mean {close[0]!r}?" if close else ""
             raise SettingsError(
-                f"{_shortened_repr(name)} in {path} {reason}; allowed are: {', '.join(sorted(allowed))}"
+                f"{_shortened_repr(name)} in {path} {reason}{meant}; allowed are: {', '.join(sorted(allowed))}"
             )
     return {name: (value, f"{name} in {path}") for name, value in values.items()} | runtime
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from agenticx.errors import ResourcesExhausted
 from agenticx.forks import confine_forked_child
@@ -21,9 +21,6 @@ T = TypeVar("T")
 LARGE = 64 * 1024
 """Characters or bytes from which on input is processed off the event loop; less takes a few milliseconds."""
 
-_START_SECONDS = 10.0
-"""Real seconds within which a started thread must begin."""
-
 
 def has_running_loop() -> bool:
     """Return whether an event loop runs in this thread."""
@@ -34,30 +31,13 @@ def has_running_loop() -> bool:
 
 
 def start_thread(work: Callable[[], None], *, name: str) -> None:
-    """Run `work` in a daemon thread; raises `ResourcesExhausted` if none can be started.
-
-    Returns before the thread has begun, and it may never begin: a thread that has no memory for its first step ends
-    silently. A caller that depends on it must have `work` report that it began.
-    """
+    """Run `work` in a daemon thread; raises `ResourcesExhausted` if none can be started."""
     try:
-        _DaemonThread(target=work, name=name, daemon=True).start()
-    except (RuntimeError, MemoryError) as exc:
+        threading.Thread(target=work, name=name, daemon=True).start()
+    except RuntimeError as exc:
         raise ResourcesExhausted(
-            f"no thread can be started ({exc or 'out of memory'}); free memory or threads, or raise their limits"
+            f"no thread can be started ({exc}); free memory or threads, or raise their limits"
         ) from exc
-
-
-class _DaemonThread(threading.Thread):
-    """A thread whose `start` does not wait until it has begun, which without memory would take forever."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._started = _NonBlockingEvent()  # `Thread.start` waits for it, in every Python from 3.11 to 3.14
-
-
-class _NonBlockingEvent(threading.Event):
-    def wait(self, timeout: float | None = None) -> bool:
-        return self.is_set()
 
 
 async def run_in_thread(
@@ -75,44 +55,28 @@ async def run_in_thread(
     `StopIteration` and `KeyboardInterrupt`, which have another meaning for the event loop, are raised as
     `RuntimeError`. Unlike with `asyncio.to_thread` the thread is a daemon and belongs to no pool: when the awaiting
     task is cancelled, the thread is abandoned, its result dropped, and neither the loop nor the interpreter's exit
-    waits for it. Raises `ResourcesExhausted` where no thread can be started, or a started one does not begin;
-    `function` is not called then.
+    waits for it. Raises `ResourcesExhausted` where no thread can be started.
     """
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
+    outcome = _Outcome[T](loop)
     context = contextvars.copy_context()
-    begun = threading.Lock()  # acquired by the thread when it begins, or by the loop when it gives up waiting
 
     def work() -> None:
-        if not begun.acquire(blocking=False):
-            return
         try:
             if check is not None:
                 check()
             with confine_forked_child():
                 result = context.run(function, *args, **kwargs)
         except (StopIteration, KeyboardInterrupt) as exc:
-            # A future cannot carry the former; the latter is the function's own: Ctrl-C reaches the main thread only.
-            _deliver(loop, future, None, _as_runtime_error(function, exc))
+            # A coroutine cannot raise the former; the latter is the function's own: Ctrl-C reaches the main thread.
+            outcome.store(None, _as_runtime_error(function, exc))
         except BaseException as exc:  # noqa: BLE001 - raised in the awaiting task, as asyncio.to_thread does
-            _deliver(loop, future, None, exc)
+            outcome.store(None, exc)
         else:
-            _deliver(loop, future, result, None)
-
-    def give_up() -> None:
-        if begun.acquire(blocking=False):
-            future.set_exception(ResourcesExhausted("a thread that was started did not begin; memory has run out"))
+            outcome.store(result, None)
 
     start_thread(work, name=name)
-    giving_up = loop.call_later(_START_SECONDS, give_up)
-    try:
-        await asyncio.wait({future})  # unlike `await future`, leaves it to the thread when the task is cancelled
-    except asyncio.CancelledError:
-        future.add_done_callback(_drop_outcome)
-        raise
-    finally:
-        giving_up.cancel()
-    return future.result()
+    return await outcome.take()
 
 
 async def run_sized(function: Callable[..., T], /, *args: Any, size: int, name: str = "agx-call") -> T:
@@ -132,28 +96,54 @@ def _as_runtime_error(function: Callable[..., Any], exc: BaseException) -> Runti
     return RuntimeError(f"{name.rpartition('<locals>.')[2]} raised {type(exc).__name__}{text}")
 
 
-def _deliver(
-    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Any, exc: BaseException | None
-) -> None:
-    def set_outcome() -> None:
+class _Outcome(Generic[T]):
+    """The outcome of a call in a thread for the one task that takes it; it is dropped if that has ended before.
+
+    The thread stores the outcome before it looks whether it is still wanted, and the task says that it is not before it
+    looks for the outcome. So one of them drops it, whenever the task is cancelled or its loop ends.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._stored: asyncio.Future[None] = loop.create_future()
+        self._outcomes: list[tuple[Any, BaseException | None]] = []  # at most one
+        self._wanted = True
+
+    def store(self, result: Any, exc: BaseException | None) -> None:
+        """Store the outcome and wake the task; called in any thread."""
+        self._outcomes.append((result, exc))
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:  # the loop is closed: no task waits for the outcome
+            self._wanted = False
+        if not self._wanted:
+            self._drop()
+
+    async def take(self) -> T:
+        """Return the result, or raise the exception, once it is stored."""
+        try:
+            await self._stored
+            result, exc = self._outcomes.pop()
+        except BaseException:  # cancelled, or closed after the end of the loop
+            self._wanted = False
+            self._drop()
+            raise
         if exc is None:
-            future.set_result(result)
-        else:
-            future.set_exception(exc)
+            return result
+        try:
+            raise exc
+        finally:
+            del exc  # else it would be part of a reference cycle, by the frame in its traceback
 
-    try:
-        loop.call_soon_threadsafe(set_outcome)
-    except RuntimeError:  # the loop is closed: no task waits for the result
-        _drop_result(result)
+    def _wake(self) -> None:
+        if not self._stored.done():
+            self._stored.set_result(None)
 
-
-def _drop_outcome(future: asyncio.Future[Any]) -> None:
-    """Retrieve the outcome of a call that was abandoned."""
-    if future.exception() is None:
-        _drop_result(future.result())
-
-
-def _drop_result(result: Any) -> None:
-    """Close what an abandoned call returned if it is a coroutine, which nothing will await."""
-    if inspect.iscoroutine(result):
-        result.close()
+    def _drop(self) -> None:
+        """Remove the outcome; close what was returned if it is a coroutine, which nothing will await."""
+        try:
+            result, _ = self._outcomes.pop()
+        except IndexError:  # not stored yet, or dropped by the other thread
+            return
+        if inspect.iscoroutine(result):
+            result.close()

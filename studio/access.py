@@ -7,25 +7,38 @@ import os
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import SettingsError
+from agenticx.logs import get_logger
+from agenticx.private_files import replace_file
+from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.settings import Settings
+from agenticx.shared_place import SharedPlace
+from agenticx.shared_values import SharedValues
+from agenticx.threads import run_in_thread
 from agenticx.token_file import read_token, token_path
 
-__all__ = ["TICKET_SECONDS", "Tickets", "load_or_create_token"]
+__all__ = ["TICKET_SECONDS", "MemoryTickets", "SharedTickets", "Tickets", "load_or_create_token"]
 
 TICKET_SECONDS = 600.0
 _MAX_TICKETS = 64
 
+_log = get_logger(__name__)
 
-def load_or_create_token(settings: Settings) -> str:
+
+def load_or_create_token(settings: Settings, shared: SharedPlace | None = None) -> str:
     """Return the server's token from AGX_TOKEN_FILE, else from AGX_HOME/token, which is created at the first start.
 
-    Raises `SettingsError` for a file that others can read or that holds no token.
+    With a shared place the token is that of all workers, which the first one stores there; AGX_HOME/token is a copy.
+    Raises `SettingsError` for a file that others can read or that holds no token, and as `SharedPlace.token` does.
     """
     if settings.token_file is not None:
         return read_token(settings)
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if shared is not None:
+        return _copy_shared_token(settings, shared)
     try:
         descriptor = os.open(token_path(settings), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -36,26 +49,79 @@ def load_or_create_token(settings: Settings) -> str:
     return token
 
 
-@dataclass(slots=True)
-class Tickets:
+def _copy_shared_token(settings: Settings, shared: SharedPlace) -> str:
+    """Return the token of all workers, after it was written to AGX_HOME/token, where programs on this host find it."""
+    path = token_path(settings)
+    try:
+        own = read_token(settings)
+    except FileNotFoundError:
+        own = None
+    token = shared.token(own or secrets.token_urlsafe(32))
+    if token == own:
+        return token
+    if own is not None:
+        _log.warning("the token was replaced by that of the other workers", file=str(path))
+    try:
+        replace_file(path, f"{token}\n".encode("ascii"), path.with_name(".token.new"))
+    except OSError as exc:
+        raise_if_exhausted(exc)
+        raise SettingsError(f"{path} cannot be written: {exc.strerror or exc}") from exc
+    return token
+
+
+class Tickets(Protocol):
     """The one-use tickets that the page exchanges for the token; only their digests are stored."""
 
-    clock: Clock = field(default_factory=SystemClock)
-    _expiry_by_digest: OrderedDict[bytes, float] = field(default_factory=OrderedDict[bytes, float], init=False)
+    async def issue(self) -> str:
+        """Return a new ticket, valid once within ten minutes."""
+        ...
 
-    def issue(self) -> str:
-        """Return a new ticket, valid once within ten minutes; the oldest of more than 64 is dropped."""
-        ticket = secrets.token_urlsafe(24)
+    async def redeem(self, ticket: str) -> bool:
+        """Consume a ticket and return True if it was valid."""
+        ...
+
+
+@dataclass(slots=True)
+class MemoryTickets:
+    """The tickets of one process; the oldest of more than 64 is dropped."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    _expiry_by_digest: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float], init=False)
+
+    async def issue(self) -> str:
+        ticket = _new_ticket()
         self._expiry_by_digest[_digest(ticket)] = self.clock.monotonic() + TICKET_SECONDS
         if len(self._expiry_by_digest) > _MAX_TICKETS:
             self._expiry_by_digest.popitem(last=False)
         return ticket
 
-    def redeem(self, ticket: str) -> bool:
-        """Consume a ticket and return True if it was valid."""
+    async def redeem(self, ticket: str) -> bool:
         expires = self._expiry_by_digest.pop(_digest(ticket), None)
         return expires is not None and self.clock.monotonic() < expires
 
 
-def _digest(ticket: str) -> bytes:
-    return hashlib.sha256(ticket.encode()).digest()
+@dataclass(frozen=True, slots=True)
+class SharedTickets:
+    """The tickets of all workers, each of which redeems those of the others; raises `StoreError`."""
+
+    values: SharedValues
+
+    async def issue(self) -> str:
+        ticket = _new_ticket()
+        await run_in_thread(self.values.put, _name(ticket), b"", seconds=TICKET_SECONDS, name="agx ticket")
+        return ticket
+
+    async def redeem(self, ticket: str) -> bool:
+        return await run_in_thread(self.values.take, _name(ticket), name="agx ticket") is not None
+
+
+def _new_ticket() -> str:
+    return secrets.token_urlsafe(24)
+
+
+def _name(ticket: str) -> str:
+    return f"ticket/{_digest(ticket)}"
+
+
+def _digest(ticket: str) -> str:
+    return hashlib.sha256(ticket.encode()).hexdigest()

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,10 +33,12 @@ from agenticx.argument_types import check_type
 from agenticx.assembly import check_images
 from agenticx.core.agent import Agent
 from agenticx.core.session_agents import checked_agents
+from agenticx.errors import ResourcesExhausted
 from agenticx.llms.images.base import ImageProvider
 from agenticx.llms.model_cache import ModelSource, NamedModels, OwnModels, own_models
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.hub.session_fields import check_text
+from agenticx.sessions.store.factory import open_shared_place
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
@@ -50,6 +52,8 @@ from studio.single_instance import lock_home
 
 __all__ = ["AppParts", "create_app", "make_app", "parts_of"]
 
+_FOLLOW_SECONDS = 0.5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppParts:
@@ -59,7 +63,7 @@ class AppParts:
     tools: Toolbox | None = None
     hooks: HookRegistry | Sequence[AgentHook] = ()
     system_prompt: str | None = None
-    agents: Sequence[Agent] = ()
+    agents: Sequence[Agent[Any, Any]] = ()
     images: ImageProvider | None = None
     settings: Settings | None = None
 
@@ -68,18 +72,25 @@ class AppParts:
 
         Raises `SettingsError`, `StoreError`, `OwnedElsewhere`.
         """
-        models = NamedModels(settings, own=self.models)
-        models.check_names(settings)
-        return make_services(
-            settings,
-            token=load_or_create_token(settings),
-            models=models,
-            tools=self.tools,
-            hooks=self.hooks,
-            system_prompt=self.system_prompt,
-            agents=self.agents,
-            images=self.images,
-        )
+        with ExitStack() as closing:
+            if (shared := open_shared_place(settings)) is not None:
+                closing.callback(shared.close)
+            models = NamedModels(settings, own=self.models)
+            models.check_names(settings)
+            token = load_or_create_token(settings, shared)
+            services = make_services(
+                settings,
+                token=token,
+                shared=shared,
+                models=models,
+                tools=self.tools,
+                hooks=self.hooks,
+                system_prompt=self.system_prompt,
+                agents=self.agents,
+                images=self.images,
+            )
+            closing.pop_all()  # the store closes it
+            return services
 
 
 def create_app(
@@ -88,7 +99,7 @@ def create_app(
     tools: Iterable[Tool | Callable[..., Any]] | None = None,
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
-    agents: Iterable[Agent] = (),
+    agents: Iterable[Agent[Any, Any]] = (),
     images: ImageProvider | None = None,
     settings: Settings | None = None,
 ) -> Starlette:
@@ -178,11 +189,21 @@ async def _running(services: Services) -> AsyncGenerator[None]:
     """Serve turns while the body runs; at the end, stop them, then end every stream with a `server_closing` frame."""
     await services.hub.recover()
     relaying = asyncio.create_task(services.relay.run())
+    following = asyncio.create_task(_follow_shared_keys(services))
     try:
         yield
     finally:
+        following.cancel()
         await services.hub.close()
         services.relay.closing.set()
         await relaying
         await services.close_models()
         await services.store.aclose()
+
+
+async def _follow_shared_keys(services: Services) -> None:
+    """Choose the default model again soon after another worker has changed the keys of providers."""
+    while services.store.shared is not None:
+        await services.clock.sleep(_FOLLOW_SECONDS)
+        with suppress(ResourcesExhausted):  # tried again
+            await services.models.refresh()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from agenticx.cli.registry import ModuleCommand
 
-__all__ = ["OPEN", "SERVE"]
+__all__ = ["OPEN", "OPENAPI", "SERVE"]
 
 SERVE = ModuleCommand("serve", "The studio: the server and its page", "studio.server")
 OPEN = ModuleCommand("open", "The running studio's page, with a fresh ticket", "studio.open_page")
+OPENAPI = ModuleCommand("openapi", "The OpenAPI document, for generators of clients", "studio.print_openapi")

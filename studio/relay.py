@@ -38,9 +38,9 @@ from starlette.types import Receive, Scope, Send
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
+from agenticx.sessions.log.events import Position, StoredEvent
+from agenticx.sessions.log.turn_tree import TurnFilter
 from agenticx.sessions.store.base import Log, Store, related_turn_id
-from agenticx.sessions.store.events import Position, StoredEvent
-from agenticx.sessions.turn_tree import TurnFilter
 from studio.http.frames import ResetFrame, ServerClosingFrame
 from studio.http.response_writer import CHUNK_BYTES, WRITER_KEY, BodyWriter
 
@@ -52,7 +52,7 @@ _WRITE_EVENTS = 512
 
 _RETRY_FIELD = b"retry: 500\n"
 _HEARTBEAT = ServerSentEvent(comment="beat", sep="\n").encode()
-_CURSOR = re.compile(r"(0|[1-9a-f][0-9a-f]{0,14})-([0-9a-f]{16})")
+_CURSOR = re.compile(r"(0|[1-9a-f][0-9a-f]{0,1023})-([0-9a-f]{16})")
 
 _log = get_logger(__name__)
 
@@ -76,15 +76,17 @@ class Relay:
         """Return the cursor just after event `seq` of a session."""
         return self._feed(session_id).cursor(seq)
 
-    async def respond(self, session_id: str | None, cursor: str | None) -> Response:
+    async def respond(
+        self, session_id: str | None, cursor: str | None, *, types: Collection[str] | None = None
+    ) -> Response:
         """Return a stream of the events after `cursor` of a session, or of all sessions for None.
 
-        Raises `StoreError` if the first events cannot be read: a client whose stream fails would only reconnect again
-        and again.
+        With `types` it has the events of these types only. Raises `StoreError` if the first events cannot be read: a
+        client whose stream fails would only reconnect again and again.
         """
         feed = self._feed(session_id)
         position, reset = await feed.start(cursor)
-        return await self._stream(feed, position, reset=reset)
+        return await self._stream(feed, position, types=types, reset=reset)
 
     async def respond_to_turn(self, session_id: str, turn_id: str, *, after_seq: int) -> Response:
         """Return a stream of a session's events after `after_seq` that ends after the turn's terminal event.
@@ -109,9 +111,16 @@ class Relay:
         return feed
 
     async def _stream(
-        self, feed: _Feed, position: int, *, turn: TurnFilter | None = None, reset: bytes = b""
+        self,
+        feed: _Feed,
+        position: int,
+        *,
+        turn: TurnFilter | None = None,
+        types: Collection[str] | None = None,
+        reset: bytes = b"",
     ) -> _EventStream:
-        reader = _Reader(feed, position, turn, self.closing, first=await feed.read_after(position, turn))
+        first = await feed.read_after(position, turn, types)
+        reader = _Reader(feed, position, turn, types, self.closing, first=first)
         opening = feed.opening_frame(position) + reset
         return _EventStream(opening, reader, self._readers)
 
@@ -123,6 +132,7 @@ class _Reader:
     feed: _Feed
     position: int
     turn: TurnFilter | None
+    types: Collection[str] | None
     closing: anyio.Event
     first: _Chunk | None
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)
@@ -143,7 +153,8 @@ class _Reader:
         try:
             while not writer.is_closing():
                 self.wakeup.clear()
-                chunk, self.first = self.first or await self.feed.read_after(self.position, self.turn), None
+                chunk = self.first or await self.feed.read_after(self.position, self.turn, self.types)
+                self.first = None
                 if chunk is not None:
                     self.position = chunk.last_position
                     await writer.write(chunk.frames)
@@ -154,7 +165,9 @@ class _Reader:
                     return
                 elif self.heartbeat_due:
                     self.heartbeat_due = False
-                    await writer.write(_HEARTBEAT)
+                    # Without the events of other types, only this advances the cursor of the client.
+                    passed = b"" if self.types is None else self.feed.id_frame(self.position)
+                    await writer.write(_HEARTBEAT + passed)
                 else:
                     await self.wakeup.wait()
         except StoreError as exc:  # the session was deleted, or the storage failed: the client reconnects
@@ -191,7 +204,11 @@ class _Feed:
 
     def opening_frame(self, position: int) -> bytes:
         """Return the first bytes of a stream that resumes after `position`."""
-        return _RETRY_FIELD + (b"id: %b\n\n" % self.cursor(position).encode() if self._session_id is None else b"\n")
+        return _RETRY_FIELD + (self.id_frame(position) if self._session_id is None else b"\n")
+
+    def id_frame(self, position: int) -> bytes:
+        """Return a frame without data, from whose `id` on a client resumes."""
+        return b"id: %b\n\n" % self.cursor(position).encode()
 
     async def start(self, cursor: str | None) -> tuple[int, bytes]:
         """Return the position to resume from, and a reset frame if the cursor is not valid for this stream."""
@@ -206,15 +223,22 @@ class _Feed:
             (position, b"") if await self._has(position) else (first, self._reset("The cursor lies ahead of the log."))
         )
 
-    async def read_after(self, position: int, turn: TurnFilter | None) -> _Chunk | None:
-        """Return the events after `position` that fit in one write, with a `turn` none after its end; None if none."""
+    async def read_after(self, position: int, turn: TurnFilter | None, types: Collection[str] | None) -> _Chunk | None:
+        """Return the events after `position` that fit in one write, with a `turn` none after its end; None if none.
+
+        With `types` the others have no frame.
+        """
         if self._session_id is None:
             events = await self._log.read_all(Position(position), _WRITE_EVENTS)
         else:
             events = await self._log.read(self._session_id, position, _WRITE_EVENTS)
         if not events:
             return None
-        return self._shared_chunk(_first_write(events)) if turn is None else self._turn_chunk(events, turn)
+        if turn is not None:
+            return self._turn_chunk(events, turn)
+        if types is not None:
+            return self._chunk(events, [event for event in events if event.type in types])
+        return self._shared_chunk(_first_write(events))
 
     def _shared_chunk(self, events: Sequence[StoredEvent]) -> _Chunk:
         """Return the frames of `events`, the same object for all readers at this position while one of them has it."""

@@ -21,15 +21,21 @@ from typing import Any, TextIO
 import uvicorn
 from starlette.applications import Starlette
 
-from agenticx.cli.client.handover import is_chat, remove_stale_sockets, request_handover
+from agenticx.cli.client.handover import is_chat, request_handover
+from agenticx.cli.client.sockets import remove_stale_sockets
 from agenticx.cli.client.studio_file import StudioAddress
 from agenticx.cli.options import current_folder
 from agenticx.errors import ResourcesExhausted, SettingsError
 from agenticx.forks import drop_in_child
 from agenticx.llms.catalog.resolve import load_wire
 from agenticx.logs import get_logger
-from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
+from agenticx.resource_exhaustion import (
+    exit_on_memory_error,
+    limit_malloc_arenas,
+    raise_if_exhausted,
+)
 from agenticx.sessions.store.factory import probe_store_owner
+from agenticx.sessions.store.hosts import this_host
 from agenticx.sessions.store.owner import OwnedElsewhere, OwnerLock
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
@@ -53,6 +59,9 @@ _log = get_logger(__name__)
 _SHUTDOWN_SECONDS = 4.5
 """From the signal to the exit. What stopping the turns leaves of it is for open responses, which get a second at
 least."""
+_REQUEST_SECONDS = 1.0
+"""Before that, the longest wait of a worker that hands over for the first request of each connection."""
+_PAUSE_SECONDS = 0.02
 _UNREAD_SECONDS = 0.9
 """Of that for connections whose client reads nothing."""
 _BACKLOG = 2048
@@ -199,11 +208,12 @@ def serve(
         listening = listen(host, port)
         services = app.state.services = _make_services(app, settings)
         address = _address(services, host, listening)
+        services.store.address = _worker_address(host, listening)
+        ticket = asyncio.run(services.tickets.issue())
+        url = page_url(address, ticket)
 
         def on_ready() -> None:
             freeze_startup_memory()
-            ticket = services.tickets.issue()
-            url = page_url(address, ticket)
             address.write_file(settings.home)
             announce(f"AgenticX studio is ready (model {services.models.default}): {url}")
             if announce_json is not None:
@@ -231,7 +241,11 @@ def _lock_after_handover(
 
     It is not held while the chat's turn is waited for, so that another studio can start or be refused as usual.
     """
-    lock = lock_home(settings.home, take_over=take_over, stopped=stop.is_set)
+    drain_seconds = settings.drain_seconds if settings.postgres_urls else 0.0
+    lock_own_home = partial(
+        lock_home, settings.home, take_over=take_over, drain_seconds=drain_seconds, stopped=stop.is_set
+    )
+    lock = lock_own_home()
     try:
         remove_stale_sockets(settings.home)
         owner_pid = probe_store_owner(settings)
@@ -242,15 +256,17 @@ def _lock_after_handover(
         return lock
     lock.release()
     request_handover(settings.home, owner_pid, notify, stopped=stop.is_set)
-    return lock_home(settings.home, take_over=take_over, stopped=stop.is_set)
+    return lock_own_home()
 
 
 def _run(server: StudioServer, listening: socket.socket, address: StudioAddress) -> int:
     """Run the server and return the exit code; its files in AGX_HOME are gone then."""
     home = server.services.settings.home
     try:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner, exit_on_memory_error(runner.get_loop()):
-            runner.run(server.serve(sockets=[listening]))
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            loop = runner.get_loop()
+            with exit_on_memory_error(loop):
+                runner.run(server.serve(sockets=[listening]))
     except KeyboardInterrupt:
         return 130
     finally:
@@ -263,6 +279,13 @@ def _run(server: StudioServer, listening: socket.socket, address: StudioAddress)
 def _address(services: Services, host: str, listening: socket.socket) -> StudioAddress:
     port: int = listening.getsockname()[1]
     return StudioAddress(_loopback_host(host), port, services.instance, token_path(services.settings).absolute())
+
+
+def _worker_address(host: str, listening: socket.socket) -> str:
+    """Return the URL of this server as other hosts may reach it."""
+    wildcard = host in ("0.0.0.0", "::", "")
+    name = this_host() if wildcard else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listening.getsockname()[1]}"
 
 
 def freeze_startup_memory() -> None:
@@ -352,6 +375,7 @@ class StudioServer(uvicorn.Server):
         self._on_ready = on_ready
         self._listening: Sequence[socket.socket] = ()
         self._stop = stop or threading.Event()
+        self._hands_over = False
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._listening = sockets or ()
@@ -387,7 +411,7 @@ class StudioServer(uvicorn.Server):
         names = (self.services.models.default, *settings.fallback_models)
 
         def load() -> None:
-            with suppress(SettingsError, ImportError, OSError, MemoryError):  # reported by the first turn
+            with suppress(SettingsError, ImportError, OSError):  # reported by the first turn
                 for name in names:
                     load_wire(name)
 
@@ -396,9 +420,11 @@ class StudioServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _SHUTDOWN_SECONDS
         for server in self.servers:
             server.close()
+        if self._hands_over and self.services.store.log.is_shared:
+            await self._hand_over()
+        deadline = loop.time() + _SHUTDOWN_SECONDS
         await self.services.hub.close()
         grace = self.config.timeout_graceful_shutdown = max(1, int(deadline - loop.time()))
         self.services.relay.closing.set()
@@ -406,6 +432,33 @@ class StudioServer(uvicorn.Server):
         loop.call_later(_UNREAD_SECONDS, self._abort_connections, unsent)
         loop.call_later(grace, self._abort_connections)  # before uvicorn would cancel the tasks of the responses
         await super().shutdown(sockets)
+
+    async def _hand_over(self) -> None:
+        """Give the sessions to other workers, if there are any, while the turns and requests of this one end."""
+        handing_over = asyncio.create_task(self._drain(), name="agx drain")
+        while not (handing_over.done() or self.force_exit):
+            for connection in self._connections:
+                if connection.cycle is not None:  # no further request comes on it, after the one that is being answered
+                    connection.shutdown()
+            await asyncio.wait({handing_over}, timeout=_PAUSE_SECONDS)
+        handing_over.cancel()
+        await asyncio.gather(handing_over, return_exceptions=True)
+
+    async def _drain(self) -> None:
+        hub, clock, seconds = self.services.hub, self.services.clock, self.services.settings.drain_seconds
+        began = clock.monotonic()
+        await hub.drain(seconds)
+        while (passed := clock.monotonic() - began) < seconds and any(
+            passed < _REQUEST_SECONDS if connection.cycle is None else not connection.cycle.response_started
+            for connection in self._connections
+        ):
+            await clock.sleep(_PAUSE_SECONDS)
+        await hub.drain(seconds - passed)  # with the turns that those requests have begun
+
+    @property
+    def _connections(self) -> Sequence[Any]:
+        """The open connections, each a `ServerConnection`."""
+        return list(self.server_state.connections)
 
     def _abort_connections(self, unsent: Mapping[Any, int] | None = None) -> None:
         """Abort the connections; with `unsent`, the bytes that each had to send before, those that have sent none."""
@@ -429,9 +482,11 @@ class StudioServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Request a clean shutdown on the first signal, and an immediate exit on a further Ctrl-C.
 
-        Programs may send SIGTERM twice: two that take over, or one that ends while its parent does.
+        Programs may send SIGTERM twice: two that take over, or one that ends while its parent does. On SIGTERM a worker
+        of a shared store hands its sessions over first.
         """
         self.force_exit = self.should_exit and sig == signal.SIGINT
+        self._hands_over = self._hands_over or sig == signal.SIGTERM
         self.should_exit = True
 
 

@@ -22,9 +22,10 @@ from agenticx.sessions.hub.hub import Hub
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings
+from agenticx.shared_place import SharedPlace
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
-from studio.access import Tickets
+from studio.access import MemoryTickets, SharedTickets, Tickets
 from studio.http.guard import AccessRules
 from studio.relay import Relay
 
@@ -68,25 +69,27 @@ def make_services(
     *,
     token: str,
     store: Store | None = None,
+    shared: SharedPlace | None = None,
     models: NamedModels | None = None,
     tools: Iterable[Tool | Callable[..., Any]] | None = None,
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
-    agents: Iterable[Agent] = (),
+    agents: Iterable[Agent[Any, Any]] = (),
     images: ImageProvider | None = None,
     clock: Clock | None = None,
 ) -> Services:
     """Return the services of a server; all its turns run `hooks`, and have `system_prompt` instead of the usual one.
 
+    `shared` is the shared place of the store that is opened here, if that is open already; the store closes it.
     `images` makes images, by default the model of AGX_IMAGE_MODEL. Raises `SettingsError` when AGX_ENABLED_TOOLS has
     the name of an unknown tool, or AGX_IMAGE_MODEL that of no image model.
     """
     clock = clock or SystemClock()
-    store = store or open_store(settings, clock)
+    store = store or open_store(settings, clock, shared=shared)
     models = models or NamedModels(settings)
     images = images or configured_images(settings)
     toolbox = make_toolbox(tools, settings, images)
-    notes = SessionNotes(settings, clock, store.catalog)
+    notes = SessionNotes(settings, clock, store)
     return Services(
         settings=settings,
         clock=clock,
@@ -107,7 +110,7 @@ def make_services(
         toolbox=toolbox,
         images=images,
         workspace=settings.workspace_root or Path.cwd(),
-        tickets=Tickets(clock),
+        tickets=MemoryTickets(clock) if store.shared is None else SharedTickets(store.shared.values),
         access=AccessRules(token, settings.allowed_hosts, settings.allowed_origins),
         notes=notes,
     )

@@ -26,12 +26,18 @@ _ANSWER_SECONDS = 3.0
 _PAUSE_SECONDS = 0.05
 
 
-def lock_home(home: Path, *, take_over: bool = False, stopped: Callable[[], bool] = lambda: False) -> OwnerLock:
+def lock_home(
+    home: Path,
+    *,
+    take_over: bool = False,
+    drain_seconds: float = 0.0,
+    stopped: Callable[[], bool] = lambda: False,
+) -> OwnerLock:
     """Create AGX_HOME if it is missing, and return its lock, which a studio holds until it has ended.
 
     If another studio holds it: with `take_over`, that one gets SIGTERM, and the lock is waited for, ten seconds at most
-    and while `stopped` is false; else `OwnedElsewhere` is raised. Raises `SettingsError` for a folder that cannot be
-    created.
+    after the `drain_seconds` in which its turns may end, and while `stopped` is false; else `OwnedElsewhere` is raised.
+    Raises `SettingsError` for a folder that cannot be created.
     """
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -45,10 +51,10 @@ def lock_home(home: Path, *, take_over: bool = False, stopped: Callable[[], bool
             raise _already_running(home, exc.pid) from exc
     except StoreError as exc:  # a folder in which nothing can be created
         raise StoreError(f"AGX_HOME is {str(home)!r}: {exc}") from exc
-    return _take_over(home, stopped)
+    return _take_over(home, _TAKE_OVER_SECONDS + drain_seconds, stopped)
 
 
-def _take_over(home: Path, stopped: Callable[[], bool]) -> OwnerLock:
+def _take_over(home: Path, seconds: float, stopped: Callable[[], bool]) -> OwnerLock:
     """End the studios that hold the lock, and return it.
 
     Each gets one signal, once its answer has confirmed that it is that studio: the second one would end it at once. A
@@ -65,10 +71,10 @@ def _take_over(home: Path, stopped: Callable[[], bool]) -> OwnerLock:
         if signalled:
             problem = None
         passed = time.monotonic() - began
-        if stopped() or passed >= (_TAKE_OVER_SECONDS if problem is None else _ANSWER_SECONDS):
-            text = problem or f"{_named(home, owner.pid)} did not end within {_TAKE_OVER_SECONDS:g} seconds"
+        if stopped() or passed >= (seconds if problem is None else _ANSWER_SECONDS):
+            text = problem or f"{_named(home, owner.pid)} did not end within {seconds:g} seconds"
             raise OwnedElsewhere(text, pid=owner.pid) from owner
-        address, problem = _confirmed(home, owner.pid, min(_TAKE_OVER_SECONDS - passed, _ANSWER_SECONDS))
+        address, problem = _confirmed(home, owner.pid, min(seconds - passed, _ANSWER_SECONDS))
         if address is not None and address.instance not in signalled:
             signalled.add(address.instance)
             with suppress(ProcessLookupError):

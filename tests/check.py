@@ -1,4 +1,4 @@
-"""All checks, those that fail fastest first: `python -m tests.check [options for pytest]`."""
+"""All checks, those that fail fastest first: `python -m tests.check [--static | options for pytest]`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ STEPS = {
 
 
 def main() -> int:
-    """Run every step, also after one has failed, and return 1 if any did."""
+    """Run every step, with `--static` all but the tests, also after one has failed, and return 1 if any did."""
     failed: list[str] = []
-    steps = STEPS | {"tests": [*STEPS["tests"], *sys.argv[1:]]}
+    options = sys.argv[1:]
+    if options == ["--static"]:
+        steps = {name: command for name, command in STEPS.items() if name != "tests"}
+    else:
+        steps = STEPS | {"tests": [*STEPS["tests"], *options]}
     for name, (program, *arguments) in steps.items():
         started = time.monotonic()
         print(f"── {name}: {program} {' '.join(arguments)}", flush=True)

@@ -7,15 +7,18 @@ import os
 import random
 import signal
 import zlib
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.bytecode import keep_aside
 from tests.support.forked import end_briefly
 from tests.support.lanes import Count, add_options, lane_of, sample, sample_calls
+
+if TYPE_CHECKING:
+    from tests.support.postgres.cluster import Cluster
 
 keep_aside(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
 
@@ -30,7 +33,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
     The larger counts of `--ci` and `--deep` work more and wait less.
     """
-    per_core = 2.5 if lane_of(config) == "quick" else 1.5
+    per_core = 2 if lane_of(config) == "quick" else 1.5
     return round(per_core * (os.cpu_count() or 1))
 
 
@@ -98,3 +101,24 @@ def rng(request: pytest.FixtureRequest) -> random.Random:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def _postgres() -> Iterator[Cluster]:
+    from tests.support.postgres.cluster import Cluster, why_unavailable
+
+    if (reason := why_unavailable()) is not None:
+        pytest.skip(reason)
+    cluster = Cluster.begin(in_memory=True)
+    yield cluster
+    cluster.end()
+
+
+@pytest.fixture
+def postgres(_postgres: Cluster) -> Iterator[Cluster]:
+    """Return this process's PostgreSQL server, which must not be stopped; the test's databases are dropped at its end.
+
+    It starts with the first test that asks for it. Tests of failures begin a `cluster` of their own.
+    """
+    yield _postgres
+    _postgres.drop_databases()

@@ -1,15 +1,32 @@
-"""The parser of an action of a command, such as `agx team run`."""
+"""The parsers of commands, and of their actions, such as `agx team run`."""
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
-__all__ = ["ActionParser"]
+__all__ = ["ActionParser", "CommandParser"]
+
+_UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (?:.* )?(--?[\w-]+)")
 
 
-class ActionParser(ArgumentParser):
+class CommandParser(ArgumentParser):
+    """A parser that names the option that a misspelt one may mean."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the error, and exit with 2."""
+        if (found := _UNKNOWN_OPTION.match(message)) is not None:
+            from difflib import get_close_matches  # imported only for an error
+
+            options = {option.lstrip("-"): option for option in self._option_string_actions}
+            close_matches = get_close_matches(found[1].lstrip("-"), options, n=1, cutoff=0.7)
+            message += f"; did you mean {options[close_matches[0]]}?" if close_matches else ""
+        super().error(message)
+
+
+class ActionParser(CommandParser):
     """A parser that takes options and positional arguments in any order, and shows its own usage for what is left over.
 
     `ArgumentParser` calls `parse_known_args` of an action's parser, which takes an optional positional argument as

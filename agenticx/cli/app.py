@@ -8,8 +8,8 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.metadata import version
 
+from agenticx import __version__
 from agenticx.cli.exit_codes import DONE, FAILED, OUT_OF_MEMORY_EXIT_CODE, STOPPED, USAGE
 from agenticx.cli.interrupt_handling import raise_on_ctrl_c
 from agenticx.cli.registry import BUILTIN_COMMANDS, commands_from_entry_points, find_command, parser_of
@@ -122,7 +122,7 @@ def _dispatch(argv: list[str]) -> int:
         print(_help_text())
         return DONE
     if argv[0] in ("-V", "--version"):
-        print(f"agx {version('agenticx')}")
+        print(f"agx {__version__}")
         return DONE
     command = find_command(argv[0])
     if command is None:

@@ -56,7 +56,8 @@ def add_turn_options(parser: ArgumentParser, *, with_agent: bool = False) -> Non
     parser.add_argument(
         "--base-url",
         metavar="U",
-        help="the model server's address, such as http://127.0.0.1:8080/v1; not while a server owns the sessions",
+        help="the model server's address, such as http://127.0.0.1:8080/v1, whose first model is used unless one is"
+        " named; not while a server owns the sessions",
     )
     parser.add_argument("--cwd", metavar="D", type=Path, help="the folder to work in (default: the current one)")
     parser.add_argument("--yes", action="store_true", help="allow every call without asking")
@@ -140,12 +141,12 @@ def model_of(arguments: Namespace) -> str | None:
         raise SettingsError(f"--model {name[:_MAX_SHOWN_CHARS]!r}: {exc}") from exc
 
 
-def reject_local_options(arguments: Namespace, url: str) -> None:
+def reject_local_options(arguments: Namespace, server: str) -> None:
     """Raise SettingsError for an option that only the process that runs the turn could apply."""
     for option, value in (("--base-url", arguments.base_url), ("--max-tool-rounds", arguments.max_tool_rounds)):
         if value is not None:
             raise SettingsError(
-                f"{option} cannot be used here: the server at {url} runs the turns with its own settings; stop it, or"
+                f"{option} cannot be used here: {server} runs the turns with its own settings; stop it, or"
                 " use another AGX_HOME"
             )
 

@@ -9,6 +9,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Protocol
 
+from agenticx.cli.action_parser import CommandParser
+
 __all__ = [
     "BUILTIN_COMMANDS",
     "ENTRY_POINT_GROUP",
@@ -101,6 +103,7 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
         ),
         ModuleCommand("completion", "A script for Tab in bash, zsh or fish", "agenticx.cli.commands.completion"),
         ModuleCommand("store", "A check of what is stored of sessions", "agenticx.cli.commands.store"),
+        ModuleCommand("guide", "The guide, a page at a time", "agenticx.cli.commands.guide"),
         ModuleCommand("doctor", "A check of settings, keys, models and the store", "agenticx.cli.commands.doctor"),
     )
 }
@@ -118,7 +121,7 @@ def find_command(name: str) -> Command | None:
 
 def parser_of(command: Command) -> ArgumentParser:
     """Return the parser of a command's arguments."""
-    parser = ArgumentParser(
+    parser = CommandParser(
         prog=f"agx {command.name}",
         description=f"{command.summary}.",
         formatter_class=RawDescriptionHelpFormatter,

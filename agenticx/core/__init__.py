@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from agenticx.core.agent import Agent
 from agenticx.core.agent_executor import AgentExecutor
+from agenticx.core.agent_turn import AgentTurn
 from agenticx.core.case_tools import case_not_resolved, case_resolved
 from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerdict
 from agenticx.core.results import ChatResponse, ExecutionResult, ExecutionStats, Response, Result
@@ -30,6 +31,7 @@ from agenticx.core.task import Task
 __all__ = [
     "Agent",
     "AgentExecutor",
+    "AgentTurn",
     "ChatResponse",
     "ExecutionResult",
     "ExecutionStats",

@@ -1,44 +1,140 @@
-"""Agents: a name and a purpose, instructions, a model and tools."""
+"""Agents: a name and a purpose, instructions, a model and tools, and the ways to run them.
+
+    from dataclasses import dataclass
+
+    from agenticx import Agent, ToolContext, tool
+
+
+    @dataclass
+    class Stock:
+        apples: int
+
+
+    @tool(risk="read")
+    def count_apples(context: ToolContext[Stock]) -> int:
+        "Return the number of apples."
+        return context.deps.apples  # no model sees the deps
+
+
+    billing = Agent(name="billing", instructions="Answer questions about invoices.")
+    shop = Agent(name="shop", model="demo", tools=[count_apples], handoffs=[billing])
+    print(shop.run_sync("say hello", deps=Stock(3)).output)
+
+`handoffs=[billing]` gives the agent the tool `handoff_to_billing`. Two agents that hand over to each other name one
+another, or use a function: `handoffs=[lambda: shop]`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, TypedDict, Unpack, cast, overload
 from uuid import uuid4
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
+from typing_extensions import TypeVar
 
 from agenticx import user_code
+from agenticx.argument_types import check_sequence
+from agenticx.clocks import Clock
+from agenticx.core.agent_turn import AgentTurn, MemoryTurn, RunArguments, StoredTurn
 from agenticx.core.context_variables import copied_variables
+from agenticx.core.handoffs import AnyAgent, check_handoff, handoff_name, handoff_tools
+from agenticx.core.turn_agents import Models
 from agenticx.errors import AgenticXError, HookFailed
 from agenticx.llms.duck_typed.model import adapt
+from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
+from agenticx.runtime.agent_runtime import AgentRuntime
+from agenticx.runtime.confirm import ConfirmGate, GateFunction, checked_gate
 from agenticx.runtime.hooks import AgentHook
-from agenticx.runtime.turn_agent import AgentDefinition, SystemPrompt, TurnAgent, TurnAgents
-from agenticx.tools.base import Tool
-from agenticx.tools.registry import Toolbox, as_tool
+from agenticx.runtime.interrupts import StopSignal, check_stop_signal
+from agenticx.runtime.results import RunResult, UserInput
+from agenticx.runtime.session import Session
+from agenticx.runtime.structured_output import OutputType
+from agenticx.runtime.turn import current_turn
+from agenticx.runtime.turn_agent import AgentDefinition, OutputT, SystemPrompt, TurnAgent, TurnAgents
+from agenticx.settings import Settings, load_settings
+from agenticx.threads import has_running_loop
+from agenticx.tools.base import DepsT, Tool, ToolContext
+from agenticx.tools.registry import FunctionTool, Toolbox, as_tool, tool
 from agenticx.tools.visible import is_one_line
+
+if TYPE_CHECKING:
+    from agenticx.sessions.log.session_record import SessionRecord
 
 __all__ = ["Agent"]
 
+T = TypeVar("T", default=Any)
+D = TypeVar("D", default=Any)
+
 _VARIABLES = "context_variables"
+_TOOL_SECONDS = 24 * 3_600.0  # of a call that runs an agent, which has limits of its own
 
 
-class Agent(BaseModel, AgentDefinition):
+class AgentFields(TypedDict, Generic[DepsT], total=False):
+    """The fields of an agent apart from `output_type`, as arguments of its class."""
+
+    id: str
+    name: str
+    role: str
+    goal: str
+    backstory: str | None
+    organization_id: str
+    instructions: str | Callable[..., Any]
+    context_variables_description: str
+    model: Any
+    sampling: Sampling | None
+    tools: Sequence[Callable[Concatenate[ToolContext[DepsT], ...], Any] | Tool | Callable[..., Any]]
+    functions: Sequence[Callable[Concatenate[ToolContext[DepsT], ...], Any] | Tool | Callable[..., Any]]
+    tool_choice: str | None
+    parallel_tool_calls: bool
+    handoffs: Sequence[AnyAgent | str | Callable[[], AnyAgent]]
+    deps_type: type[DepsT] | None
+    confirm_gate: ConfirmGate | GateFunction | None
+    hooks: Sequence[AgentHook]
+    llm_hooks: Sequence[AgentHook]
+    max_iterations: int
+    max_retry_limit: int
+
+
+class AgentRunOptions(TypedDict, Generic[DepsT], total=False):
+    """Keyword arguments of `Agent.run`, `run_sync` and `stream`."""
+
+    session: Session | SessionRecord | str | None
+    context_variables: Mapping[str, Any] | None
+    deps: DepsT | None
+    model: Any
+    sampling: Sampling | None
+    should_stop: StopSignal | Callable[[], bool] | None
+
+
+class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT]):
     """An agent. It is frozen, every field has a default, and two agents are equal if all of their fields are.
 
     `name` is the agent's id in events. `role`, `goal`, `backstory` and `instructions` become the system prompt;
     `instructions` may be a function, plain or async, that takes nothing or `context_variables`, called before each
-    model call. `model` is a name such as `"openai:gpt-4o"` or a model; without one the executor's is used. `tools`,
-    also accepted as `functions`, are tools or functions. `tool_choice` is the name of the tool to be called first,
-    `"required"` for any of them, `"none"` for no calls, None to leave it to the model, as it is after the first call.
-    Calls of a round run one after the other, but neighbouring ones run at once of tools that are declared
-    `@tool(parallel=True)` or only read (`risk="read"`); without `parallel_tool_calls` the model is to make one.
-    `llm_hooks` join the executor's hooks while this agent acts. `max_iterations` is the largest number of model calls
-    of a run that begins with this agent, `max_retry_limit` how often a task is run again, with the calls that are left,
-    if its result was refused. `organization_id` is on log lines and in `usage` events.
+    model call. `context_variables_description` ends them: it tells the model what its tools find in the context
+    variables, which it never sees. `model` is a name such as `"openai:gpt-4o"` or a model; without one the executor's,
+    or the default model, is used, with `sampling`. `tools`, also accepted as `functions`, are tools or functions.
+    `tool_choice` is the name of the tool to be called first, `"required"` for any of them, `"none"` for no calls, None
+    to leave it to the model, as it is after the first call. Calls of a round run one after the other, but neighbouring
+    ones run at once of tools that are declared `@tool(parallel=True)` or only read (`risk="read"`); without
+    `parallel_tool_calls` the model is to make one.
+
+    Each of `handoffs` is a tool, `handoff_to_NAME`, that gives another agent the rest of the turn: agents, names of
+    agents that the turn knows, or functions that return an agent. `output_type`, anything that pydantic can validate,
+    is the type of a run's `output`, by default text. `deps_type` is that of the `deps` of a run, for type checkers,
+    which take it from the first parameter of the tools where it is missing.
+    `confirm_gate` is asked before calls that write or execute, or whose risk is not declared: a gate, or a function of
+    the request that returns True, False or a `ConfirmAnswer`. It takes the place of any other gate while the agent
+    acts, but what is asked about in every mode, such as protected paths, is put to the gate of a hub. `hooks`, also
+    accepted as `llm_hooks`, join those of the turn while this agent acts. `max_iterations` is the largest number of
+    model calls of a run that begins with this agent, `max_retry_limit` how often an executor runs a task again, with
+    the calls that are left, if its result was refused. `organization_id` is on log lines and in `usage` events.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -50,15 +146,46 @@ class Agent(BaseModel, AgentDefinition):
     backstory: str | None = None
     organization_id: str = "default-org"
     instructions: str | Callable[..., Any] = "You are a helpful agent."
+    context_variables_description: str = ""
     model: Any = None
+    sampling: Sampling | None = None
     tools: Annotated[Sequence[Tool | Callable[..., Any]], AfterValidator(tuple)] = Field(
         default=(), validation_alias=AliasChoices("tools", "functions")
     )
     tool_choice: str | None = None
     parallel_tool_calls: bool = True
-    llm_hooks: Annotated[Sequence[AgentHook], AfterValidator(tuple)] = ()
+    handoffs: Annotated[Sequence[Any], AfterValidator(tuple)] = ()
+    output_type: Any = None
+    deps_type: Any = None
+    confirm_gate: Any = None
+    hooks: Annotated[Sequence[AgentHook], AfterValidator(tuple)] = Field(
+        default=(), validation_alias=AliasChoices("hooks", "llm_hooks")
+    )
     max_iterations: int = Field(default=25, ge=1, strict=True)
     max_retry_limit: int = Field(default=2, ge=0, strict=True)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self, *, output_type: type[OutputT] | None = None, **fields: Unpack[AgentFields[DepsT]]
+        ) -> None: ...
+        @overload
+        def __init__(self: Agent[D, Any], *, output_type: Any, **fields: Unpack[AgentFields[D]]) -> None: ...
+        def __init__(self, **fields: Any) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_fields(cls, given: object) -> object:
+        """Say which field may be meant by an unknown name."""
+        known = [*cls.model_fields, "functions", "llm_hooks"]
+        names = [*cast("dict[str, object]", given)] if isinstance(given, dict) else []
+        for name in names:
+            if name not in known:
+                similar = get_close_matches(name, known, n=1)
+                meant = f"did you mean {similar[0]}?" if similar else f"its fields: {', '.join(known)}"
+                raise ValueError(f"an Agent has no {name}; {meant}")
+        return cast("object", given)
 
     @field_validator("name")
     @classmethod
@@ -70,9 +197,9 @@ class Agent(BaseModel, AgentDefinition):
     @field_validator("tools")
     @classmethod
     def _check_tools(cls, tools: Sequence[Tool | Callable[..., Any]]) -> Sequence[Tool | Callable[..., Any]]:
-        for tool in tools:
-            if not isinstance(tool, Tool):
-                inspect.signature(tool)  # raises ValueError for what has none, such as `dict`
+        for each in tools:
+            if not isinstance(each, Tool):
+                inspect.signature(each)  # raises ValueError for what has none, such as `dict`
         return tools
 
     @field_validator("model")
@@ -89,38 +216,265 @@ class Agent(BaseModel, AgentDefinition):
             _with_variables(instructions, {})
         return instructions
 
+    @field_validator("handoffs", mode="before")
+    @classmethod
+    def _check_handoffs(cls, handoffs: Sequence[Any]) -> Sequence[Any]:
+        check_sequence("handoffs", handoffs, "agents, names of agents, or functions that return an agent")
+        for handoff in handoffs:
+            check_handoff(handoff)
+        return handoffs
+
+    @field_validator("output_type")
+    @classmethod
+    def _check_output_type(cls, output_type: Any) -> Any:
+        if output_type is not None:
+            OutputType(output_type)
+        return output_type
+
+    @field_validator("confirm_gate")
+    @classmethod
+    def _check_gate(cls, gate: Any) -> Any:
+        checked_gate(gate)
+        return gate
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Agent[DepsT, OutputT]:
+        """Refuse a handoff with the name of another one or of a tool; that of a function is known later."""
+        targets = [target if isinstance(target, str) else target.name for target in self.handoffs if _has_name(target)]
+        names = [handoff_name(target) for target in targets]
+        names += [each.schema.name for each in self.tools if isinstance(each, Tool)]
+        if doubled := sorted({name for name in names if names.count(name) > 1 and name.startswith("handoff_to_")}):
+            raise ValueError(f"agent {self.name!r} has two tools or handoffs called {doubled[0]!r}")
+        return self
+
     @property
     def functions(self) -> Sequence[Tool | Callable[..., Any]]:
         """The same as `tools`."""
         return self.tools
 
+    @property
+    def llm_hooks(self) -> Sequence[AgentHook]:
+        """The same as `hooks`."""
+        return self.hooks
+
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         """Return what `repr` and `str` show: the name, as either may become a text that a model reads."""
         return [("name", self.name)]
 
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    @overload
+    async def run(
+        self, user_input: UserInput, *, output_type: None = None, **options: Unpack[AgentRunOptions[DepsT]]
+    ) -> RunResult[OutputT]: ...
+    @overload
+    async def run(
+        self, user_input: UserInput, *, output_type: type[T], **options: Unpack[AgentRunOptions[DepsT]]
+    ) -> RunResult[T]: ...
+    @overload
+    async def run(
+        self, user_input: UserInput, *, output_type: Any, **options: Unpack[AgentRunOptions[DepsT]]
+    ) -> RunResult[Any]: ...
+    async def run(
+        self,
+        user_input: UserInput,
+        *,
+        session: Session | SessionRecord | str | None = None,
+        context_variables: Mapping[str, Any] | None = None,
+        deps: Any = None,
+        model: Any = None,
+        output_type: Any = None,
+        sampling: Sampling | None = None,
+        should_stop: StopSignal | Callable[[], bool] | None = None,
+    ) -> RunResult[Any]:
+        """Run one turn and return its result.
+
+        `user_input` is text, a `UserMessage` or a dict row with role `user`. `session` is a `Session`, whose
+        conversation goes on, or one that an open hub stores, or its id; without one the turn is a conversation of its
+        own. `context_variables` are added to those of the session, for tools and instructions that take them. `deps`
+        is any object that tools read as `ToolContext.deps`; no model sees it and no store keeps it. `model` takes the
+        place of the agents' models, `output_type` that of the agent's, and the parameters of `sampling` those of the
+        agent's `sampling`. `should_stop` ends the turn, as a cancellation of the caller does. Where the code runs in a
+        turn, such as in a tool, this is a child turn of that one.
+
+        Raises `TurnError` if the turn fails; `TypeError` or `ValueError` for arguments that cannot be used,
+        `SettingsError` for an unknown model, `SessionBusy` while the session runs another turn, `SessionNotFound` for
+        one that no hub of this event loop has, `UnsupportedSampling` and `AttachmentRefused`, all before it begins.
+        """
+        async with self.stream(
+            user_input,
+            session=session,
+            context_variables=context_variables,
+            deps=deps,
+            model=model,
+            output_type=output_type,
+            sampling=sampling,
+            should_stop=should_stop,
+        ) as turn:
+            async for _ in turn:
+                pass
+        return turn.result
+
+    @overload
+    def run_sync(
+        self, user_input: UserInput, *, output_type: None = None, **options: Unpack[AgentRunOptions[DepsT]]
+    ) -> RunResult[OutputT]: ...
+    @overload
+    def run_sync(
+        self, user_input: UserInput, *, output_type: type[T], **options: Unpack[AgentRunOptions[DepsT]]
+    ) -> RunResult[T]: ...
+    @overload
+    def run_sync(
+        self, user_input: UserInput, *, output_type: Any, **options: Unpack[AgentRunOptions[DepsT]]
+    ) -> RunResult[Any]: ...
+    def run_sync(
+        self,
+        user_input: UserInput,
+        *,
+        session: Session | SessionRecord | str | None = None,
+        context_variables: Mapping[str, Any] | None = None,
+        deps: Any = None,
+        model: Any = None,
+        output_type: Any = None,
+        sampling: Sampling | None = None,
+        should_stop: StopSignal | Callable[[], bool] | None = None,
+    ) -> RunResult[Any]:
+        """Run one turn from code without an event loop, as `run` does.
+
+        In the thread of a tool it runs on the event loop of the tool's turn, as a child turn. Raises `RuntimeError` on
+        a running event loop.
+        """
+        if has_running_loop():
+            raise RuntimeError("run_sync cannot be called while an event loop is running; use `await agent.run(...)`")
+        work = self.run(
+            user_input,
+            session=session,
+            context_variables=context_variables,
+            deps=deps,
+            model=model,
+            output_type=output_type,
+            sampling=sampling,
+            should_stop=should_stop,
+        )
+        above = current_turn()
+        if above is not None and above.accepts_children and above.loop is not None:
+            return asyncio.run_coroutine_threadsafe(work, above.loop).result()
+        return asyncio.run(work)
+
+    @overload
+    def stream(
+        self, user_input: UserInput, *, output_type: None = None, **options: Unpack[AgentRunOptions[DepsT]]
+    ) -> AgentTurn[OutputT]: ...
+    @overload
+    def stream(
+        self, user_input: UserInput, *, output_type: type[T], **options: Unpack[AgentRunOptions[DepsT]]
+    ) -> AgentTurn[T]: ...
+    @overload
+    def stream(
+        self, user_input: UserInput, *, output_type: Any, **options: Unpack[AgentRunOptions[DepsT]]
+    ) -> AgentTurn[Any]: ...
+    def stream(
+        self,
+        user_input: UserInput,
+        *,
+        session: Session | SessionRecord | str | None = None,
+        context_variables: Mapping[str, Any] | None = None,
+        deps: Any = None,
+        model: Any = None,
+        output_type: Any = None,
+        sampling: Sampling | None = None,
+        should_stop: StopSignal | Callable[[], bool] | None = None,
+    ) -> AgentTurn[Any]:
+        """Return a turn for `async with agent.stream("…") as turn`, which has the arguments and errors of `run`.
+
+        async with agent.stream("Write a poem to poem.txt") as turn:
+            async for event in turn:
+                if event.type == "confirm_required":
+                    event.approve()
+        print(turn.result.output)
+        """
+        check_stop_signal(should_stop)
+        arguments = RunArguments.checked(
+            user_input,
+            session=session,
+            context_variables=context_variables,
+            deps=deps,
+            model=model,
+            output_type=self.output_type if output_type is None else output_type,
+            sampling=sampling,
+        )
+        if not isinstance(arguments.session, str):
+            return AgentTurn(partial(MemoryTurn, self, arguments), should_stop)
+        agent = self if model is None or isinstance(model, str) else self.model_copy(update={"model": model})
+        return AgentTurn(partial(StoredTurn, agent, arguments), should_stop)
+
+    def as_tool(self, name: str | None = None, description: str | None = None) -> FunctionTool:
+        """Return a tool that runs this agent on a `task` and returns its output, for the `tools` of another agent.
+
+        The run is a child turn of the caller's: it has the caller's deps and a copy of its context variables, and asks
+        the caller's gate unless the agent has one. The default name and description are made of the agent's.
+        """
+
+        async def run_agent(task: str, context: ToolContext[Any]) -> Any:
+            variables = context.state.context_variables
+            result = await self.run(task, context_variables=variables, deps=context.deps)
+            return result.output
+
+        about = " ".join(filter(None, [self.role and f"{self.role}.", self.goal])) or "Give it a task in words."
+        return tool(
+            run_agent,
+            name=name or _tool_name(self.name),
+            description=f"Ask the agent {self.name}. {about}" if description is None else description,
+            risk="read",
+            read_only=False,
+            idempotent=False,
+            parallel=True,
+            timeout=_TOOL_SECONDS,
+        )
+
+    def runtime(self, *, settings: Settings | None = None, clock: Clock | None = None) -> AgentRuntime:
+        """Return a runtime whose turns are those of this agent, for code that takes one.
+
+        Raises as `turn_agent` does; without a model it has the default one.
+        """
+        settings = settings or load_settings()
+        models = Models(None, settings)
+        runtime = AgentRuntime(models.of(self), settings=settings, clock=clock)
+        runtime.agent = self.turn_agent(TurnAgents(models.of, runtime.agent.hooks))
+        return runtime
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
     def turn_agent(self, agents: TurnAgents) -> TurnAgent:
         """Return the agent as a turn uses it.
 
-        Raises `ValueError` for a `tool_choice` that names none of its tools, `TypeError` for what is no tool or hook,
-        and `SettingsError` for an unknown model.
+        Raises `ValueError` for a `tool_choice` that names none of its tools and a handoff to an unknown name,
+        `TypeError` for what is no tool or hook, `SettingsError` for an unknown model, and `UnsupportedSampling`.
         """
-        tools = Toolbox([as_tool(tool) for tool in self.tools])
+        tools = Toolbox([*(as_tool(each) for each in self.tools), *handoff_tools(self, agents)])
         choice = self.tool_choice
         if choice not in (None, "auto", "none", "required") and choice not in tools:
             known = ", ".join(tools.names) or "none"
             raise ValueError(f"tool_choice of agent {self.name!r} names no tool of it: {choice!r}; its tools: {known}")
+        model = agents.model_of(self)
+        if self.sampling is not None:
+            check_sampling(model, self.sampling)
         return TurnAgent(
             name=self.name,
-            model=agents.model_of(self),
+            model=model,
             tools=Toolbox(()) if choice == "none" else tools,
-            hooks=agents.hooks.with_hooks(self.llm_hooks),
+            hooks=agents.hooks.with_hooks(self.hooks),
             system_prompt=self._system_prompt_with(agents.task_prompt),
+            sampling=self.sampling or NO_SAMPLING,
             required_tool={None: None, "auto": None, "none": None, "required": ""}.get(choice, choice),
             parallel_calls=self.parallel_tool_calls,
             shares_history=True,
             organization_id=self.organization_id,
             endings_by_text=agents.endings_by_text,
             on_handover=partial(agents.took_over, self),
+            confirm_gate=checked_gate(self.confirm_gate),
+            max_rounds=self.max_iterations,
+            output_type=self.output_type,
         )
 
     def _system_prompt_with(self, task_prompt: str) -> SystemPrompt:
@@ -136,6 +490,7 @@ class Agent(BaseModel, AgentDefinition):
         """
         about = [self.role and f"You are {self.name}, {self.role}.", self.goal and f"Your goal: {self.goal}"]
         parts = [*about, self.backstory, await self._instructions(context_variables)]
+        parts.append(self.context_variables_description)
         return "\n\n".join(part for part in parts if part)
 
     async def _instructions(self, context_variables: Mapping[str, Any]) -> str:
@@ -167,3 +522,12 @@ def _with_variables(function: Callable[..., Any], variables: dict[str, Any]) -> 
             signature.bind(*attempt.args, **attempt.keywords)
             return attempt
     raise ValueError(f"a function of instructions takes no argument or {_VARIABLES}; others need defaults")
+
+
+def _has_name(handoff: object) -> bool:
+    return isinstance(handoff, str | AgentDefinition)
+
+
+def _tool_name(agent_name: str) -> str:
+    """Return the name of an agent as that of a tool."""
+    return handoff_name(agent_name).removeprefix("handoff_to_")

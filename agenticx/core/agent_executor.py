@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from agenticx.argument_types import check_iterable, check_mapping, check_sequence, check_type
 from agenticx.clocks import Clock, SystemClock
@@ -19,12 +19,12 @@ from agenticx.core.guide_rails import GuideRail, checked_rails
 from agenticx.core.results import ChatResponse, ExecutionResult
 from agenticx.core.stored_runs import StoredRuns
 from agenticx.core.task import Task
-from agenticx.core.turn_agents import Models, RunAgents
-from agenticx.errors import SessionBusy
+from agenticx.core.turn_agents import Models, RunAgents, turn_above
+from agenticx.errors import ResourcesExhausted, SessionBusy
 from agenticx.llms.base import close_model
-from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, current_turn
+from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session
 from agenticx.runtime.budgets.budget import checked_budget
-from agenticx.runtime.confirm import DefaultConfirmGate
+from agenticx.runtime.confirm import DefaultConfirmGate, GateFunction, checked_gate
 from agenticx.runtime.events import Event
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.session import checked_session
@@ -54,9 +54,7 @@ def _blocking(
 
     @wraps(method, assigned=("__doc__",))
     def run(self: AgentExecutor, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        turn = current_turn()
-        if turn is not None and not turn.accepts_children:
-            turn = None  # it is over, and what its code left behind is no part of it
+        turn = turn_above()  # None if it is over: what its code left behind is no part of it
         if turn is not None and has_running_loop():
             raise RuntimeError(
                 f"{method.__name__[1:]} cannot be called on the event loop of a turn, such as in an async tool; "
@@ -105,7 +103,7 @@ class AgentExecutor:
         llm_provider: Any = None,
         *,
         max_iterations: int = 50,
-        confirm_gate: ConfirmGate | None = None,
+        confirm_gate: ConfirmGate | GateFunction | None = None,
         guide_rails: Sequence[GuideRail] = (),
         hooks: Sequence[AgentHook] = (),
         budget: Budget | None = None,
@@ -119,9 +117,8 @@ class AgentExecutor:
         self._clock = clock or SystemClock()
         self._models = Models(llm_provider, self._settings)
         self._max_iterations = _positive(max_iterations, "max_iterations")
-        self._own_gate = confirm_gate
-        self._gate = DefaultConfirmGate() if confirm_gate is None else confirm_gate
-        check_type("confirm_gate", self._gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm")
+        self._own_gate = checked_gate(confirm_gate)
+        self._gate = self._own_gate or DefaultConfirmGate()
         self._guide_rails = checked_rails(guide_rails)
         check_iterable("hooks", hooks, "hooks")
         limit = self._clock.real(self._settings.hook_timeout_seconds)
@@ -141,31 +138,33 @@ class AgentExecutor:
         self._resolve_on_text = resolve_on_text
         self._results: dict[str, str] = {}
         self._continues = session is not None
-        self._active: Agent | None = None
+        self._active: Agent[Any, Any] | None = None
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
     async def arun(
         self,
-        agent: Agent | None = None,
-        task: Task | None = None,
+        agent: Agent[Any, Any] | None = None,
+        task: Task | str | None = None,
         *,
         context_variables: Mapping[str, Any] | None = None,
+        deps: Any = None,
         max_turns: int | None = None,
         execute_tools: bool = True,
     ) -> ExecutionResult:
-        """Do a task and return its result.
+        """Do a task, or what a text says, and return its result.
 
         A run that fails is a result without `success`, also while the session runs another turn (`session_busy`);
         `TypeError` and `ValueError` are raised for wrong arguments, `SettingsError` for a model that cannot be used,
         `SessionNotFound` for a session that no hub of this event loop has, `RuntimeError` within a turn for an executor
         with a store. `context_variables` are injected into tools and instructions that take them; each attempt has a
-        copy as they are at the beginning, in which dicts, lists, sets and tuples are copies at any depth. `max_turns`
+        copy as they are at the beginning, in which dicts, lists, sets and tuples are copies at any depth. `deps` are
+        those of the tools (`ToolContext.deps`). `max_turns`
         is the largest number of model calls of this run, where it is smaller than both `max_iterations`. With
         `execute_tools` False the first reply with calls ends the run, and `tool_calls` of the result are these calls,
         which are not run; the object of an `output_type` is accepted nevertheless.
         """
-        execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
+        execution = await self._execution(agent, task, context_variables, deps, max_turns, execute_tools)
         try:
             async with aclosing(self._events(execution)) as events:
                 async for _ in events:
@@ -180,10 +179,11 @@ class AgentExecutor:
 
     async def stream(
         self,
-        agent: Agent | None = None,
-        task: Task | None = None,
+        agent: Agent[Any, Any] | None = None,
+        task: Task | str | None = None,
         *,
         context_variables: Mapping[str, Any] | None = None,
+        deps: Any = None,
         max_turns: int | None = None,
         execute_tools: bool = True,
     ) -> AsyncGenerator[Event, None]:
@@ -191,7 +191,7 @@ class AgentExecutor:
 
         Raises `SessionBusy` while the session runs another turn.
         """
-        execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
+        execution = await self._execution(agent, task, context_variables, deps, max_turns, execute_tools)
         events = self._events(execution)
         try:
             async for event in events:
@@ -204,7 +204,7 @@ class AgentExecutor:
 
     async def achat(
         self,
-        agent: Agent,
+        agent: Agent[Any, Any],
         messages: Sequence[Mapping[str, Any]],
         *,
         context_variables: Mapping[str, Any] | None = None,
@@ -259,14 +259,17 @@ class AgentExecutor:
 
     async def _execution(
         self,
-        agent: Agent | None,
-        task: Task | None,
+        agent: Agent[Any, Any] | None,
+        task: Task | str | None,
         context_variables: Mapping[str, Any] | None,
+        deps: Any,
         max_turns: int | None,
         execute_tools: bool,
     ) -> Execution:
-        if not isinstance(task, Task):
-            raise TypeError(f"task must be a Task, not {type(task).__name__}")
+        if isinstance(task, str):
+            task = Task(description=task)
+        check_type("task", task, Task, "a Task or a text")
+        assert task is not None
         agent = _checked_agent(agent or task.agent or self._active)
         self._check_place()
         limits = [self._max_iterations, agent.max_iterations]
@@ -285,6 +288,7 @@ class AgentExecutor:
             session=self._session,
             gate=self._gate_below(),
             context_variables=variables,
+            deps=deps,
             max_rounds=min(limits),
             execute_tools=execute_tools,
             guide_rails=self._guide_rails,
@@ -295,8 +299,8 @@ class AgentExecutor:
 
     def _check_place(self) -> None:
         """Raise `RuntimeError` for a store of one's own within a turn, which its user would not see."""
-        turn = current_turn()
-        if self._stored is not None and self._stored.is_own and turn is not None and turn.accepts_children:
+        turn = turn_above()
+        if self._stored is not None and self._stored.is_own and turn is not None:
             raise RuntimeError(
                 f"an executor with a store cannot be used within a turn, here of agent {turn.agent_id!r}: the task is "
                 "part of that turn and stored where it is; use an executor without a store"
@@ -342,10 +346,10 @@ def _context_text(item: Task | str, results: Mapping[str, str]) -> str:
     return f"{item.description}\nResult: {results[item.id]}" if item.id in results else item.description
 
 
-def _checked_agent(agent: object) -> Agent:
+def _checked_agent(agent: object) -> Agent[Any, Any]:
     if not isinstance(agent, Agent):
         raise TypeError(f"agent must be an Agent, given here or with the task, not {type(agent).__name__}")
-    return agent
+    return cast("Agent[Any, Any]", agent)
 
 
 def _checked_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -389,7 +393,11 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
         finally:
             ended.set()
 
-    start_thread(run, name="agx executor")
+    try:
+        start_thread(run, name="agx executor")
+    except ResourcesExhausted:
+        work.close()
+        raise
     ended.wait()
     if failure:
         raise failure[0]

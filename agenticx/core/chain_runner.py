@@ -26,7 +26,7 @@ from agenticx.knowledge.vaults import Vaults
 from agenticx.logs import get_logger
 from agenticx.messages import Attachment, UserMessage
 from agenticx.runtime.agent_runtime import AgentRuntime
-from agenticx.runtime.confirm import ConfirmGate
+from agenticx.runtime.confirm import ConfirmGate, GateFunction
 from agenticx.runtime.events import Event
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import StopSignal
@@ -96,7 +96,7 @@ class AgentChainRunner:
     def __init__(
         self,
         llm: Any,
-        confirm_gate: ConfirmGate | None = None,
+        confirm_gate: ConfirmGate | GateFunction | None = None,
         *,
         vaults: Vaults | None = None,
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox = (),

@@ -9,9 +9,11 @@ from typing import Any
 
 from agenticx.core.agent import Agent
 from agenticx.core.results import ChatResponse
+from agenticx.core.turn_agents import turn_above
+from agenticx.llms.message_attachments import with_files_behind_results
 from agenticx.llms.openai_rows import messages_to_rows
 from agenticx.messages import AssistantMessage, Message, UserMessage
-from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext, current_turn
+from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext
 from agenticx.runtime.events import Event
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
@@ -46,8 +48,7 @@ async def run_chat(
         execute_tools=execute,
         budget=budget,
     )
-    parent = current_turn()
-    if parent is not None and parent.accepts_children:
+    if (parent := turn_above()) is not None:
         context = replace(context, parent=parent, gate=gate)
         session.inherit(parent.session, parent.permission_mode)
     if isinstance(message := session.messages[-1], UserMessage):
@@ -76,11 +77,12 @@ def _last_of_user(messages: Sequence[Message]) -> UserMessage:
     return next(spoken, UserMessage(content=""))
 
 
-def chat_response(session: Session, before: set[str], agent: Agent) -> ChatResponse:
+def chat_response(session: Session, before: set[str], agent: Agent[Any, Any]) -> ChatResponse:
     """Return the messages of `session` whose ids are not in `before`, without reminders of the engine, as rows."""
     added = [message for message in session.all_messages if message.message_id not in before]
     kept = [message for message in added if not (isinstance(message, UserMessage) and message.injected)]
     rows: list[dict[str, Any]] = []
+    kept = with_files_behind_results(kept)
     for message, row in zip(kept, messages_to_rows(kept), strict=True):
         rows.append(row | {"sender": message.sender} if isinstance(message, AssistantMessage) else row)
     return ChatResponse(messages=rows, agent=agent, context_variables=dict(session.state.context_variables))

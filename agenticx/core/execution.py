@@ -18,7 +18,7 @@ from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerd
 from agenticx.core.results import ExecutionResult
 from agenticx.core.run_stats import RunUsage, round_count
 from agenticx.core.task import Task
-from agenticx.core.turn_agents import RunAgents
+from agenticx.core.turn_agents import RunAgents, turn_above
 from agenticx.errors import InvalidArguments, WorkFailed
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, clean_text
@@ -30,7 +30,6 @@ from agenticx.runtime import (
     Session,
     StopSignal,
     TurnContext,
-    current_turn,
 )
 from agenticx.runtime.events import Event
 from agenticx.runtime.interrupts import cancel_and_wait
@@ -86,7 +85,7 @@ class Execution:
     `rail_seconds`.
     """
 
-    agent: Agent
+    agent: Agent[Any, Any]
     task: Task
     prompt: str
     agents: RunAgents
@@ -95,6 +94,7 @@ class Execution:
     session: Session | None
     gate: ConfirmGate | None
     context_variables: dict[str, Any]
+    deps: Any
     max_rounds: int
     execute_tools: bool
     guide_rails: Sequence[GuideRail]
@@ -123,9 +123,9 @@ class Execution:
         They make `max_rounds` model calls at most, all together.
         """
         self._started = self.clock.monotonic()
-        self._output = None if self.task.output_type is None else OutputType(self.task.output_type)
-        parent = current_turn()
-        place = parent if parent is not None and parent.accepts_children else None
+        output_type = self.agent.output_type if self.task.output_type is None else self.task.output_type
+        self._output = None if output_type is None else OutputType(output_type)
+        place = turn_above()
         for number in range(1, self.agent.max_retry_limit + 2):
             session = self._session_below(place)
             if number > 1:
@@ -224,6 +224,7 @@ class Execution:
             agents=self.agents,
             parent=parent,
             gate=self.gate,
+            deps=self.deps,
             on_exhausted="error",
             budget=self.budget,
         )

@@ -39,7 +39,7 @@ class GuideRailVerdict:
 class GuideRailContext:
     """The task that was run, the agent that acted last, its context variables, and the attempt, from 1."""
 
-    agent: Agent
+    agent: Agent[Any, Any]
     task: Task
     context_variables: dict[str, Any]
     attempt: int

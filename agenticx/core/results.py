@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,6 +17,11 @@ from agenticx.runtime.turn_agent import ToolResult, TurnAgents, TurnChange
 
 __all__ = ["ChatResponse", "ExecutionResult", "ExecutionStats", "Response", "Result"]
 
+if TYPE_CHECKING:
+    _AnyAgent = Agent[Any, Any]
+else:
+    _AnyAgent = Agent  # for pydantic, which would copy an agent to make it one of `Agent[Any, Any]`
+
 
 class Result(BaseModel, TurnChange):
     """A tool's result that hands over to `agent` or changes the context variables; `value` is read by the model."""
@@ -24,7 +29,7 @@ class Result(BaseModel, TurnChange):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     value: str = ""
-    agent: Agent | None = None
+    agent: _AnyAgent | None = None
     context_variables: dict[str, Any] = Field(default={}, repr=False)
 
     async def tool_result(self, agents: TurnAgents) -> ToolResult:
@@ -41,7 +46,7 @@ class ChatResponse:
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    agent: Agent | None = None
+    agent: Agent[Any, Any] | None = None
     context_variables: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
 
@@ -88,7 +93,7 @@ class ExecutionResult:
     error: str | None
     events: tuple[RuntimeEvent, ...] = field(repr=False)
     stats: ExecutionStats
-    agent: Agent
+    agent: Agent[Any, Any]
     context_variables: dict[str, Any] = field(repr=False)
     guide_rails: tuple[GuideRailVerdict, ...]
     tool_calls: tuple[ToolCall, ...] = ()

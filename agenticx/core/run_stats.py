@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import add
-from typing import cast
+from typing import Any, cast
 
 from agenticx.core.agent import Agent
 from agenticx.core.results import ExecutionStats
@@ -23,11 +23,11 @@ class RunUsage:
     `first` is the agent with which each attempt begins.
     """
 
-    def __init__(self, first: Agent) -> None:
+    def __init__(self, first: Agent[Any, Any]) -> None:
         self._first = first
-        self._taken_over: dict[str | None, Sequence[Agent]] = {}
+        self._taken_over: dict[str | None, Sequence[Agent[Any, Any]]] = {}
 
-    def begin_attempt(self, turn_id: str | None, taken_over: Sequence[Agent]) -> None:
+    def begin_attempt(self, turn_id: str | None, taken_over: Sequence[Agent[Any, Any]]) -> None:
         """Keep the agents to which the attempt hands over, a list that grows as it does."""
         self._taken_over[turn_id] = taken_over
 

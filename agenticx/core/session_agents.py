@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 from agenticx.argument_types import check_type
 from agenticx.core.agent import Agent
+from agenticx.core.handoffs import reachable_agents
 from agenticx.errors import UnknownAgent
 from agenticx.llms.base import ChatModel
 from agenticx.llms.duck_typed.model import adapt
@@ -26,9 +28,11 @@ class SessionAgents:
     it. `models` finds a model by name; `hooks` run while any agent acts.
     """
 
-    def __init__(self, agents: Iterable[Agent], *, models: Callable[[str], ChatModel], hooks: HookRegistry) -> None:
-        self._by_name = {agent.name: agent for agent in agents}
-        self._taken_over: dict[str, Agent] = {}  # the last one, by the id of its session
+    def __init__(
+        self, agents: Iterable[Agent[Any, Any]], *, models: Callable[[str], ChatModel], hooks: HookRegistry
+    ) -> None:
+        self._by_name: dict[str, Agent[Any, Any]] = {agent.name: agent for agent in agents}
+        self._taken_over: dict[str, Agent[Any, Any]] = {}  # the last one, by the id of its session
         self._models = models
         self._hooks = hooks
 
@@ -49,6 +53,10 @@ class SessionAgents:
             known = ", ".join(map(repr, self._by_name))
             raise UnknownAgent(f"unknown agent {name!r}; known agents: {known}; null stands for the main agent")
 
+    def find(self, name: str) -> Agent[Any, Any] | None:
+        """Return the agent of that name, None if there is none."""
+        return self._by_name.get(name)
+
     def agent(self, name: str, session_id: str, agents: TurnAgents) -> TurnAgent:
         """Return the agent of that name for a turn of the session, that of `agents`; raises as `check_name` does."""
         self.check_name(name)
@@ -58,14 +66,16 @@ class SessionAgents:
     def for_turn(self, session_id: str, *, default: ChatModel, override: ChatModel | None) -> TurnAgents:
         """Return the agents of one turn; to find their models raises the error of `models`."""
 
-        def model_of(agent: Agent) -> ChatModel:
+        def model_of(agent: Agent[Any, Any]) -> ChatModel:
             if override is not None or agent.model is None:
                 return override or default
             return self._models(agent.model) if isinstance(agent.model, str) else adapt(agent.model)
 
-        return _TurnAgents(model_of, self._hooks, partial(self._took_over, session_id))
+        made = _TurnAgents(model_of, self._hooks, partial(self._took_over, session_id))
+        made.add_known(self._by_name)
+        return made
 
-    def _took_over(self, session_id: str, agent: AgentDefinition) -> None:
+    def _took_over(self, session_id: str, agent: AgentDefinition[Any, Any]) -> None:
         """Let `agent` answer the next messages if it has the name of one of the hub's agents; a restart finds that."""
         self._taken_over.pop(session_id, None)
         if agent.name in self._by_name and isinstance(agent, Agent):
@@ -79,22 +89,25 @@ class _TurnAgents(TurnAgents):
 
     def __init__(
         self,
-        model_of: Callable[[Agent], ChatModel],
+        model_of: Callable[[Agent[Any, Any]], ChatModel],
         hooks: HookRegistry,
-        on_taken_over: Callable[[AgentDefinition], None],
+        on_taken_over: Callable[[AgentDefinition[Any, Any]], None],
     ) -> None:
         super().__init__(model_of, hooks)
         self._on_taken_over = on_taken_over
 
-    async def prepare_handoff(self, agent: AgentDefinition) -> TurnAgent:
+    async def prepare_handoff(self, agent: AgentDefinition[Any, Any]) -> TurnAgent:
         return self.of(agent)
 
-    def took_over(self, agent: AgentDefinition) -> None:
+    def took_over(self, agent: AgentDefinition[Any, Any]) -> None:
         self._on_taken_over(agent)
 
 
-def checked_agents(agents: Iterable[Agent]) -> tuple[Agent, ...]:
-    """Return the agents of a hub; raise `TypeError` for what is none, `ValueError` for a name that is taken."""
+def checked_agents(agents: Iterable[Agent[Any, Any]]) -> tuple[Agent[Any, Any], ...]:
+    """Return the agents of a hub, with those to which they declare to hand over.
+
+    Raises `TypeError` for what is none, `ValueError` for a name that is taken.
+    """
     checked = tuple(agents)
     for agent in checked:
         check_type("agents", agent, Agent, "agents of agenticx.core")
@@ -103,4 +116,5 @@ def checked_agents(agents: Iterable[Agent]) -> tuple[Agent, ...]:
         raise ValueError(f"agents need names of their own; more than one is called {doubled[0]!r}")
     if MAIN_AGENT in names:
         raise ValueError(f"agents need names of their own; {MAIN_AGENT!r} is the main agent")
-    return checked
+    reachable = reachable_agents(checked)
+    return tuple(agent for agent in reachable.values() if isinstance(agent, Agent) and agent.name != MAIN_AGENT)

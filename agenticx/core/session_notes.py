@@ -12,15 +12,17 @@ from agenticx.clocks import Clock
 from agenticx.core.chain_limits import ChainLimits
 from agenticx.core.memory import CURRENT_MEMORY, recent_sessions, session_memory
 from agenticx.core.modes import Mode, ModeKind, detect_mode
-from agenticx.knowledge.memory import UserMemory
+from agenticx.knowledge.memory import Memory, UserMemory
 from agenticx.knowledge.registry import NOTE_TOOLS, VaultRegistry
+from agenticx.knowledge.shared_memory import SharedMemory
 from agenticx.logs import get_logger
 from agenticx.messages import UserMessage
 from agenticx.runtime.session import Session
 from agenticx.sessions.hub.session_fields import derive_name
 from agenticx.sessions.hub.turn_services import NoteTurn
-from agenticx.sessions.store.base import Catalog
-from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
+from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
+from agenticx.sessions.store.base import Store
+from agenticx.sessions.store.hosts import this_host
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
@@ -45,16 +47,18 @@ _log = get_logger(__name__)
 class SessionNotes:
     """The vaults and the memory below AGX_HOME for the sessions of one hub, on one event loop.
 
+    The workers of a store with a shared place have one memory, which is there.
     The parser and the indexes are imported and opened only once there is a vault.
     """
 
-    def __init__(self, settings: Settings, clock: Clock, catalog: Catalog) -> None:
-        self.memory = UserMemory(settings.home)
-        self._catalog = catalog
+    def __init__(self, settings: Settings, clock: Clock, store: Store) -> None:
+        self.memory: Memory = UserMemory(settings.home) if store.shared is None else SharedMemory(store.shared)
+        self._catalog = store.catalog
         self._recent: dict[str, Sequence[SessionRecord]] = {}
         self._settings = settings
         self._home = settings.home
         self._clock = clock
+        self._worker = this_host() if store.log.is_shared else None
         self._registry = VaultRegistry(settings.home)
         self._vaults: Vaults | None = None
         self._modes: dict[str, Mode] = {}
@@ -65,7 +69,12 @@ class SessionNotes:
         if self._vaults is None:
             from agenticx.knowledge import Vaults
 
-            self._vaults = Vaults(self._home, clock=self._clock, embedding_model=self._settings.embedding_model)
+            self._vaults = Vaults(
+                self._home,
+                clock=self._clock,
+                embedding_model=self._settings.embedding_model,
+                worker=self._worker,
+            )
         return self._vaults
 
     def with_tools(self, toolbox: Toolbox) -> Toolbox:

@@ -18,7 +18,7 @@ from agenticx.clocks import Clock
 from agenticx.core.execution import Execution
 from agenticx.llms.base import ChatModel
 from agenticx.messages import clean_text
-from agenticx.runtime import Event
+from agenticx.runtime import AsyncConfirmGate, Event
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
@@ -68,11 +68,11 @@ class StoredRuns:
         Raises `SessionNotFound`, `SessionBusy`, `OwnedElsewhere`, `StoreError`, and `SettingsError` for a URL that
         cannot be used.
         """
-        from agenticx.sessions.turn_tree import TurnTree  # on first use: its package imports the stores
+        from agenticx.sessions.log.turn_tree import TurnTree  # on first use: its package imports the stores
 
         hub, session_id = await self._session_for(execution)
         execution.session_id = session_id
-        prompt, waiting = clean_text(execution.prompt), await hub.waiting_turn(session_id)
+        prompt, waiting = clean_text(execution.prompt), await hub.suspended_turn(session_id)
         turn_id = None if waiting is None or waiting.input != prompt else waiting.id
         work = _Work(execution, hub.store.log, session_id)
         turn = await hub.run_work(session_id, prompt, work, turn_id=turn_id)
@@ -129,6 +129,7 @@ class StoredRuns:
                 models=lambda name: model if name is None else self._model_of(name),
                 tools=lambda _record: (),
                 settings=self._settings,
+                gate=_UnreadGate(),
                 clock=self._clock,
             )
             opened.push_async_callback(hub.close)
@@ -142,6 +143,14 @@ class StoredRuns:
         return open_store(self._settings.model_copy(update={"store_url": absolute_url(url)}), self._clock)
 
 
+class _UnreadGate(AsyncConfirmGate):
+    """The gate of a hub whose requests nobody reads: the gate of the executor is asked instead."""
+
+    @property
+    def is_given(self) -> bool:
+        return False
+
+
 class _Work:
     """The work of a run's turn: its attempts and their checks, whose answer is that of the turn."""
 
@@ -151,10 +160,12 @@ class _Work:
         self._session_id = session_id
 
     async def __call__(self, turn: Turn) -> str:
-        from agenticx.sessions.history.work_of_runs import with_work_of_runs  # on first use: it imports the stores
+        from agenticx.sessions.history.task_run_messages import (
+            with_task_run_messages,  # on first use: it imports the stores
+        )
 
         execution, variables = self._execution, turn.session.state.context_variables
-        execution.history = await with_work_of_runs(self._log, self._session_id, turn.session.messages[:-1])
+        execution.history = await with_task_run_messages(self._log, self._session_id, turn.session.messages[:-1])
         execution.context_variables = {**variables, **execution.context_variables}
         async for _ in execution.events():
             pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -11,6 +11,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from agenticx.core.agent import Agent
 
 __all__ = ["Task"]
+
+if TYPE_CHECKING:
+    _AnyAgent = Agent[Any, Any]
+else:
+    _AnyAgent = Agent  # for pydantic, which would copy an agent to make it one of `Agent[Any, Any]`
 
 
 class Task(BaseModel):
@@ -28,6 +33,6 @@ class Task(BaseModel):
     id: str = Field(default_factory=lambda: str(uuid4()))
     description: str
     expected_output: str = ""
-    agent: Agent | None = None
+    agent: _AnyAgent | None = None
     context: Annotated[Sequence[Task | str], AfterValidator(tuple)] = ()
     output_type: Any = None

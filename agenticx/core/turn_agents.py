@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agenticx.core.agent import Agent
 from agenticx.core.case_tools import ENDINGS_BY_NAME
+from agenticx.core.handoffs import AnyAgent
 from agenticx.llms.base import ChatModel
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.runtime.hooks import HookRegistry
-from agenticx.runtime.turn_agent import AgentDefinition, TurnAgents
+from agenticx.runtime.turn import Turn, current_turn
+from agenticx.runtime.turn_agent import TurnAgents
 from agenticx.settings import Settings
 
-__all__ = ["Models", "RunAgents"]
+__all__ = ["Models", "RunAgents", "turn_above"]
 
 
 class Models:
@@ -33,7 +34,7 @@ class Models:
         self._default = default
         self._resolved: dict[str, ChatModel] = {}
 
-    def of(self, agent: Agent) -> ChatModel:
+    def of(self, agent: AnyAgent) -> ChatModel:
         """Return the model of `agent`; raises `SettingsError` for an unknown name."""
         chosen = self._default if agent.model is None else agent.model
         if chosen is None:
@@ -67,7 +68,7 @@ class RunAgents(TurnAgents):
 
     def __init__(
         self,
-        model_of: Callable[[Agent], ChatModel],
+        model_of: Callable[[Any], ChatModel],
         hooks: HookRegistry,
         *,
         task_prompt: str = "",
@@ -75,13 +76,18 @@ class RunAgents(TurnAgents):
     ) -> None:
         endings = ENDINGS_BY_NAME if resolve_on_text else None
         super().__init__(model_of, hooks, task_prompt=task_prompt, endings_by_text=endings)
-        self.taken_over: list[Agent] = []
+        self.taken_over: list[Any] = []
 
     @property
-    def active(self) -> Agent | None:
+    def active(self) -> Any:
         """The agent that took over last, if one did."""
         return self.taken_over[-1] if self.taken_over else None
 
-    def took_over(self, agent: AgentDefinition) -> None:
-        if isinstance(agent, Agent):
-            self.taken_over.append(agent)
+    def took_over(self, agent: AnyAgent) -> None:
+        self.taken_over.append(agent)
+
+
+def turn_above() -> Turn | None:
+    """Return the turn in which the code runs, if other turns can begin below it; else None."""
+    turn = current_turn()
+    return turn if turn is not None and turn.accepts_children else None

@@ -21,7 +21,7 @@ from typing import Protocol, cast
 
 from agenticx.batch_queue import BatchQueue
 
-__all__ = ["ConnectionPool", "Http1Response", "ProtocolError", "ResponseHead", "request_bytes"]
+__all__ = ["ConnectionPool", "Http1Connection", "Http1Response", "ProtocolError", "ResponseHead", "request_bytes"]
 
 Headers = list[tuple[bytes, bytes]]
 Origin = tuple[str, int, bool]
@@ -71,14 +71,21 @@ class ConnectionPool:
         self._idle_seconds = idle_seconds
         self._tls = tls
         self._max_idle = max_idle
-        self._idle: dict[Origin, list[_Connection]] = defaultdict(list)
+        self._idle: dict[Origin, list[Http1Connection]] = defaultdict(list)
 
-    async def acquire(self, origin: Origin, timeout: float | None) -> _Connection:
+    async def acquire(self, origin: Origin, timeout: float | None) -> Http1Connection:
         """Return a kept connection or a new one; raise OSError (which ssl.SSLError is) or TimeoutError."""
         return self._take_idle(origin) or await self._connect(origin, timeout)
 
+    async def acquire_unix(self, path: str, timeout: float | None) -> Http1Connection:
+        """Return a new connection to the Unix socket at `path`; raise OSError or TimeoutError."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(timeout):
+            _, connection = await loop.create_unix_connection(lambda: Http1Connection(loop, (path, 0, False)), path)
+        return connection
+
     async def send(
-        self, connection: _Connection, request: bytes, timeout: float | None, body_timeout: float | None = None
+        self, connection: Http1Connection, request: bytes, timeout: float | None, body_timeout: float | None = None
     ) -> Http1Response:
         """Send the bytes of a request and return the response once its head has arrived.
 
@@ -93,7 +100,7 @@ class ConnectionPool:
             connection.transport.abort()
             raise
 
-    def release(self, connection: _Connection) -> None:
+    def release(self, connection: Http1Connection) -> None:
         """Keep a connection whose response is complete."""
         idle = self._idle[connection.origin]
         connection.idle_since = asyncio.get_running_loop().time()
@@ -108,7 +115,7 @@ class ConnectionPool:
                 connection.transport.abort()
         self._idle.clear()
 
-    def _take_idle(self, origin: Origin) -> _Connection | None:
+    def _take_idle(self, origin: Origin) -> Http1Connection | None:
         idle, now = self._idle[origin], asyncio.get_running_loop().time()
         while idle:
             connection = idle.pop()
@@ -117,12 +124,12 @@ class ConnectionPool:
             connection.transport.abort()
         return None
 
-    async def _connect(self, origin: Origin, timeout: float | None) -> _Connection:
+    async def _connect(self, origin: Origin, timeout: float | None) -> Http1Connection:
         host, port, secure = origin
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout):
             _, connection = await loop.create_connection(
-                lambda: _Connection(loop, origin),
+                lambda: Http1Connection(loop, origin),
                 host,
                 port,
                 ssl=self._tls if secure else None,
@@ -135,12 +142,12 @@ class Http1Response:
     """A response: its head, and its body read by read."""
 
     def __init__(
-        self, head: ResponseHead, rest: bytes, connection: _Connection, pool: ConnectionPool, timeout: float | None
+        self, head: ResponseHead, rest: bytes, connection: Http1Connection, pool: ConnectionPool, timeout: float | None
     ) -> None:
         self.head = head
         self._decoder = _body_decoder(head)
         self._decoded = self._decoder.feed(rest) if rest else b""
-        self._connection: _Connection | None = connection
+        self._connection: Http1Connection | None = connection
         self._pool = pool
         self._timeout = timeout
 
@@ -168,7 +175,7 @@ class Http1Response:
 # --- the socket -----------------------------------------------------------------------------------------------------
 
 
-class _Connection(asyncio.Protocol):
+class Http1Connection(asyncio.Protocol):
     """One connection and its unread bytes."""
 
     transport: asyncio.Transport
@@ -252,7 +259,7 @@ def request_bytes(method: str, target: str, headers: Mapping[str, str], body: by
     return head if body is None else head + body
 
 
-async def _read_head(connection: _Connection, timeout: float | None) -> tuple[ResponseHead, bytes]:
+async def _read_head(connection: Http1Connection, timeout: float | None) -> tuple[ResponseHead, bytes]:
     """Return the head of the final response, and the bytes of its body that came with it."""
     received, searched, interim = b"", 0, 0
     while True:

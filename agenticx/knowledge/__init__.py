@@ -23,7 +23,7 @@ reply with the passage and the note as it is now.
     vectors         the file of these vectors, and the nearest ones
     vaults          vaults in use on an event loop
     citations       claims, facts, and their comparison
-    memory          what the user agreed to have remembered in all sessions
+    memory          what the user agreed to have remembered in all sessions; shared_memory: that of several workers
 """
 
 from __future__ import annotations

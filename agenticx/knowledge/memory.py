@@ -16,7 +16,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from agenticx.errors import AgenticXError, InvalidArguments, ToolError
 from agenticx.foreign_text import without_controls
@@ -28,11 +28,15 @@ from agenticx.tools.visible import visible
 __all__ = [
     "MAX_ENTRIES",
     "MAX_ENTRY_CHARS",
+    "Memory",
     "MemoryEntry",
     "MemoryUnusable",
     "UnknownMemory",
     "UserMemory",
+    "check_room",
     "checked_text",
+    "search_entries",
+    "unknown_entry",
 ]
 
 MAX_ENTRIES = 500
@@ -78,18 +82,47 @@ def checked_text(text: str) -> str:
     return kept
 
 
+class Memory(Protocol):
+    """The memory of a user, oldest entries first. All methods block; all but `exists` raise `MemoryUnusable`."""
+
+    def exists(self) -> bool:
+        """Return whether there may be an entry; takes no time worth mentioning."""
+        ...
+
+    def list(self) -> list[MemoryEntry]:
+        """Return all entries."""
+        ...
+
+    def check_room(self) -> None:
+        """Raise `MemoryUnusable` if no entry can be added, as far as that is known at once."""
+        ...
+
+    def save(self, text: str, *, saved_at: str, session_id: str = "") -> tuple[MemoryEntry, bool]:
+        """Add a text and return its entry with True, or, if it is there already, that entry with False.
+
+        Raises `InvalidArguments` for a text that cannot be kept.
+        """
+        ...
+
+    def remove(self, entry_id: str) -> MemoryEntry:
+        """Remove the entry of that id and return it; raises `UnknownMemory`."""
+        ...
+
+    def search(self, query: str, *, limit: int = 10) -> list[MemoryEntry]:
+        """Return the entries that have words of the query, or words that begin so; those with most words first."""
+        ...
+
+
 class UserMemory:
-    """The memory below AGX_HOME, oldest entries first. All methods block; all but `exists` raise `MemoryUnusable`."""
+    """A `Memory` in a file below AGX_HOME."""
 
     def __init__(self, home: Path) -> None:
         self._file = home / _FILE
 
     def exists(self) -> bool:
-        """Return whether there may be an entry, after one look at the folder."""
         return os.path.lexists(self._file)
 
     def list(self) -> list[MemoryEntry]:
-        """Return all entries."""
         try:
             content = self._read()
         except FileNotFoundError:
@@ -103,47 +136,32 @@ class UserMemory:
         return entries
 
     def check_room(self) -> None:
-        """Raise `MemoryUnusable` if no entry can be added."""
-        _check_room(self.list())
+        check_room(self.list())
 
     def save(self, text: str, *, saved_at: str, session_id: str = "") -> tuple[MemoryEntry, bool]:
-        """Add a text and return its entry with True, or, if it is there already, that entry with False.
-
-        Raises `InvalidArguments` for a text that cannot be kept.
-        """
         text = checked_text(text)
         with self._locked():
             entries = self.list()
             for entry in entries:
                 if entry.text == text:
                     return entry, False
-            _check_room(entries)
+            check_room(entries)
             entry = MemoryEntry(new_id("mem"), text, saved_at, session_id)
             self._write([*entries, entry])
         return entry, True
 
     def remove(self, entry_id: str) -> MemoryEntry:
-        """Remove the entry of that id, of which nothing stays in the file, and return it; raises `UnknownMemory`."""
+        """Remove the entry of that id, of which nothing stays in the file, and return it."""
         with self._locked():
             entries = self.list()
             removed = next((entry for entry in entries if entry.id == entry_id), None)
             if removed is None:
-                raise UnknownMemory(
-                    f"the memory has no entry {visible(entry_id[:100])!r}; `agx memory list` shows those that it has"
-                )
+                raise unknown_entry(entry_id)
             self._write([entry for entry in entries if entry is not removed])
         return removed
 
     def search(self, query: str, *, limit: int = 10) -> list[MemoryEntry]:
-        """Return the entries that have words of the query, or words that begin so; those with most words first."""
-        wanted = query_words(_folded(query))
-        scored: list[tuple[int, int, MemoryEntry]] = []
-        for place, entry in enumerate(self.list()):
-            words = "".join(sign if sign.isalnum() else " " for sign in index_text(_folded(entry.text)).lower())
-            padded = f" {words}"
-            if score := sum(f" {word}" in padded for word in wanted):
-                scored.append((-score, -place, entry))
-        return [entry for _, _, entry in sorted(scored, key=lambda row: row[:2])[:limit]]
+        return search_entries(self.list(), query, limit=limit)
 
     # --- the file -----------------------------------------------------------------------------------------------------
 
@@ -203,7 +221,27 @@ class UserMemory:
         return MemoryUnusable(f"the memory {self._shown} cannot be written: {error.strerror or error}")
 
 
-def _check_room(entries: Sequence[MemoryEntry]) -> None:
+def search_entries(entries: Sequence[MemoryEntry], query: str, *, limit: int = 10) -> list[MemoryEntry]:
+    """Return the entries that have words of the query, or words that begin so; those with most words first."""
+    wanted = query_words(_folded(query))
+    scored: list[tuple[int, int, MemoryEntry]] = []
+    for place, entry in enumerate(entries):
+        words = "".join(sign if sign.isalnum() else " " for sign in index_text(_folded(entry.text)).lower())
+        padded = f" {words}"
+        if score := sum(f" {word}" in padded for word in wanted):
+            scored.append((-score, -place, entry))
+    return [entry for _, _, entry in sorted(scored, key=lambda row: row[:2])[:limit]]
+
+
+def unknown_entry(entry_id: str) -> UnknownMemory:
+    """Return the error for an id that no entry has."""
+    return UnknownMemory(
+        f"the memory has no entry {visible(entry_id[:100])!r}; `agx memory list` shows those that it has"
+    )
+
+
+def check_room(entries: Sequence[MemoryEntry]) -> None:
+    """Raise `MemoryUnusable` if no entry can be added to these."""
     if len(entries) >= MAX_ENTRIES:
         raise MemoryUnusable(
             f"the memory is full: it has {len(entries):,} entries of at most {MAX_ENTRIES:,}; the user can remove some"

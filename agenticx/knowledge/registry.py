@@ -86,11 +86,13 @@ class VaultRegistry:
 
     All methods block. Several processes may use one registry: the id of a vault is a digest of its folder's path, so
     that the same folder is added once, each file is written whole, and changes take turns. What changes something
-    raises `VaultUnreadable` if that cannot be written.
+    raises `VaultUnreadable` if that cannot be written. `worker` is the host of this process where it is one of several
+    that share the sessions, each with vaults of its own.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, worker: str | None = None) -> None:
         self._home = home
+        self._worker = worker
         self._folder = home / "vaults"
 
     def has_vaults(self) -> bool:
@@ -123,7 +125,15 @@ class VaultRegistry:
                 return record
         known = ", ".join(repr(record.name) for record in records) or "none; add one with `agx vault add PATH`"
         damaged = "".join(f"; {visible(str(file))} is damaged" for file in self.damaged())
-        raise UnknownVault(f"unknown vault {visible(name)!r}; known vaults: {known}{damaged}")
+        own = (
+            ""
+            if self._worker is None
+            else (
+                f"; each worker has vaults of its own, and these are those of the worker on {self._worker!r} with the"
+                f" AGX_HOME {visible(str(self._home))!r}: add the same folder on each worker"
+            )
+        )
+        raise UnknownVault(f"unknown vault {visible(name)!r}; known vaults: {known}{damaged}{own}")
 
     def add(self, path: Path, name: str | None = None) -> tuple[VaultRecord, bool]:
         """Add the vault at `path` and return it with True, or, if the folder is one already, that one with False.

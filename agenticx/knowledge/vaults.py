@@ -284,13 +284,18 @@ class Vaults:
     """The vaults of a user, for use on one event loop. Other loops and processes may add and remove some meanwhile.
 
     With an embedding model, given by name or as it is, notes are also found by meaning. Text of a vault is sent to a
-    model elsewhere only after `allow_embeddings`.
+    model elsewhere only after `allow_embeddings`. `worker` is that of `VaultRegistry`.
     """
 
     def __init__(
-        self, home: Path, *, clock: Clock | None = None, embedding_model: Embedder | str | None = None
+        self,
+        home: Path,
+        *,
+        clock: Clock | None = None,
+        embedding_model: Embedder | str | None = None,
+        worker: str | None = None,
     ) -> None:
-        self.registry = VaultRegistry(home)
+        self.registry = VaultRegistry(home, worker=worker)
         self._clock = clock or SystemClock()
         self._open: dict[str, Vault] = {}
         self._changing = asyncio.Lock()

@@ -20,6 +20,7 @@ from agenticx.llms.catalog.resolve import (
     check_names,
     find_file_limits,
     find_model_facts,
+    is_offline,
     local_window_query,
     resolve_wire,
 )
@@ -107,7 +108,7 @@ def _assemble_one(
     spec: str, settings: Settings, clock: Clock, *, api_key: str | None = None, base_url: str | None = None
 ) -> ChatModel:
     """Return one model in its wrappers."""
-    if spec == "demo":
+    if is_offline(spec):
         return resolve_wire(spec, base_url=base_url)
     facts, model = find_model_facts(spec), resolve_wire(spec, api_key=api_key, base_url=base_url)
     if (query_window := local_window_query(spec, base_url)) is not None:

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from agenticx.errors import ModelError, ModelErrorCode
 from agenticx.lazy_patterns import lazy_compile
-from agenticx.messages import Attachment, Message, RefusedFile, UserMessage
+from agenticx.messages import Attachment, Message, RefusedFile, ToolMessage, UserMessage
 
 __all__ = [
     "SentFile",
@@ -106,7 +106,7 @@ _ORDINAL = lazy_compile(
 class SentFile:
     """An attachment of a history that a model gets: no text, and not refused by it before."""
 
-    message: UserMessage
+    message: UserMessage | ToolMessage
     index: int
 
     @property
@@ -139,7 +139,7 @@ def note_for(attachment: Attachment, reason: str) -> str:
 
 
 def _with_notes(message: Message, files: Container[tuple[str, int]], reason: str) -> Message:
-    if not isinstance(message, UserMessage):
+    if not isinstance(message, UserMessage | ToolMessage):
         return message
     notes, kept = list[str](), list[Attachment]()
     for index, attachment in enumerate(message.attachments):
@@ -203,7 +203,7 @@ def find_suspected(messages: Sequence[Message], model: str, error: ModelError) -
         return []
     newest = sent[-1].message
     later = reversed(messages[messages.index(newest) + 1 :])
-    if not all(isinstance(message, UserMessage) and message.injected for message in later):
+    if not all(message.role == "tool" or (message.role == "user" and message.injected) for message in later):
         return []
     return [file for file in sent if file.message is newest]
 
@@ -236,7 +236,7 @@ def mark_refused(files: Sequence[SentFile], model: str, *, suspected: bool = Fal
 def sent_files(messages: Iterable[Message]) -> Iterator[SentFile]:
     """Yield the images and documents of a history in its order."""
     for message in messages:
-        if isinstance(message, UserMessage):
+        if isinstance(message, UserMessage | ToolMessage):
             for index, attachment in enumerate(message.attachments):
                 if attachment.kind != "text":
                     yield SentFile(message, index)

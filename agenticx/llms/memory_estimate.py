@@ -63,6 +63,6 @@ def history_size(messages: Sequence[Message]) -> int:
             for call in message.tool_calls:
                 size += _MESSAGE_CHARS + len(call.arguments)
             size += LARGE if message.provider_state is not None else 0
-        elif message.role == "user" and message.attachments:
+        elif message.role != "system" and message.attachments:
             size += LARGE
     return size

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from agenticx.logs import get_logger
-from agenticx.messages import Attachment, UserMessage
+from agenticx.messages import Attachment, Message, ToolMessage, UserMessage
 
-__all__ = ["DOCUMENT_TYPES", "IMAGE_TYPES", "chat_part", "content_parts", "data_url"]
+__all__ = [
+    "DOCUMENT_TYPES",
+    "IMAGE_TYPES",
+    "chat_part",
+    "content_parts",
+    "data_url",
+    "result_parts",
+    "with_files_behind_results",
+]
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 DOCUMENT_TYPES = frozenset({"application/pdf"})
@@ -24,6 +32,45 @@ def content_parts(message: UserMessage, supported: Container[str]) -> list[str |
     """
     parts = [_content_part(attachment, supported) for attachment in message.attachments]
     return [*parts, message.content] if message.content else parts
+
+
+def result_parts(message: ToolMessage, supported: Container[str]) -> tuple[str, list[Attachment]]:
+    """Return the text of a result, with its files not of the `supported` media types as text, and the other files."""
+    parts = [_content_part(attachment, supported) for attachment in message.attachments]
+    texts = [message.content, *(part for part in parts if isinstance(part, str))]
+    return "\n\n".join(filter(None, texts)), [part for part in parts if isinstance(part, Attachment)]
+
+
+def with_files_behind_results(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with the files of results in a message of the user behind them.
+
+    For APIs in which the result of a call is text: Chat Completions (all servers), Ollama, and Gemini before version 3.
+    """
+    if not any(isinstance(message, ToolMessage) and message.attachments for message in messages):
+        return list(messages)
+    return list(_with_files_behind(messages))
+
+
+def _with_files_behind(messages: Sequence[Message]) -> Iterator[Message]:
+    results: list[ToolMessage] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            results += [message] if message.attachments else []
+            yield message.model_copy(update={"attachments": ()}) if message.attachments else message
+            continue
+        if results:
+            yield _files_message(results)
+            results = []
+        yield message
+    if results:
+        yield _files_message(results)
+
+
+def _files_message(results: Sequence[ToolMessage]) -> UserMessage:
+    files = [file for result in results for file in result.attachments]
+    text = f"[results] The files of the results above, in this order: {', '.join(file.name for file in files)}."
+    id_ = f"{results[0].message_id}_files"
+    return UserMessage(content=text, attachments=tuple(files), injected=True, message_id=id_)
 
 
 def data_url(attachment: Attachment) -> str:

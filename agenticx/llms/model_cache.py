@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
-from agenticx.errors import SettingsError
+from agenticx.errors import SettingsError, StoreError
 from agenticx.llms.assembly import resolve_model
 from agenticx.llms.base import ChatModel, close_model
 from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, load_wire
@@ -103,7 +103,7 @@ class NamedModels(ModelCache):
         self._settings = settings
         keys = key_store()
         self._keys_read = keys.version
-        with suppress(SettingsError):  # reported where a stored key is needed
+        with suppress(SettingsError, StoreError):  # reported where a stored key is needed
             keys.read_all()
         self.default, self.default_reason = self._choose_default(settings)
         super().__init__(resolve or partial(resolve_model, settings=settings), lambda: self.default)
@@ -157,7 +157,7 @@ class NamedModels(ModelCache):
         try:
             self._keys.read_all()
             chosen = self._choose_default(self._settings)
-        except SettingsError as exc:
+        except (SettingsError, StoreError) as exc:
             _log.warning("the stored keys cannot be used; the default model stays", reason=str(exc))
             return self.default, self.default_reason
         with suppress(SettingsError):  # reported by the turn that uses the model

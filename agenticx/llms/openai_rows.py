@@ -18,7 +18,13 @@ from agenticx.attachments import make_attachment
 from agenticx.errors import AttachmentRefused
 from agenticx.llms.call_fields import CallFields, call_states, fields_of_calls
 from agenticx.llms.json_values import cleaned, fields_in, items_in
-from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, chat_part, content_parts
+from agenticx.llms.message_attachments import (
+    DOCUMENT_TYPES,
+    IMAGE_TYPES,
+    chat_part,
+    content_parts,
+    with_files_behind_results,
+)
 from agenticx.messages import (
     AssistantMessage,
     Attachment,
@@ -108,11 +114,13 @@ def messages_from_rows(rows: Sequence[object]) -> list[Message]:
 def messages_to_rows(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Return `messages` as dict rows; images and PDF files become parts, text files part of the text.
 
+    The files of results are in a row of the user behind them, as Chat Completions takes only text in a result.
+
     Fields that a Chat Completions server added to a reply or its calls, such as a signature, are in its row, since it
     expects them back. Message ids, outcomes of calls, and the state of other wires are left out: rows have no place for
     them.
     """
-    return [_row(message) for message in messages]
+    return [_row(message) for message in with_files_behind_results(messages)]
 
 
 def in_given_shape(given: Sequence[object], read: Sequence[Message], result: Sequence[Message]) -> list[Any]:
@@ -120,7 +128,8 @@ def in_given_shape(given: Sequence[object], read: Sequence[Message], result: Seq
 
     Messages that are new in it are rows if `given` has any.
     """
-    if not any(map(_is_row, given)):
+    # The first is for speed, as in `_is_row`: looking at each of 100,000 messages would hold the loop.
+    if _MESSAGE_TYPES.issuperset(map(type, given)) or not any(map(_is_row, given)):
         return list(result)
     originals = {id(message): original for message, original in zip(read, given, strict=True)}
     return [originals[id(message)] if id(message) in originals else _row(message) for message in result]

@@ -17,6 +17,7 @@ runs and may cancel that instead (PEP 789); and tools that run concurrently need
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -35,7 +36,7 @@ from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import read_inline_calls
 from agenticx.runtime.calls.loop_check import check_for_loop
 from agenticx.runtime.compactor import ContextCompactor
-from agenticx.runtime.confirm import ConfirmGate, DefaultConfirmGate
+from agenticx.runtime.confirm import ConfirmGate, DefaultConfirmGate, GateFunction, checked_gate
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.endings import Endings
 from agenticx.runtime.events import Event, EventType
@@ -72,7 +73,8 @@ class AgentRuntime(RunMethods):
 
     `llm` is the name of a model (`"demo"`, `"openai:gpt-4o"`), a `ChatModel` such as `resolve_model` returns (which
     takes an `api_key` and a `base_url`), or a duck-typed model with `stream_with_tools`, `stream` or `invoke`, as other
-    libraries have them. `confirm_gate` is asked before calls that write or execute, or whose risk is not declared.
+    libraries have them. `confirm_gate` is asked before calls that write or execute, or whose risk is not declared: a
+    `ConfirmGate`, or a function of the request (`ConfirmRequest`) that returns True, False or a `ConfirmAnswer`.
     Without one the user is asked at the terminal, and without a terminal the call is denied; a function that declares
     no risk runs unasked then, as the application's own code. `tools` and `system_prompt` are those of turns that are
     given none (`agent` has them). `sampling` is that of the calls of all turns; `UnsupportedSampling` is raised if the
@@ -84,7 +86,7 @@ class AgentRuntime(RunMethods):
     def __init__(
         self,
         llm: Any,
-        confirm_gate: ConfirmGate | None = None,
+        confirm_gate: ConfirmGate | GateFunction | None = None,
         *,
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox = (),
         system_prompt: str | None = None,
@@ -126,8 +128,7 @@ class AgentRuntime(RunMethods):
         self._clocks = ModelClocks.from_settings(self._settings)
         self._request_builder = RequestBuilder(compactor=self._compactor, clocks=self._clocks)
         self._endings = Endings(clock=self._clock)
-        self._gate = DefaultConfirmGate() if confirm_gate is None else confirm_gate
-        check_type("confirm_gate", self._gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm")
+        self._gate = checked_gate(confirm_gate) or DefaultConfirmGate()
         authorizer = CallAuthorizer(settings=self._settings, clock=self._clock)
         self._calls = ToolCalls(authorizer=authorizer, settings=self._settings, clock=self._clock)
 
@@ -158,12 +159,13 @@ class AgentRuntime(RunMethods):
         generator early ends the turn and everything it started. After the terminal event the generator may take up to 3
         s to end while processes are being ended. A bug of AgenticX itself is raised, not yielded.
 
-        With an `output_type`, anything that pydantic can validate, the answer is an object of that type, whose JSON
-        value is the `output` of `final`. The parameters of `sampling` replace those of the runtime for this turn.
-        Raises `TypeError` for a type that pydantic cannot validate and for an input, session, tools or sampling of
-        another type, `UnsupportedSampling` for sampling that the model does not take, `AttachmentRefused` for
-        attachments that are not accepted, and `SessionBusy` while the session runs another turn, all before the turn
-        begins. A turn whose generator was left by a `break` is waited for, at most 3 s.
+        With an `output_type`, anything that pydantic can validate or a JSON Schema as a dict, the answer is an object
+        of that type, whose JSON value is the `output` of `final`. The parameters of `sampling` replace those of the
+        runtime for this turn. Raises `ValueError` for a schema that is not valid, `TypeError` for a type that pydantic
+        cannot validate and for an input, session, tools or sampling of another type, `UnsupportedSampling` for sampling
+        that the model does not take, `AttachmentRefused` for attachments that are not accepted, and `SessionBusy` while
+        the session runs another turn, all before the turn begins. A turn whose generator was left by a `break` is
+        waited for, at most 3 s.
         """
         message, session = user_message(user_input), Session() if session is None else checked_session(session)
         check_stop_signal(should_stop)
@@ -189,6 +191,7 @@ class AgentRuntime(RunMethods):
         *,
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
         system_prompt: str | None = None,
+        output_type: Any = None,
         sampling: Sampling | None = None,
         context: TurnContext | None = None,
     ) -> None:
@@ -198,7 +201,7 @@ class AgentRuntime(RunMethods):
         written.
         """
         message, session = user_message(user_input), checked_session(session)
-        turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, None, context, sampling)
+        turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, output_type, context, sampling)
         turn.begin(message)
         await TurnTask(turn, self._run(turn, ()), should_stop).write_to(sink)
 
@@ -211,11 +214,12 @@ class AgentRuntime(RunMethods):
         *,
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
         system_prompt: str | None = None,
+        output_type: Any = None,
         sampling: Sampling | None = None,
         context: TurnContext | None = None,
     ) -> None:
         """Continue a turn that was interrupted at `point`, and write the events that follow as `write_turn` does."""
-        turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, None, context, sampling)
+        turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, output_type, context, sampling)
         turn.resume(point)
         await TurnTask(turn, self._run(turn, point.calls), should_stop).write_to(sink)
 
@@ -263,17 +267,18 @@ class AgentRuntime(RunMethods):
             raise ValueError(f"a child turn needs an agent_id of its own; {MAIN_AGENT!r} is the main agent")
         if context.parent is not None and agent.organization_id is None:
             agent = replace(agent, organization_id=context.parent.agent.organization_id)
+        output_type = agent.output_type if output_type is None else output_type
         return Turn(
             session=session,
             agent=agent,
             output=TurnOutput(output_type, agent.model, agent.tools.names),
-            max_rounds=context.max_rounds or self._max_rounds,
+            max_rounds=min(context.max_rounds or self._max_rounds, agent.max_rounds or sys.maxsize),
             on_exhausted=context.on_exhausted or ("pause" if agent.name != MAIN_AGENT else self._settings.on_exhausted),
             clock=self._clock,
             loops=self._new_loop_detector(session),
             interrupts=Interrupts(self._seconds_of(context)),
             settings=self._settings,
-            gate=context.gate or (self._gate if context.parent is None else context.parent.gate),
+            turn_gate=context.gate or (self._gate if context.parent is None else context.parent.gate),
             agents=context.agents or TurnAgents(partial(self._model_of, agent, context.parent), self.agent.hooks),
             context=context,
         )
@@ -301,7 +306,7 @@ class AgentRuntime(RunMethods):
             shares_history=shares_history,
         )
 
-    def _model_of(self, acting: TurnAgent, parent: Turn | None, agent: AgentDefinition) -> ChatModel:
+    def _model_of(self, acting: TurnAgent, parent: Turn | None, agent: AgentDefinition[Any, Any]) -> ChatModel:
         """Return the model of an agent that a tool returned; one that names none has that of the `acting` agent.
 
         A name is one of those that the turn above knows, if there is one.
@@ -421,7 +426,7 @@ class AgentRuntime(RunMethods):
         turn.last_text = reply.text
         if "after_model" in turn.hooks.overridden:
             try:
-                await turn.hooks.run_after_model(reply, turn.hook_context, turn.report_hook_failure)
+                await turn.hooks.run_after_model(reply, turn.hook_context(), turn.report_hook_failure)
             except asyncio.CancelledError:  # its calls will not run, but text that was streamed stays in the history
                 turn.append_reply(replace(reply, provider_state=None), message_id)
                 raise
@@ -544,7 +549,7 @@ class AgentRuntime(RunMethods):
 
 def _has_senders(session: Session) -> bool:
     """Return whether an agent that took over has spoken in the session; its name is in its replies."""
-    return any(message.role == "assistant" and message.sender for message in session.messages)
+    return any(message.sender for message in session.messages if message.role == "assistant")
 
 
 def _resolve(name: str, settings: Settings) -> ChatModel:

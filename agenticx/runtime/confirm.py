@@ -1,4 +1,4 @@
-"""Confirmation gates: the protocol, and gates for a terminal, a server and automatic approval.
+"""Confirmation gates: the protocol, and those of functions, terminals, servers and policies.
 
 A gate also puts the agent's own questions (`ask_user`) to the user.
 """
@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction, signature
 from typing import Any, Literal, cast
 
 from agenticx.argument_types import check_callable, check_int, check_str, check_type
@@ -40,12 +40,17 @@ __all__ = [
     "AutoApproveConfirmGate",
     "ConfirmGate",
     "DefaultConfirmGate",
+    "GateFunction",
     "SyncConfirmGate",
+    "checked_gate",
     "discard_typed_ahead",
 ]
 
 _log = get_logger(__name__)
 
+
+GateFunction = Callable[[ConfirmRequest], bool | ConfirmAnswer | Awaitable[bool | ConfirmAnswer]]
+"""A gate as a function, plain or async. A plain one runs in a thread, so it may block."""
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -61,6 +66,11 @@ class ConfirmGate(ABC):
     agent's words (`ask_user`). Without an answer, be it for a time-out or an exception, the model is told so and the
     turn goes on.
     """
+
+    @property
+    def is_given(self) -> bool:
+        """False for the gate of an application that gave none: calls of undeclared risk run unasked there."""
+        return True
 
     @abstractmethod
     def request_confirm(
@@ -78,12 +88,7 @@ class ConfirmGate(ABC):
         """
         announce()
         answer = await _call(self.request_confirm, request.question, request.context)
-        if isinstance(answer, ConfirmAnswer):
-            return answer
-        if not isinstance(answer, bool):
-            given = f"the gate {type(self).__name__} returned {type(answer).__name__}"
-            raise AgenticXError(f"{given}; it must return True, False or a ConfirmAnswer")
-        return ConfirmAnswer(approved=answer)
+        return _checked_answer(answer, type(self).__name__)
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
         """Return the answer to a confirmation if it was given just as that was cancelled, else None.
@@ -116,11 +121,58 @@ class ConfirmGate(ABC):
         return None
 
 
+def _checked_answer(answer: object, gate_name: str) -> ConfirmAnswer:
+    if isinstance(answer, ConfirmAnswer):
+        return answer
+    if not isinstance(answer, bool):
+        given = f"the gate {gate_name} returned {type(answer).__name__}"
+        raise AgenticXError(f"{given}; it must return True, False or a ConfirmAnswer")
+    return ConfirmAnswer(approved=answer)
+
+
 async def _call(function: Callable[..., object], *args: object) -> object:
     if iscoroutinefunction(function):
         return await function(*args)
     value = await run_in_thread(function, *args, name="agx confirm gate")
     return await value if isawaitable(value) else value
+
+
+class _FunctionGate(ConfirmGate):
+    """The gate of a function; it is no user who could be asked in the agent's words."""
+
+    def __init__(self, function: GateFunction) -> None:
+        self._function = function
+
+    def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
+        raise NotImplementedError  # `ask` calls the function with the whole request
+
+    async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
+        announce()
+        name = getattr(self._function, "__name__", type(self._function).__name__)
+        return _checked_answer(await _call(self._function, request), name)
+
+
+def checked_gate(gate: ConfirmGate | GateFunction | None) -> ConfirmGate | None:
+    """Return a gate, also for a function; None for None.
+
+    Raises `TypeError` for anything else, such as the class of a gate or a function that does not take one argument.
+    """
+    given: object = gate
+    if given is None or isinstance(given, ConfirmGate):
+        return given
+    expected = "a ConfirmGate, or a function of the request that returns True, False or a ConfirmAnswer"
+    if isinstance(given, type):
+        raise TypeError(f"confirm_gate must be {expected}, not the class {given.__name__}; write {given.__name__}()")
+    check_callable("confirm_gate", given, expected)
+    assert gate is not None
+    assert not isinstance(gate, ConfirmGate)
+    with suppress(ValueError):  # a callable without a signature
+        try:
+            signature(gate).bind(None)
+        except TypeError as exc:
+            name = getattr(gate, "__name__", type(gate).__name__)
+            raise TypeError(f"confirm_gate {name} must take one argument, the ConfirmRequest: {exc}") from None
+    return _FunctionGate(gate)
 
 
 class AutoApproveConfirmGate(ConfirmGate):
@@ -352,6 +404,10 @@ class DefaultConfirmGate(SyncConfirmGate):
 
     A turn with this gate has none as far as calls of undeclared risk go: they run without a confirmation.
     """
+
+    @property
+    def is_given(self) -> bool:
+        return False
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
         if _has_terminal():

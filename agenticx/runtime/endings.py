@@ -175,7 +175,7 @@ class Endings:
         """
         if "on_agent_end" not in turn.hooks.overridden:
             return
-        work = turn.hooks.run_on_agent_end(reason, text, turn.hook_context, turn.report_hook_failure)
+        work = turn.hooks.run_on_agent_end(reason, text, turn.hook_context(), turn.report_hook_failure)
         task = asyncio.create_task(work, name="agx on_agent_end")
         try:
             with suppress(TurnInterrupted):

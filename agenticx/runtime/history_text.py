@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from agenticx.foreign_text import MATERIAL, frame_lines, one_line
-from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from agenticx.messages import (
+    AssistantMessage,
+    Attachment,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    files_of,
+)
 
 __all__ = [
     "INPUT_CHARS",
@@ -55,7 +64,8 @@ def _render_message(message: Message) -> str:
             calls = "".join(f"\n[calls {call.name}({call.arguments})]" for call in message.tool_calls)
             return f"assistant: {message.content}{calls}"
         case ToolMessage():
-            return f"result of {message.name} ({message.outcome}): {message.content}"
+            files = "".join(map(_render_file, message.attachments))
+            return f"result of {message.name} ({message.outcome}): {message.content}{files}"
         case UserMessage():
             return f"user: {message.content}{''.join(map(_render_file, message.attachments))}"
         case SystemMessage():
@@ -85,12 +95,7 @@ def count_characters(messages: Sequence[Message]) -> int:
 
 def count_attachment_characters(messages: Sequence[Message]) -> int:
     """Return the estimated number of characters of all attachments of a history."""
-    return sum(
-        attachment.estimated_chars
-        for message in messages
-        if message.role == "user"
-        for attachment in message.attachments
-    )
+    return sum(attachment.estimated_chars for message in messages for attachment in files_of(message))
 
 
 def message_texts(messages: Sequence[Message]) -> Iterator[str]:
@@ -120,15 +125,17 @@ def _rewritten(
 ) -> Iterator[Message]:
     told: dict[str, ToolCall] = {}  # calls whose results follow and are told, by id
     lines: list[str] = []
+    files: list[Attachment] = []
     sender: str | None = None
     for message in messages:
         if isinstance(message, ToolMessage) and message.tool_call_id in told:
             call = told.pop(message.tool_call_id)
             lines.append(_as_text(sender, call, message))
+            files += message.attachments
             continue
         if lines and not isinstance(message, ToolMessage):
-            yield _note(lines)
-            lines = []
+            yield _note(lines, files)
+            lines, files = [], []
         if not isinstance(message, AssistantMessage) or message.message_id in own_replies:
             yield message
             continue
@@ -140,11 +147,12 @@ def _rewritten(
             if kept or message.content:
                 yield message.model_copy(update={"tool_calls": kept, "provider_state": None})
     if lines:
-        yield _note(lines)
+        yield _note(lines, files)
 
 
-def _note(lines: Sequence[str]) -> UserMessage:
-    return UserMessage(content="\n".join(["[history] Earlier work:", *lines]), injected=True)
+def _note(lines: Sequence[str], files: Sequence[Attachment]) -> UserMessage:
+    text = "\n".join(["[history] Earlier work:", *lines])
+    return UserMessage(content=text, attachments=tuple(files), injected=True)
 
 
 def _as_text(sender: str | None, call: ToolCall, result: ToolMessage) -> str:

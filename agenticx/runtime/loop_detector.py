@@ -5,8 +5,8 @@ Differences from the originally specified detector:
 1. Calls are judged between rounds, not after each call. All calls of a round are recorded, then there is one verdict;
    identical calls within a round count once, and so do calls that fail or repeat in the same round.
 2. A round in which the user (or the mode) denied a call is no part of a loop: counting restarts after it.
-3. A read-only call whose unchanged result reports that something is pending, running or queued has three times the
-   thresholds (`result_text.reports_pending`; the runtime also waits before it repeats such a call: `polling`).
+3. A round of read-only calls whose results are unchanged counts a third, whatever the results say: the model may be
+   waiting for something. The runtime also waits before it repeats such a call (`polling`).
 4. A handoff is recorded as one call from agent to agent with its result, whatever its tool and the reason that it
    gives are. A text beside it, or other arguments, that no handoff had before are progress, as are context variables
    that were not there before.
@@ -31,7 +31,6 @@ from agenticx.runtime.result_text import (
     mask_echo,
     mask_times,
     reports_nothing_found,
-    reports_pending,
     reports_success,
     reports_verdict,
 )
@@ -40,7 +39,7 @@ __all__ = ["Detector", "LoopDetector", "LoopVerdict", "RecordedCall", "call_sign
 
 Detector = Literal["generic_repeat", "ping_pong", "no_progress"]
 
-PENDING_FACTOR = 3
+UNCHANGED_FACTOR = 3
 _REMEMBERED = 4_096
 _CANONICAL_CHARS = 8_192
 _ECHO_CHARS = 300
@@ -52,7 +51,7 @@ _SCALARS = frozenset({type(None), bool, float, str, bytes})
 
 # The weight of a round towards the thresholds, in sixths.
 _WHOLE, _HALF, _CHANGED, _NONE = 6, 3, 2, 0
-_PENDING = _WHOLE // PENDING_FACTOR
+_UNCHANGED = _WHOLE // UNCHANGED_FACTOR
 
 _DIGITS = re.compile(r"[0-9]+")
 
@@ -113,7 +112,7 @@ class LoopDetector:
             )
         self._warning = warning_threshold
         self._critical = critical_threshold
-        self._rounds: deque[_RoundDigest] = deque(maxlen=PENDING_FACTOR * critical_threshold)
+        self._rounds: deque[_RoundDigest] = deque(maxlen=UNCHANGED_FACTOR * critical_threshold)
         self._seen: dict[bytes, bytes] = {}
         self._latest: dict[bytes, bytes] = {}
         self._known_changes: dict[bytes, bytes] = {}
@@ -123,7 +122,6 @@ class LoopDetector:
         self._has_progress = False
         self._stale = 0  # the number of rounds without progress at the tail
         self._stale_sixths = 0  # the weight of those rounds, in sixths of a round
-        self._since_pending = warning_threshold
         self._warned: set[Detector] = set()
 
     # --- recording ----------------------------------------------------------------------------------------------------
@@ -195,13 +193,11 @@ class LoopDetector:
             self._reset()
             return
         digests = [_CallDigest.from_call(call) for call in calls]
-        pending = any(digest.pending for digest in digests)
         weight = min(self._weight(digest) for digest in digests)
         for digest in digests:
             _remember(self._seen, digest.call_and_result)
             _remember(self._seen, digest.text)
             _remember(self._latest, digest.call, digest.call_and_result)
-        self._since_pending = 0 if pending else self._since_pending + 1
         if has_progress:
             self._reset()
             return
@@ -212,15 +208,13 @@ class LoopDetector:
         if weight == _NONE:
             self._stale = self._stale_sixths = 0
             return
-        near_pending = self._since_pending < self._warning  # other work between two polls of something pending
         self._stale += 1
-        self._stale_sixths += min(weight, _PENDING) if near_pending else weight
+        self._stale_sixths += weight
 
     def _weight(self, digest: _CallDigest) -> int:
         """Return how much a call counts towards a loop, in sixths of a round; `_NONE` is progress."""
-        if digest.pending:
-            is_repeated = digest.failed or digest.call_and_result in self._seen or digest.text in self._seen
-            return _PENDING if is_repeated else _NONE
+        if digest.is_read and self._latest.get(digest.call) == digest.call_and_result:
+            return _UNCHANGED
         if digest.failed:
             is_new_failure = digest.ran and self._stale and digest.text not in self._seen
             return _HALF if is_new_failure else _WHOLE
@@ -270,8 +264,8 @@ class LoopDetector:
             count += 1
         if count == period:
             return 0, 0
-        pending = any(round_.pending for round_ in rounds[-period:])
-        return count, count * (_PENDING if pending else _WHOLE)
+        only_reads = all(round_.only_reads for round_ in rounds[-period:])
+        return count, count * (_UNCHANGED if only_reads else _WHOLE)
 
 
 class _VariableTexts:
@@ -314,19 +308,22 @@ class _VariableTexts:
 class _CallDigest:
     """A call as the detector compares it: digests of the call, of it with its result, and of the result alone.
 
-    `ran` is false for a call that was refused before its tool could run; `is_repeat_suspect` means that a text that is
-    known from other arguments counts as little progress.
+    `ran` is false for a call that was refused before its tool could run, `is_read` is true for a read-only call that
+    succeeded; `is_repeat_suspect` means that a text that is known from other arguments counts as little progress.
     """
 
     call: bytes
     call_and_result: bytes
     text: bytes
     read_only: bool
-    pending: bool
     failed: bool
     ran: bool
     found_nothing: bool
     is_repeat_suspect: bool
+
+    @property
+    def is_read(self) -> bool:
+        return self.read_only and not self.failed
 
     @classmethod
     def from_call(cls, call: RecordedCall) -> _CallDigest:
@@ -345,14 +342,12 @@ class _CallDigest:
         elif call.read_only:
             text = mask_counts(text)
         found_nothing = not passed and reports_nothing_found(result, echo, read_only=call.read_only)
-        own_text = text if found_nothing else result  # a search for pending things that finds none is no poll
         is_new_for_each_subject = passed or reports_verdict(result)
         return cls(
             call=call_digest,
             call_and_result=_digest_of(call_digest, _digest(call.outcome), result_digest),
             text=_digest_of(_digest(call.tool), result_digest if text is result else _digest(text)),
             read_only=call.read_only,
-            pending=call.read_only and reports_pending(own_text),
             failed=failed,
             ran=call.outcome in {"error", "timed_out"},
             found_nothing=found_nothing,
@@ -366,14 +361,14 @@ class _RoundDigest:
 
     calls: bytes
     call_and_result: bytes
-    pending: bool
+    only_reads: bool
 
     @classmethod
     def from_calls(cls, digests: Sequence[_CallDigest]) -> _RoundDigest:
         return cls(
             calls=_digest_of(*sorted({digest.call for digest in digests})),
             call_and_result=_digest_of(*sorted({digest.call_and_result for digest in digests})),
-            pending=any(digest.pending for digest in digests),
+            only_reads=all(digest.is_read for digest in digests),
         )
 
 

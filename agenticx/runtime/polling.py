@@ -1,11 +1,12 @@
-"""Back-off before a read-only call is repeated whose last result was still pending.
+"""Back-off before a read-only call is repeated whose result was unchanged.
 
 The waits are 1, 2, 4, then 8 s each time. The time since the last result counts towards them, so a model that did
-something else meanwhile waits only for the rest. A result that changed starts again at 1 s.
+something else meanwhile waits only for the rest. After a result that has changed the call is repeated at once.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from agenticx.clocks import Clock
 from agenticx.messages import ToolCall
 from agenticx.runtime.events import EventType
 from agenticx.runtime.loop_detector import call_signature
-from agenticx.runtime.result_text import mask_times, reports_pending
+from agenticx.runtime.result_text import mask_times
 
 __all__ = ["POLL_DELAYS", "PollBackoff"]
 
@@ -25,43 +26,41 @@ _REMEMBERED = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Pending:
-    """The last result of a call, how many times it was repeated, and when and in which round it was received."""
+class _Read:
+    """The last result of a call, how many times in a row it was the same, and when and in which round it came."""
 
-    text: str
+    digest: bytes
     repeated: int
     at: float
     round: int
 
 
 class PollBackoff:
-    """The pending results of one turn's read-only calls."""
+    """The last results of one turn's read-only calls."""
 
     def __init__(self) -> None:
-        self._pending: dict[bytes, _Pending] = {}
+        self._reads: dict[bytes, _Read] = {}
 
     def record(self, call: ToolCall, text: str, *, now: float, round_number: int) -> None:
         """Record the result of a read-only call. Of equal calls in one round the first counts."""
         key = call_signature(call.name, call.arguments)
-        last = self._pending.pop(key, None)
-        if not reports_pending(text):
-            return
-        text = mask_times(text)
+        last = self._reads.pop(key, None)
+        digest = hashlib.blake2b(mask_times(text).encode("utf-8", "surrogatepass"), digest_size=16).digest()
         repeated = 0
-        if last is not None and last.text == text:
+        if last is not None and last.digest == digest:
             repeated = last.repeated + (round_number != last.round)
-        if len(self._pending) >= _REMEMBERED:
-            del self._pending[next(iter(self._pending))]
-        self._pending[key] = _Pending(text, repeated, now, round_number)
+        if len(self._reads) >= _REMEMBERED:
+            del self._reads[next(iter(self._reads))]
+        self._reads[key] = _Read(digest, repeated, now, round_number)
 
     async def wait(
         self, call: ToolCall, *, clock: Clock, round_number: int, emit: Callable[[EventType, dict[str, Any]], None]
     ) -> None:
-        """Wait until `call` may be repeated, and emit `stall`; return at once unless its last result was pending."""
-        last = self._pending.get(call_signature(call.name, call.arguments)) if self._pending else None
-        if last is None or last.round == round_number:
+        """Wait until `call` may be repeated, and emit `stall`; return at once unless its last result was unchanged."""
+        last = self._reads.get(call_signature(call.name, call.arguments)) if self._reads else None
+        if last is None or not last.repeated or last.round == round_number:
             return
-        limit = POLL_DELAYS[min(last.repeated, len(POLL_DELAYS) - 1)]
+        limit = POLL_DELAYS[min(last.repeated, len(POLL_DELAYS)) - 1]
         elapsed = clock.monotonic() - last.at
         if elapsed < limit:
             data = {"phase": "tool", "elapsed_seconds": round(elapsed, 3), "limit_seconds": limit, "action": "waiting"}

@@ -14,7 +14,7 @@ from agenticx.llms.file_refusals import (
     mark_refused,
 )
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Message, RefusedFile, UserMessage
+from agenticx.messages import AssistantMessage, Message, RefusedFile, UserMessage, files_of
 from agenticx.runtime.turn import Turn
 
 __all__ = ["record_refused_files"]
@@ -59,7 +59,7 @@ def _remove_suspicion(messages: list[Message], model: str) -> list[str]:
     """Remove the marks of suspected files of `model` since its last reply; return the names of the files."""
     names, attachments = (
         list[str](),
-        {message.message_id: message.attachments for message in messages if isinstance(message, UserMessage)},
+        {message.message_id: files_of(message) for message in messages},
     )
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]

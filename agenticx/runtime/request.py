@@ -90,7 +90,7 @@ class RequestBuilder:
         if prompt:
             messages.insert(0, SystemMessage(content=prompt, message_id="msg_system_prompt"))
         if "before_model" in turn.hooks.overridden:
-            messages = await turn.hooks.run_before_model(messages, turn.hook_context)
+            messages = await turn.hooks.run_before_model(messages, turn.hook_context())
         return messages
 
     def _read_history(self, turn: Turn, messages: Sequence[Message]) -> tuple[Sequence[Message], bool]:
@@ -139,7 +139,7 @@ class RequestBuilder:
             data["tokens_spent"] = compacted.tokens_spent
         turn.emit(EventType.COMPACTION, data)
         count, summary = compacted.compacted_count, compacted.summary
-        await turn.hooks.run_on_compaction(count, summary, turn.hook_context, turn.report_hook_failure)
+        await turn.hooks.run_on_compaction(count, summary, turn.hook_context(), turn.report_hook_failure)
 
     @contextmanager
     def _summarizing(self, turn: Turn) -> Generator[None]:

@@ -1,15 +1,13 @@
-"""Classification of a tool's result by its text: nothing found, a check passed, or still pending.
+"""Classification of a tool's result by its text: nothing found, or a check passed.
 
-Whether nothing was found or a check passed is judged by short results only: at most `SHORT_CHARS` characters of text,
-`JSON_CHARS` of JSON. A pending state is searched for in the first 4,000 characters and the last line. This limits the
-time for any text.
+Only short results are judged, at most `SHORT_CHARS` characters of text or `JSON_CHARS` of JSON, in a bounded time.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 from agenticx.lazy_patterns import lazy_compile
@@ -20,7 +18,6 @@ __all__ = [
     "mask_echo",
     "mask_times",
     "reports_nothing_found",
-    "reports_pending",
     "reports_success",
     "reports_verdict",
 ]
@@ -191,164 +188,6 @@ def reports_verdict(text: str) -> bool:
             for key, value in _fields(text).items()
         )
     return _VERDICT.fullmatch(text) is not None
-
-
-# --- not finished yet -------------------------------------------------------------------------------------------------
-
-_UNFINISHED = (
-    r"pending|running|queued|enqueued|in[ _-]progress|waiting|starting|processing|preparing|provisioning|scheduled"
-    r"|initiali[sz]ing|not (?:yet )?(?:ready|started|finished|completed?|done|available)|try again later"
-    r"|in[ _-](?:the |a )?queue|please wait|check back|yet to (?:start|finish|begin|complete)|under way|underway"
-    r"|ContainerCreating|PodInitializing|activating|health: starting"
-    r"|still (?!missing|nothing|failing|lacking|crashing|hanging|erroring|something|existing)\w{2,20}ing"
-    r"|(?:not|nothing|no \w{1,20}|\w{1,8}n['’]t)(?: \w{1,20}){0,3} yet"
-    r"|being (?:\w{1,12} )?(?:built|set up|rolled out|\w{2,16}ed)"
-    r"|(?:is|are|currently|now) (?:building|deploying|compiling|installing|downloading|uploading|syncing|loading"
-    r"|restarting|creating|updating|indexing|rendering|training|migrating|copying|exporting|importing|scanning|booting"
-    r"|rolling out)"
-    r"|läuft(?! nicht| ab)|ausstehend|in arbeit|in bearbeitung|in (?:der )?warteschlange|wartet|steht noch aus"
-    r"|noch nicht|wird (?:noch |gerade |derzeit )?(?:gebaut|erstellt|verarbeitet|geladen|installiert|gestartet"
-    r"|ausgeführt|vorbereitet|bereitgestellt|hochgeladen|heruntergeladen|exportiert|importiert|geprüft)|bitte warten"
-    r"|en cours|en attente|pas encore|veuillez patienter|pendiente|en curso|en cola|en proceso|en espera"
-)
-_UNFINISHED_CJK = (
-    r"进行中|处理中|等待中|排队|运行中|构建中|部署中|加载中|正在|尚未|还没|未完成|请稍[候后等]"
-    r"|実行中|処理中|待機中|保留中|進行中|準備中|[ァ-ヶー]中(?:です|$)|未完了|まだ|完了していません|お待ちください"
-)
-_PENDING_STATES = lazy_compile(
-    rf"(?:{_UNFINISHED}|building|deploying|creating|updating|uploading|downloading|submitted|accepted|started|active)"
-    rf"|[^\n]{{0,8}}(?:{_UNFINISHED_CJK})",
-    re.IGNORECASE,
-)
-_PENDING_WORDS = lazy_compile(
-    r"\b(?P<negated>(?:no|not|nothing|none|never|0|isn.t|aren.t|kein|keine|aucun|aucune)\s(?:\w{1,20}\s){0,2})?"
-    rf"(?:{_UNFINISHED})\b|{_UNFINISHED_CJK}",
-    re.IGNORECASE,
-)
-_PROGRESS = lazy_compile(
-    r"(?<![\d.,])\d{1,2}(?:\.\d{1,3})?\s?%\s?(?:complete|completed|done|finished|ready|uploaded|downloaded"
-    r"|fertig|abgeschlossen|terminé|完了|完成)"
-    r"|\b\w{2,20}ing:? ?\d{1,2}(?:\.\d{1,3})?\s?%"
-    r"|\b(?:progress|fortschritt|progression|avancement|进度|進捗)[\"'* \t]{0,4}[:=]?[\"'* \t]{0,4}"
-    r"\d{1,2}(?:\.\d{1,3})?\s?%",
-    re.IGNORECASE,
-)
-_PARTS = lazy_compile(
-    r"(?<![\d/.])(\d{1,6})\s?(?:/|of|von|sur)\s?(\d{1,6})(?![\d/.])"
-    r"(?=(?:\s\w{1,20}){0,3}\s(?:ready|complete|completed|done|finished|available|fertig)\b)",
-    re.IGNORECASE,
-)
-_PARTICIPLE = lazy_compile(r"\w{2,20}ing\b[^\n]{0,200}(?:…|\.\.\.)\Z", re.IGNORECASE)  # Building web …
-_STATE_KEYS = frozenset(["state", "status", "phase", "job_status", "job_state", "task_status", "progress", "condition"])
-_DONE_KEYS = frozenset(["complete", "completed", "done", "finished", "ready"])
-_PERCENT_KEYS = frozenset(["percent", "percent_complete", "percentage", "progress"])
-_STATE_LINE = lazy_compile(
-    r"^[ \t\"'*{,-]{0,8}(?:state|status|phase|progress|zustand|état|estado|状态|状態|ステータス)[\"'* \t]{0,8}[:=：]"
-    rf"[\"'* \t]{{0,8}}(?:{_PENDING_STATES.pattern})(?!\w)",
-    re.IGNORECASE | re.MULTILINE,
-)
-_STATE_FIELD = lazy_compile(rf"\"(?:state|status|phase)\"\s?:\s?\"(?:{_PENDING_STATES.pattern})\"", re.IGNORECASE)
-_CELLS = lazy_compile(r"[ \t]{2,32}|[ \t]?[|│\t][ \t]?")
-_STATE_CELL = lazy_compile(
-    rf"(?:{_PENDING_STATES.pattern}|terminating|init:\d{{1,3}}/\d{{1,3}}|up [^()\n]{{1,30}} \(health: starting\))",
-    re.IGNORECASE,
-)
-_LAST_WORD = lazy_compile(
-    rf"(?:[:–—→] ?|-> ?| - |\b(?:is|are|ist|est) |[\[(])[\"'*]?(?:{_PENDING_STATES.pattern})[\"'*)\].!…]{{0,4}}\Z",
-    re.IGNORECASE,
-)
-_NONE_OF = lazy_compile(r"\b(?:no|none|nothing|never|not|keine?|aucune?)\b", re.IGNORECASE)
-_READY = lazy_compile(r"(?<![\d/])(\d{1,4})/\1(?![\d/])")  # 3/3
-_EXAMINED_CHARS = 4_000
-_LINE_CHARS = 200
-_LAST_WORD_CHARS = 64
-_STATUS_JSON_CHARS = 16_384
-
-
-def reports_pending(text: str) -> bool:
-    """Return whether a result reports that something is pending, queued or running, so that polling makes sense.
-
-    In JSON the value of a status field decides (`state`, `status`, `phase`, …, up to two levels deep), a percentage
-    below 100 and `"done": false`. In text of at most 300 characters it is a word or phrase that is not negated
-    ("running", but not "no jobs running"). In the first 4,000 characters of a longer text only the usual places of a
-    status count, so that a document may mention pending things: a line like `status: queued`, a cell of a table, the
-    end of a line ("web-1: pending"), a percentage or a part of what is done ("3 of 5 done"), and a last line that ends
-    like "Waiting for web ...".
-    """
-    code = exit_code(text)
-    text = (text if code is None else text[: text.rindex("[exit code")]).strip()
-    if text[:1] in ("{", "[") and len(text) <= _STATUS_JSON_CHARS:
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = None
-        states = list(_states(value, depth=2))
-        if states or _unfinished(value):
-            return _unfinished(value) or any(_PENDING_STATES.fullmatch(state.strip()) for state in states)
-    last_line = text[-_LINE_CHARS:].rpartition("\n")[2]
-    text = text[:_EXAMINED_CHARS]
-    if _PROGRESS.search(text) or _PARTICIPLE.search(last_line):
-        return True
-    if any(int(found[1]) < int(found[2]) for found in _PARTS.finditer(text)):
-        return True
-    if len(text) <= SHORT_CHARS:
-        states = {found[0].lower() for found in _PENDING_WORDS.finditer(text) if found["negated"] is None}
-        if states - _states_when_ready(text):
-            return True
-    return _pending_places(text)
-
-
-def _states_when_ready(text: str) -> set[str]:
-    """Return the states that do not mean waiting in `text`: a pod that is 3/3 "Running" is ready."""
-    return set() if _READY.search(text) is None else {"running"}
-
-
-def _pending_places(text: str) -> bool:
-    """Return whether `text` has a pending state in a place that is usual for one."""
-    if _STATE_LINE.search(text) or _STATE_FIELD.search(text):
-        return True
-    return any(_is_pending_row(line) for line in text.split("\n") if len(line) <= _LINE_CHARS)
-
-
-def _is_pending_row(line: str) -> bool:
-    """Return whether one of three or more cells of `line` is a pending state, or its end, as in "web: pending"."""
-    cells = _CELLS.split(line.strip(" \t|│"))
-    if len(cells) > 2:
-        states = {cell.lower() for cell in cells if _STATE_CELL.fullmatch(cell)}
-        return bool(states - _states_when_ready(line))
-    line = line.rstrip()
-    last_word = _LAST_WORD.search(line) if len(line) <= _LAST_WORD_CHARS else None
-    return last_word is not None and _NONE_OF.search(line[: last_word.start()]) is None
-
-
-def _unfinished(value: Any) -> bool:
-    """Return whether a JSON object has `"done": false`, or a percentage below 100, as a field of its own."""
-    if not isinstance(value, dict):
-        return False
-    return any(
-        (item is False and key.lower() in _DONE_KEYS)
-        or (
-            isinstance(item, int | float)
-            and not isinstance(item, bool)
-            and key.lower() in _PERCENT_KEYS
-            and 0 <= item < 100
-            and item != 1  # as a fraction it is the whole
-        )
-        for key, item in cast("dict[str, Any]", value).items()
-    )
-
-
-def _states(value: Any, *, depth: int) -> Iterator[str]:
-    """Yield the strings of status fields in a JSON value."""
-    if isinstance(value, list):
-        for item in cast("list[Any]", value):
-            yield from _states(item, depth=depth)
-    elif isinstance(value, dict):
-        for key, item in cast("dict[str, Any]", value).items():
-            if key.lower() in _STATE_KEYS and isinstance(item, str):
-                yield item
-            elif depth:
-                yield from _states(item, depth=depth - 1)
 
 
 # --- differences that do not count -----------------------------------------------------------------------------

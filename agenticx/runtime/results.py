@@ -43,7 +43,7 @@ from agenticx.threads import has_running_loop
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["RunMethods", "RunOptions", "RunResult", "TurnError", "UserInput", "own_events", "turn_error"]
+__all__ = ["RunMethods", "RunOptions", "RunResult", "TurnError", "UserInput", "own_events", "run_result", "turn_error"]
 
 T = TypeVar("T")
 OutputT = TypeVar("OutputT", covariant=True)
@@ -56,9 +56,11 @@ UserInput = str | UserMessage | Mapping[str, Any]
 class RunResult(Generic[OutputT]):
     """The result of a turn.
 
-    `output` is the validated object that an `output_type` asked for, else None. `text` is the text of the last reply.
-    `reason` is that of the `final` event. `messages` are those that the turn added to the session, the user's first.
-    `usage` sums the turn's model calls; `events` also has those of its child turns.
+    `output` is the validated object that an `output_type` asked for (None if a call such as `case_resolved` ended the
+    turn without one), else the text. `text` is the text of the last reply. `reason` is that of the `final` event.
+    `messages` are those that the turn added to the session, the user's first. `usage` sums the turn's model calls;
+    `events` also has those of its child turns. `agent` is the `Agent` that acted last, None if the turn was no agent's;
+    `context_variables` are those at the end.
     """
 
     output: OutputT
@@ -67,6 +69,8 @@ class RunResult(Generic[OutputT]):
     messages: Sequence[Message]
     usage: FinalUsageData
     events: Sequence[Event] = field(repr=False)
+    agent: Any = None
+    context_variables: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
 
 class TurnError(AgenticXError):
@@ -124,7 +128,7 @@ class RunMethods(ABC):
         *,
         output_type: None = None,
         **options: Unpack[RunOptions],
-    ) -> RunResult[None]: ...
+    ) -> RunResult[str]: ...
     @overload
     async def run(
         self,
@@ -148,7 +152,8 @@ class RunMethods(ABC):
     ) -> RunResult[Any]:
         """Run one turn and return its result; without a `session` in a new one.
 
-        With an `output_type`, anything that pydantic can validate, `output` of the result is an object of that type.
+        With an `output_type`, anything that pydantic can validate, `output` of the result is an object of that type,
+        else the text.
         Raises `TurnError` if the turn fails, and what `run_turn` raises before the turn begins.
         """
         session = Session() if session is None else checked_session(session)
@@ -156,14 +161,8 @@ class RunMethods(ABC):
         before = {message.message_id for message in session.all_messages}
         async with aclosing(self.run_turn(user_input, session, output_type=output, **options)) as turn:
             events = [event async for event in turn]
-        end = own_events(events)[-1]
-        if end.type != "final":
-            raise turn_error(events)
         added = [message for message in session.all_messages if message.message_id not in before]
-        data = end.data
-        return RunResult(
-            None if output is None else output.value, data["text"], data["reason"], added, data["usage"], events
-        )
+        return run_result(events, added, output, context_variables=session.state.context_variables)
 
     @overload
     def run_sync(
@@ -173,7 +172,7 @@ class RunMethods(ABC):
         *,
         output_type: None = None,
         **options: Unpack[RunOptions],
-    ) -> RunResult[None]: ...
+    ) -> RunResult[str]: ...
     @overload
     def run_sync(
         self,
@@ -211,6 +210,30 @@ class RunMethods(ABC):
             return await self.run(user_input, session, output_type=output_type, **options)
         finally:
             await self.aclose()
+
+
+def run_result(
+    events: Sequence[Event],
+    messages: Sequence[Message],
+    output: OutputType | None,
+    *,
+    agent: Any = None,
+    context_variables: Mapping[str, Any] | None = None,
+) -> RunResult[Any]:
+    """Return the result of a turn with these events, whose `output` has the object that was asked for.
+
+    Raises `TurnError` if the turn failed.
+    """
+    end = own_events(events)[-1]
+    if end.type != "final":
+        raise turn_error(events)
+    data = end.data
+    if output is not None and "output" not in data and data["reason"] == "partial":
+        text = f"The model gave no usable {output.name}: its reply was not finished."
+        raise TurnError(text, code="provider.bad_reply", text=data["text"], retryable=False, events=events)
+    value = data.get("output", data["text"]) if output is None else output.value
+    variables = dict(context_variables or {})
+    return RunResult(value, data["text"], data["reason"], messages, data["usage"], events, agent, variables)
 
 
 def own_events(events: Sequence[Event]) -> Sequence[Event]:

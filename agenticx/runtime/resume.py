@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from agenticx.llms.base import Usage
-from agenticx.messages import Message, ToolCall
+from agenticx.messages import MAIN_AGENT, Message, ToolCall
 from agenticx.runtime.events import Event, TurnState
 from agenticx.runtime.user_requests.requests import UserAnswer, UserRequest
 from agenticx.tools.base import ToolState
@@ -72,8 +72,8 @@ class ResumePoint:
 
     The reply that made them is in the session's messages. `requests` are those about these calls, by call id. A turn
     with `work` has no calls: its work begins anew, and finds the `requests` that it has asked, by their own ids, and
-    its child turns, `children`, which go on when they are begun again. `handed_over_to` is the agent that acts, if a
-    call of the turn has handed over. `previews` are those of its calls, by id, that ended with the earlier process.
+    its child turns, `children`, which go on when they are begun again. `acting_agent` is the agent that acts.
+    `previews` are those of its calls, by id, that ended with the earlier process.
     """
 
     round: int
@@ -82,7 +82,7 @@ class ResumePoint:
     state: TurnState = "executing"
     usage: Usage | None = None
     last_text: str = ""
-    handed_over_to: str | None = None
+    acting_agent: str = MAIN_AGENT
     children: Sequence[ResumedTurn] = ()
     previews: Mapping[str, ArtifactPreview] = field(default_factory=dict[str, ArtifactPreview])
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -22,6 +23,7 @@ from agenticx.errors import AgenticXError, InvalidArguments, ModelError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema, Reply, ToolSchema, takes_output_schema
 from agenticx.messages import ToolCall, ToolOutcome
+from agenticx.runtime.output_schemas import schema_check
 
 __all__ = ["MAX_REPAIRS", "OutputCallResult", "OutputType", "TurnOutput"]
 
@@ -38,25 +40,24 @@ _WRAPPED_KEY = "value"
 
 
 class OutputType:
-    """The type of a requested output: anything that pydantic can validate.
+    """The type of a requested output: anything that pydantic can validate, or a JSON Schema as a dict.
 
     Models are asked for a JSON object; a type that is not one (`list[City]`, `int`, a union) is asked for as the
-    field `value` of an object. `value` of this class is the object that was accepted last. Raises `TypeError` for a
-    type that pydantic cannot validate or that has no JSON Schema.
+    field `value` of an object. `value` of this class is the object that was accepted last; for a JSON Schema it is the
+    JSON value. Raises `TypeError` for a type that pydantic cannot validate or that has no JSON Schema, and `ValueError`
+    as `check_output_schema` does.
     """
 
     def __init__(self, type_: Any) -> None:
-        self.name = getattr(type_, "__name__", None) or str(type_)
         self.value: Any = None
+        self._read_json: Callable[[bytes], tuple[Any, Any]]
         if isinstance(type_, Mapping):
-            raise TypeError("output_type must be a type, such as a BaseModel class, not a dict such as a JSON Schema")
-        if isinstance(type_, str | bytes):  # pydantic would run a str as code
-            raise TypeError(f"output_type must be a type, such as a BaseModel class, not {type(type_).__name__}")
-        try:
-            self._adapter: TypeAdapter[Any] = TypeAdapter(type_)
-            schema = _resolve_root(self._adapter.json_schema())
-        except (PydanticUserError, NameError) as exc:
-            raise TypeError(f"output_type {self.name} cannot be used: {exc}") from exc
+            given = dict(cast("Mapping[str, Any]", type_))
+            self._read_json = _schema_reader(given)  # first, as it checks the schema
+            self.name, schema = str(given.get("title") or "output"), _resolve_root(given)
+        else:
+            self.name, adapter, schema = _adapter_of(type_)
+            self._read_json = partial(_read_with, adapter)
         self._is_wrapped = schema.get("type") != "object"
         if self._is_wrapped:
             schema = _wrap(schema)
@@ -101,13 +102,40 @@ class OutputType:
             raise InvalidArguments(str(exc)) from exc
 
     def _validate(self, json: bytes) -> Any:
-        try:
-            value = self._adapter.validate_json(json)
-        except ValidationError as exc:
-            raise InvalidArguments(_describe_errors(exc)) from exc
-        data = from_json(self._adapter.dump_json(value, by_alias=True, warnings=False), allow_inf_nan=False)
-        self.value = value
+        self.value, data = self._read_json(json)
         return data
+
+
+def _adapter_of(type_: Any) -> tuple[str, TypeAdapter[Any], dict[str, Any]]:
+    """Return the name, the validator and the JSON Schema of a type; raise `TypeError`."""
+    name = getattr(type_, "__name__", None) or str(type_)
+    if isinstance(type_, str | bytes):  # pydantic would run a str as code
+        raise TypeError(f"output_type must be a type, such as a BaseModel class, not {type(type_).__name__}")
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(type_)
+        return name, adapter, _resolve_root(adapter.json_schema())
+    except (PydanticUserError, NameError) as exc:
+        raise TypeError(f"output_type {name} cannot be used: {exc}") from exc
+
+
+def _read_with(adapter: TypeAdapter[Any], json: bytes) -> tuple[Any, Any]:
+    """Return the object that JSON is read as, and the JSON value of that; raise `InvalidArguments`."""
+    try:
+        value = adapter.validate_json(json)
+    except ValidationError as exc:
+        raise InvalidArguments(_describe_errors(exc)) from exc
+    return value, from_json(adapter.dump_json(value, by_alias=True, warnings=False), allow_inf_nan=False)
+
+
+def _schema_reader(schema: Mapping[str, Any]) -> Callable[[bytes], tuple[Any, Any]]:
+    check = schema_check(schema)
+
+    def read(json: bytes) -> tuple[Any, Any]:
+        value = from_json(json, allow_inf_nan=False)
+        check(value)
+        return value, value
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +259,7 @@ def _submit_tool(type_: OutputType, used_names: Sequence[str]) -> ToolSchema:
 def _resolve_root(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema with the definition in place that its root refers to, as the schemas of recursive types do."""
     reference = schema.get("$ref")
-    if not isinstance(reference, str):
+    if not (isinstance(reference, str) and reference.startswith("#/$defs/")):
         return schema
     definitions = cast("dict[str, dict[str, Any]]", schema["$defs"])
     return {**definitions[reference.rpartition("/")[2]], "$defs": definitions}

@@ -27,7 +27,13 @@ from agenticx.messages import ToolCall, ToolMessage, ToolOutcome, clean_text
 from agenticx.runtime.calls.authorization import CallAuthorizer, CallRefused
 from agenticx.runtime.calls.concurrency import Slot, slots
 from agenticx.runtime.calls.loop_watchdog import watched
-from agenticx.runtime.calls.result_rendering import is_large, reject_unfinished, render_value, render_value_async
+from agenticx.runtime.calls.result_rendering import (
+    is_large,
+    reject_unfinished,
+    render_value,
+    render_value_async,
+    truncate,
+)
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, read_call
 from agenticx.runtime.events import TOOL_EVENTS, EventType, check_payload
 from agenticx.runtime.structured_output import OutputCallResult
@@ -95,7 +101,6 @@ class ToolCalls:
                 self.authorizer.close_resumed(turn)
             for pending in pending_calls[len(outcomes) :]:
                 self._answer(turn, pending, self._outcome_at_end(turn, pending), outcomes)
-            turn.append_result_files([file for outcome in outcomes for file in outcome.attachments])
         turn.enter("observing")
         return outcomes
 
@@ -154,7 +159,7 @@ class ToolCalls:
         if "before_tool_call" in turn.hooks.overridden:
             name = pending.tool.schema.name
             try:
-                block = await turn.hooks.run_before_tool_call(name, pending.arguments, turn.hook_context)
+                block = await turn.hooks.run_before_tool_call(name, pending.arguments, turn.hook_context(pending.call))
             except HookFailed as exc:
                 turn.report_hook_failure(exc)
                 return CallOutcome(f"Blocked: {exc}", "blocked")
@@ -215,17 +220,15 @@ class ToolCalls:
                 effect = await value.tool_result(turn.agents) if isinstance(value, TurnChange) else None
                 if effect is not None:
                     returned[:] = [effect]
-                text, truncated = await render_value_async(value if effect is None else effect.text, limit)
+                output = await render_value_async(value if effect is None else effect.text, limit)
                 if late:
-                    pending.partial[:] = [ToolOutput(text, truncated)]
-                if isinstance(value, ToolOutput):
-                    return CallOutcome(text, "ok", truncated, effect, value.sources, value.attachments)
-                return CallOutcome(text, "ok", truncated, effect)
+                    pending.partial[:] = [replace(output, attachments=())]
+                return CallOutcome(output.text, "ok", output.truncated, effect, output.sources, output.attachments)
             except InvalidArguments as exc:
-                text, truncated = render_value(f"Invalid arguments: {exc}", limit)
+                text, truncated = truncate(f"Invalid arguments: {exc}", limit)
                 return CallOutcome(text, "invalid_arguments", truncated)
             except AgenticXError as exc:
-                text, truncated = render_value(str(exc) if isinstance(exc, ToolError) else f"Error: {exc}", limit)
+                text, truncated = truncate(str(exc) if isinstance(exc, ToolError) else f"Error: {exc}", limit)
                 outcome: ToolOutcome = "blocked" if isinstance(exc, CallBlocked) else "error"
                 sources = exc.sources if isinstance(exc, ToolError) else ()
                 return CallOutcome(text, outcome, truncated, sources=sources)
@@ -255,7 +258,7 @@ class ToolCalls:
         if not pending.partial or is_large(pending.partial[0]):
             return outcome
         try:
-            text, truncated = user_code.call_sync(
+            output: ToolOutput = user_code.call_sync(
                 render_value,
                 pending.partial[0],
                 self.settings.tool_result_chars,
@@ -263,7 +266,7 @@ class ToolCalls:
             )
         except AgenticXError:
             return outcome
-        return replace(outcome, text=f"{outcome.text}\n{text}", truncated=truncated)
+        return replace(outcome, text=f"{outcome.text}\n{output.text}", truncated=output.truncated)
 
     async def _run_after_hooks(self, turn: Turn, pending: PendingCall, outcome: CallOutcome) -> CallOutcome:
         """Return the result as the after_tool_call hooks leave it."""
@@ -273,13 +276,15 @@ class ToolCalls:
         assert pending.arguments is not None
         name = pending.tool.schema.name
         try:
-            text = await turn.hooks.run_after_tool_call(name, pending.arguments, outcome.text, turn.hook_context)
+            text = await turn.hooks.run_after_tool_call(
+                name, pending.arguments, outcome.text, turn.hook_context(pending.call)
+            )
         except HookFailed as exc:
             turn.report_hook_failure(exc)
             return CallOutcome(f"The result is withheld: {exc}", "error")
         if text == outcome.text:
             return outcome
-        text, truncated = render_value(text, self.settings.tool_result_chars)
+        text, truncated = truncate(text, self.settings.tool_result_chars)
         return replace(outcome, text=text, truncated=outcome.truncated or truncated, attachments=())
 
     # --- answering ----------------------------------------------------------------------------------------------------
@@ -304,6 +309,8 @@ class ToolCalls:
             data["truncated"] = True
         if pending.repaired:
             data["repaired"] = True
+        if outcome.attachments:
+            data["attachments"] = [dict(file.summary) for file in outcome.attachments]
         if sources:
             data |= {"untrusted": True, "sources": list(sources)}
         turn.drop_previews([pending.call.id])
@@ -313,6 +320,7 @@ class ToolCalls:
                 name=pending.call.name,
                 content=text,
                 outcome=outcome.outcome,
+                attachments=outcome.attachments,
                 sources=sources,
             )
         )
@@ -332,7 +340,7 @@ class ToolCalls:
             value = pending.value[0]
             value = value.text if isinstance(value, ToolResult) else value
             text = value if isinstance(value, str) else f"(finished with a {type(value).__name__})"
-            text, truncated = render_value(text, self.settings.tool_result_chars)
+            text, truncated = truncate(text, self.settings.tool_result_chars)
             return CallOutcome(text, "ok", truncated)
         if pending.problem is not None or pending.started is None:
             return pending.problem or CallOutcome(NOT_STARTED, "cancelled")
@@ -358,9 +366,6 @@ class ToolCalls:
             if not pending.closed:
                 turn.emit(event_type, data)
 
-        def afterwards(work: Coroutine[Any, Any, None]) -> None:
-            on_loop(turn.background.run, work)
-
         def reserve_cost(name: str, cost_usd: Decimal | None) -> SettleCost:
             return partial(on_loop, turn.reserve_cost(name, cost_usd))
 
@@ -373,6 +378,7 @@ class ToolCalls:
 
         return ToolContext(
             workspace=turn.session.workspace,
+            deps=turn.deps,
             call_id=pending.call.id,
             session_id=turn.session_id,
             turn_id=turn.id,
@@ -380,7 +386,7 @@ class ToolCalls:
             state=turn.session.state,
             clock=self.clock,
             emit=emit,
-            add_background_task=afterwards,
+            add_background_task=partial(_add_background_task, turn, on_loop),
             record_process=started,
             protected_roots=self.settings.private_paths,
             snapshots=turn.session.snapshots,
@@ -425,6 +431,14 @@ class ToolCalls:
         return _ProgressTimer(
             self.clock.real(PROGRESS_SECONDS), lambda: turn.emit(EventType.TOOL_PROGRESS, self._progress(pending))
         )
+
+
+def _add_background_task(turn: Turn, on_loop: Callable[..., None], work: Coroutine[Any, Any, None]) -> None:
+    try:
+        on_loop(turn.background.run, work)
+    except RuntimeError:  # the loop is closed
+        work.close()
+        raise
 
 
 def _raise_if_stopped(turn: Turn, pending: PendingCall) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, check_attachments
+from agenticx.attachments import Attachment, check_attachments
 from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
@@ -21,7 +21,7 @@ from agenticx.runtime.budgets.budget import Budget, Spent
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.runtime.budgets.usage_payload import usage_data
 from agenticx.runtime.budgets.work_clock import WorkClock
-from agenticx.runtime.confirm import ConfirmGate, DefaultConfirmGate
+from agenticx.runtime.confirm import ConfirmGate
 from agenticx.runtime.events import DELTAS, EVENT_CLASSES, LOGGED_EVENTS, Event, EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks import HookContext, HookRegistry
 from agenticx.runtime.interrupts import InterruptReason, Interrupts
@@ -38,9 +38,10 @@ from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurns, Ch
 from agenticx.runtime.turns.notes import TurnNotes
 from agenticx.runtime.turns.work import WorkResult
 from agenticx.runtime.turns.write_pacer import WritePacer
+from agenticx.runtime.user_requests.requests import ConfirmRequest, UserRequest
 from agenticx.settings import Settings
 from agenticx.tools.base import SettleCost
-from agenticx.tools.permissions import PermissionMode, stricter_mode
+from agenticx.tools.permissions import PermissionMode, is_asked_in_every_mode, stricter_mode
 from agenticx.tools.registry import Toolbox
 from agenticx.tools.session_files import ArtifactPreview
 
@@ -131,7 +132,8 @@ class TurnContext:
 
     With a `parent` the turn runs below that one, see `turns.child_turns`; if it is `detached`, it goes on after the
     parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where its
-    child turns are written, by default its own events. `gate` is asked instead of the parent's or the runtime's.
+    child turns are written, by default its own events. `gate` is asked instead of the parent's or the runtime's. `deps`
+    are those of its tools (`ToolContext.deps`), by default the parent's.
     `work` takes the place of the rounds of model calls: its result is the answer. With `continues` nothing new is said:
     the user's message is in the conversation already, before results of calls that the application made itself. With a
     `title` the requests that the turn and those below it put to the user begin with it. `resumed` is a turn of an
@@ -145,6 +147,7 @@ class TurnContext:
     detached: bool = False
     child_turns: ChildTurns | None = None
     gate: ConfirmGate | None = None
+    deps: Any = field(default=None, repr=False)
     work: TurnWork | None = None
     continues: bool = False
     title: str | None = None
@@ -190,7 +193,8 @@ class Turn:
     has gone, and set once the turn has ended. `agent` is the one that acts now; its name, tools, hooks and model's name
     are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`; its result
     is `handover` then. `calling_replies` holds the ids of the replies with which the acting agent has made calls.
-    `loop` runs the turn. `gate` is asked before risky calls. `agents` makes those to which calls hand over.
+    `loop` runs the turn. `gate` is asked before risky calls: that of the agent which acts, if it has one, else
+    `turn_gate`. `agents` makes those to which calls hand over.
 
     `previews` are those of calls, by id, of whose files no last event was emitted yet.
 
@@ -208,9 +212,10 @@ class Turn:
     on_exhausted: OnExhausted
     clock: Clock
     loops: LoopDetector
-    gate: ConfirmGate
+    turn_gate: ConfirmGate
     agents: TurnAgents = field(repr=False)
     settings: Settings = field(repr=False)
+    gate: ConfirmGate = field(init=False)
     id: str = field(init=False)
     session_id: str = field(init=False)
     agent_id: str = field(init=False)
@@ -284,7 +289,28 @@ class Turn:
     @property
     def has_gate(self) -> bool:
         """True if the application gave a confirm gate for the turn, or for one above it; a hub always does."""
-        return not isinstance(self.gate, DefaultConfirmGate)
+        return self.gate.is_given
+
+    def gate_for(self, request: UserRequest) -> ConfirmGate:
+        """Return the gate for a request.
+
+        A call that is asked about in every mode, such as one that touches a protected path, is no matter of the agent's
+        own gate: of the gates that were given for this turn and those above it, the outermost is asked.
+        """
+        if not (isinstance(request, ConfirmRequest) and is_asked_in_every_mode(request.reasons)):
+            return self.gate
+        gate, turn = self.gate, self
+        while True:
+            gate = turn.turn_gate if turn.turn_gate.is_given else gate
+            if turn.context.parent is None:
+                return gate
+            turn = turn.context.parent
+
+    @property
+    def deps(self) -> Any:
+        """The object that the application gave the tools of this turn, or of the nearest turn above it that has one."""
+        parent = self.context.parent
+        return self.context.deps if self.context.deps is not None or parent is None else parent.deps
 
     @property
     def allowed(self) -> set[str]:
@@ -358,9 +384,17 @@ class Turn:
         """True if the turn goes on after the end of the one above it."""
         return self.context.detached and self.child_turns.is_durable
 
-    @property
-    def hook_context(self) -> HookContext:
-        return HookContext(self.session_id, self.agent_id, self.round)
+    def hook_context(self, call: ToolCall | None = None) -> HookContext:
+        """Return the context of a hook, which runs for `call` if one is given."""
+        return HookContext(
+            session_id=self.session_id,
+            agent_id=self.agent_id,
+            round=self.round,
+            turn_id=self.id,
+            model=self.model_name,
+            call_id=None if call is None else call.id,
+            context_variables=self.session.state.context_variables,
+        )
 
     def is_read_only(self, call: ToolCall) -> bool:
         """Return whether a call counts as a read for loops and polling.
@@ -518,6 +552,7 @@ class Turn:
     def _use(self, agent: TurnAgent) -> None:
         """Let `agent` act from now on."""
         self.agent, self.agent_id, self.tools, self.hooks = agent, agent.name, agent.tools, agent.hooks
+        self.gate = agent.confirm_gate or self.turn_gate
         self.model_name = agent.model.name
 
     def hand_over(self) -> None:
@@ -543,20 +578,6 @@ class Turn:
     def append_reminder(self, text: str) -> None:
         """Append a text for the model in the user's role."""
         self.append(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
-
-    def append_result_files(self, files: Sequence[Attachment]) -> None:
-        """Append a message with the files of the last results, as many as one message may have."""
-        if not files:
-            return
-        shown, size = list[Attachment](), 0
-        for file in files:
-            if len(shown) < MAX_ATTACHMENTS and size + file.size <= MAX_TOTAL_BYTES:
-                shown.append(file)
-                size += file.size
-        text = f"[results] The files of the results above, in this order: {', '.join(file.name for file in shown)}."
-        if left_out := [file.name for file in files if file not in shown]:
-            text += f" For these there is no room: {', '.join(left_out)}."
-        self.append(UserMessage(content=text, attachments=tuple(shown), injected=True))
 
     def attached_files(self) -> Sequence[Attachment]:
         """Return the files that the user attached to this conversation and to those above it, newest first."""

@@ -9,25 +9,33 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Generic, Literal
+
+from typing_extensions import TypeVar
 
 from agenticx.llms.base import ChatModel
 from agenticx.llms.sampling import NO_SAMPLING, Sampling
+from agenticx.runtime.confirm import ConfirmGate
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.threads import run_in_thread
+from agenticx.tools.base import DepsT
 from agenticx.tools.registry import Toolbox
 
 __all__ = [
     "AgentDefinition",
     "EndReason",
+    "OutputT",
     "SystemPrompt",
     "ToolResult",
     "TurnAgent",
     "TurnAgents",
     "TurnChange",
 ]
+
+OutputT = TypeVar("OutputT", default=str)
+"""The type of the output of an agent's run: text, unless another type is asked for."""
 
 SystemPrompt = str | Callable[[Mapping[str, Any]], Awaitable[str]] | None
 """Instructions, or a function that is given the context variables before each model call and returns them."""
@@ -44,11 +52,19 @@ class TurnChange(ABC):
         """Return the change as the turn makes it; `agents` makes the agent that takes over."""
 
 
-class AgentDefinition(TurnChange):
-    """A base class of agents as applications describe them; a tool that returns one hands over to it."""
+class AgentDefinition(TurnChange, Generic[DepsT, OutputT]):
+    """A base class of agents as applications describe them; a tool that returns one hands over to it.
+
+    `handoffs` are the agents to which it declares to hand over: agents, names, and functions that return an agent.
+    """
 
     name: str
+    role: str
+    goal: str
     model: Any
+    confirm_gate: Any
+    output_type: Any
+    handoffs: Sequence[AgentDefinition[Any, Any] | str | Callable[[], AgentDefinition[Any, Any]]]
 
     @abstractmethod
     def turn_agent(self, agents: TurnAgents) -> TurnAgent:
@@ -63,7 +79,7 @@ class AgentDefinition(TurnChange):
 
 
 class TurnAgents:
-    """The agents to which a turn can hand over, each as the turn uses it.
+    """The agents to which a turn can hand over, each as the turn uses it; `known` are those that a name stands for.
 
     `model_of` returns the model of an agent. `hooks` run while any of them acts. `task_prompt` ends their instructions;
     `endings_by_text` are those of each `TurnAgent`.
@@ -81,19 +97,25 @@ class TurnAgents:
         self.hooks = hooks
         self.task_prompt = task_prompt
         self.endings_by_text: Mapping[str, EndReason] = endings_by_text or {}
-        self._made: dict[int, tuple[AgentDefinition, TurnAgent]] = {}
+        self.known: dict[str, AgentDefinition[Any, Any]] = {}
+        self._made: dict[int, tuple[AgentDefinition[Any, Any], TurnAgent]] = {}
 
-    def of(self, agent: AgentDefinition) -> TurnAgent:
+    def add_known(self, agents: Mapping[str, AgentDefinition[Any, Any]]) -> None:
+        """Let names stand for these agents, unless they stand for others already."""
+        self.known = {**agents, **self.known}
+
+    def of(self, agent: AgentDefinition[Any, Any]) -> TurnAgent:
         """Return `agent` as the turn uses it, the same for the same object; raises as `turn_agent` does."""
+        self.known.setdefault(agent.name, agent)
         if id(agent) not in self._made:
             self._made[id(agent)] = (agent, agent.turn_agent(self))
         return self._made[id(agent)][1]
 
-    async def prepare_handoff(self, agent: AgentDefinition) -> TurnAgent:
+    async def prepare_handoff(self, agent: AgentDefinition[Any, Any]) -> TurnAgent:
         """Return the agent of a handoff as `of` does, in a thread: to find its model may take requests."""
         return await run_in_thread(self.of, agent, name="agx models")
 
-    def took_over(self, agent: AgentDefinition) -> None:
+    def took_over(self, agent: AgentDefinition[Any, Any]) -> None:
         """Take note that `agent` acts from now on; it did not if its handoff was blocked."""
 
 
@@ -108,6 +130,9 @@ class TurnAgent(TurnChange):
     log lines and in its `usage` events; an agent below has that of the one above unless it has its own. An answer that
     mentions a key of `endings_by_text` ends the turn with the reason beside it; the first key that it mentions counts.
     `on_handover` is called when a handoff has made this the agent that acts.
+
+    `confirm_gate` is asked while the agent acts, None for the gate of the turn. A turn that begins with the agent makes
+    at most `max_rounds` model calls, and its answer is of the `output_type`; None for what the turn has.
     """
 
     name: str
@@ -122,6 +147,9 @@ class TurnAgent(TurnChange):
     organization_id: str | None = None
     endings_by_text: Mapping[str, EndReason] = field(default_factory=dict[str, EndReason])
     on_handover: Callable[[], None] = lambda: None
+    confirm_gate: ConfirmGate | None = None
+    max_rounds: int | None = None
+    output_type: Any = None
 
     async def tool_result(self, agents: TurnAgents) -> ToolResult:
         return ToolResult(text=json.dumps({"assistant": self.name}), handover=self)

@@ -149,7 +149,7 @@ def begin_turn(turn: Turn, message: UserMessage) -> Sequence[ToolCall]:
     if resumed is None:
         turn.begin(message)
     else:
-        _go_on(turn, resumed)
+        _take_over_state(turn, resumed)
     turn.session.share_call_ids(parent.session)
     child = ChildTurn(
         id=turn.id,
@@ -181,7 +181,7 @@ def _waiting_below(parent: Turn, agent_id: str) -> ResumedTurn | None:
     return None
 
 
-def _go_on(turn: Turn, resumed: ResumedTurn) -> None:
+def _take_over_state(turn: Turn, resumed: ResumedTurn) -> None:
     """Reserve the session of `turn`, with the conversation and the state of `resumed`, whose id it gets."""
     turn.resume(resumed.point)
     turn.id, turn.earlier_events = resumed.turn_id, resumed.events

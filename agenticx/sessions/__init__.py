@@ -5,16 +5,16 @@ from __future__ import annotations
 from agenticx.sessions.history.transcript import transcript
 from agenticx.sessions.hub.hub import Hub, HubClosed, TurnConflict, TurnFailed, TurnRequest
 from agenticx.sessions.hub.submission import Submission
-from agenticx.sessions.store.base import ArchivedFilter, Doubtful, Lease, OwnershipLost, SearchResult, Store
-from agenticx.sessions.store.commits import Commit, SessionState, StateChange
-from agenticx.sessions.store.events import SessionEvent, StoredEvent
+from agenticx.sessions.log.commits import Commit, SessionState, StateChange
+from agenticx.sessions.log.events import SessionEvent, StoredEvent
+from agenticx.sessions.log.records import Fact
+from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
+from agenticx.sessions.log.usage import DailyUsage, UsageCounts
+from agenticx.sessions.store.base import ArchivedFilter, Doubtful, Lease, ListedSession, OwnershipLost, Store
 from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.owner import OwnedElsewhere
-from agenticx.sessions.store.records import Fact
 from agenticx.sessions.store.search import SearchExcerpt
-from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 from agenticx.sessions.store.sqlite import SqliteStore, VersionMismatch
-from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 
 __all__ = [
     "ArchivedFilter",
@@ -25,11 +25,11 @@ __all__ = [
     "Hub",
     "HubClosed",
     "Lease",
+    "ListedSession",
     "MemoryStore",
     "OwnedElsewhere",
     "OwnershipLost",
     "SearchExcerpt",
-    "SearchResult",
     "SessionEvent",
     "SessionRecord",
     "SessionState",

@@ -52,10 +52,11 @@ _log = get_logger(__name__)
 class AgentTeamManager:
     """A tree of sub-agents below the main agent, whose conversation is `session`.
 
-    `runtime_for` is the `AgentRuntime` of all sub-agents, or a function that returns the one for the name of a model
-    (None: the default), or an awaitable of it. A sub-agent has a conversation of its own, a part of its parent's tools,
-    and permissions that do not exceed its parent's; it asks the gate of the turn in which it was started. The main
-    agent gets `meta_tools()` to start sub-agents and to talk to them; sub-agents have those of their parent too.
+    `runtime_for` is the `Agent` or `AgentRuntime` of all sub-agents, or a function that returns a runtime for the name
+    of a model (None: the default), or an awaitable of it. A sub-agent has a conversation of its own, a part of its
+    parent's tools, and permissions that do not exceed its parent's; it asks the gate of the turn in which it was
+    started. The main agent gets `meta_tools()` to start sub-agents and to talk to them; sub-agents have those of their
+    parent too.
 
     A sub-agent works beside its parent. Each ending is delivered once, in a message that the engine writes: between two
     rounds of the parent if it is at work, else at the start of its next turn; that of a sub-agent whose parent has
@@ -74,7 +75,6 @@ class AgentTeamManager:
         clock: Clock | None = None,
         host: SubagentHost | None = None,
     ) -> None:
-        self._runtimes = Runtimes(runtime_for)
         check_type("session", session, Session, "a Session")
         if limits is not None:
             check_type("limits", limits, SubagentLimits, "SubagentLimits")
@@ -85,6 +85,7 @@ class AgentTeamManager:
         self._budget = checked_budget(budget)
         self.settings = settings or load_settings()
         self.clock = clock or SystemClock()
+        self._runtimes = Runtimes(runtime_for, self.settings, self.clock)
         self._host = host or MemoryHost()
         self._tree = SubagentTree()
         self.reporter = SubagentReporter(self._host, self._tree, session)
@@ -186,7 +187,7 @@ class AgentTeamManager:
         if agent.stop.is_set() or not (agent.state == "running" and agent.steering.put(message)):
             agent.unread.append(message)
             if agent.has_ended or await self._has_stopped(agent):  # while the message was recorded
-                await self._go_on(agent)
+                await self._answer_unread(agent)
 
     def model_names(self, model: str | None) -> ModelNames | None:
         """Return the names of the models between which text passes to a sub-agent with the chosen `model`.
@@ -363,7 +364,7 @@ class AgentTeamManager:
                 ended.cancel()
         return agent.has_ended
 
-    async def _go_on(self, agent: Subagent) -> None:
+    async def _answer_unread(self, agent: Subagent) -> None:
         """Begin a run of an agent that has ended with the messages that it has left, if there are any."""
         if agent.unread:
             try:
@@ -465,7 +466,7 @@ class AgentTeamManager:
             if not is_suspended:
                 await self.reporter.finish(agent, ending, is_recorded=is_recorded)
         if agent.has_ended and ending.state != "error" and not self._is_closed:
-            await self._go_on(agent)
+            await self._answer_unread(agent)
 
     async def _turn(self, agent: Subagent, resumed: ResumedTurn | None) -> Event | None:
         """Run the turn and return its terminal event, None if it does not begin."""

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from agenticx import user_code
 from agenticx.argument_types import check_callable
+from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, StoreError, UserCodeError
 from agenticx.runtime import AgentRuntime
+from agenticx.settings import Settings
 from agenticx.subagents.records import ModelUnavailable
 
-__all__ = ["RuntimeSource", "Runtimes"]
+__all__ = ["RunnableAgent", "RuntimeSource", "Runtimes"]
 
-RuntimeSource = AgentRuntime | Callable[[str | None], AgentRuntime | Awaitable[AgentRuntime]]
-"""The runtime of all sub-agents, or a function that returns the one for the name of a model (None: the default)."""
+
+@runtime_checkable
+class RunnableAgent(Protocol):
+    """An agent that makes a runtime of itself, as an `Agent` does."""
+
+    def runtime(self, *, settings: Settings | None = None, clock: Clock | None = None) -> AgentRuntime: ...
+
+
+RuntimeSource = AgentRuntime | RunnableAgent | Callable[[str | None], AgentRuntime | Awaitable[AgentRuntime]]
+"""The `Agent` or runtime of all sub-agents, or a function that returns the one for the name of a model (None: the
+default)."""
 
 
 class Runtimes:
-    """The runtimes that `source` is or returns; raises `TypeError` for one that is neither."""
+    """The runtimes that `source` is, makes or returns; raises `TypeError` for one that is neither."""
 
-    def __init__(self, source: RuntimeSource) -> None:
+    def __init__(self, source: RuntimeSource, settings: Settings, clock: Clock) -> None:
+        if isinstance(source, RunnableAgent):
+            source = source.runtime(settings=settings, clock=clock)
         if not isinstance(source, AgentRuntime):
-            check_callable("runtime_for", source, "an AgentRuntime or a function that returns one")
+            check_callable("runtime_for", source, "an Agent, an AgentRuntime or a function that returns one")
         self._source = source
 
     @property

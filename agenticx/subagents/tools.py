@@ -103,7 +103,7 @@ def _told(manager: AgentTeamManager, value: Sequence[Any] | Mapping[str, Any]) -
     """Return what is told of sub-agents; their tasks may be made of texts of others."""
     rows: list[Any] = list(value) if isinstance(value, Sequence) else [value]
     ids: list[str] = [row if isinstance(row, str) else row["agent_id"] for row in rows]
-    return ToolOutput(render_value(value, _MAX_CHARS)[0], sources=manager.sources_of(ids))
+    return ToolOutput(render_value(value, _MAX_CHARS).text, sources=manager.sources_of(ids))
 
 
 def _looking_tools(find: FindManager) -> Sequence[FunctionTool]:

@@ -22,10 +22,10 @@ from agenticx.teams.messages import BaseChatMessage
 from agenticx.teams.transcript import EarlierRun, MessageTypes, TeamTranscript
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.events import SessionEvent
-    from agenticx.sessions.turn_tree import TurnTree
+    from agenticx.sessions.log.events import SessionEvent
+    from agenticx.sessions.log.turn_tree import TurnTree
 
-__all__ = ["StoredTalk", "StoredTurns", "events_at", "events_since_reset", "read_talk", "uncommitted_answer"]
+__all__ = ["StoredTurns", "TeamReplay", "events_at", "events_since_reset", "replay_team", "uncommitted_answer"]
 
 
 class StoredTurns:
@@ -72,7 +72,7 @@ def events_at(events: Sequence[SessionEvent], path: Sequence[str]) -> list[Sessi
 
 
 def _turn_tree(events: Iterable[SessionEvent]) -> TurnTree:
-    from agenticx.sessions.turn_tree import TurnTree  # on first use: it imports the stores
+    from agenticx.sessions.log.turn_tree import TurnTree  # on first use: it imports the stores
 
     return TurnTree.of(entry.event for entry in events if entry.event.type == "turn_started")
 
@@ -89,7 +89,7 @@ def _of_turns(events: Sequence[SessionEvent], turn_ids: Collection[str | None]) 
 
 
 @dataclass(slots=True)
-class StoredTalk:
+class TeamReplay:
     """The runs of a team so far; `selected` is the speaker of a speech that was not finished, None if there is none."""
 
     transcript: TeamTranscript = field(default_factory=TeamTranscript)
@@ -97,12 +97,12 @@ class StoredTalk:
     selected: str | None = None
 
 
-def read_talk(turns: StoredTurns, types: MessageTypes) -> StoredTalk:
+def replay_team(turns: StoredTurns, types: MessageTypes) -> TeamReplay:
     """Return the runs of a team; a speech that was not finished is not part of the transcript.
 
     Raises ValueError for messages of unknown types and `DamagedData` for events that cannot be read.
     """
-    talk = StoredTalk()
+    talk = TeamReplay()
     finished = {event.turn_id for event in turns.own if event.event.type == "final"}
     for turn_id, speaker, messages in _speeches(turns.own):
         loaded = [types.load(message) for message in messages]

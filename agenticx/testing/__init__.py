@@ -5,10 +5,13 @@ replies that were not used, and gates with scripted answers. pytest itself comes
 
 - `ScriptedModel`, a model that replays replies. Their parts: `say`, `think`, `call`, `raw`, `usage`, `finish`; their
   failures: `cut`, `fail`, `hang`, `pause`, `stall_after`. `ScriptExhausted` is raised when there is no further reply.
+- `TestModel`, a model without a script: it calls every tool once, with arguments made from its schema, and answers; by
+  name it is `model="test"`.
 - `ScriptedImages`, an image model that gives scripted images and errors.
 - `ScriptedGate`, a gate that replays answers.
-- `collect` and `outline` for the events of a turn, `assert_sequence` to compare them, `check_grammar` to check their
-  order, which raises `GrammarError`.
+- `collect` and `outline` for the events of a turn, `assert_sequence` to compare them with a pattern, as in
+  `assert_sequence(events, ["turn_started", "...", ("tool_result", {"outcome": "ok"}), "...", "final|error"])`, and
+  `check_grammar` to check their order, which raises `GrammarError`.
 - `FakeOpenAIServer`, a provider on this machine, and what it can answer to a `ProviderRequest`: `body`, `as_json`,
   `status`, `silence`, `drip`, `pings`, `huge_line`, `hang_up`, `reset`, `no_streaming`.
 - `fault_plans` and `FaultPlan`, which make calls fail one after the other.
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
         think,
         usage,
     )
+    from agenticx.llms.tool_caller import TestModel
     from agenticx.testing.fake_openai import FakeOpenAIServer
     from agenticx.testing.faults import FaultPlan, fault_plans
     from agenticx.testing.gates import ScriptedGate
@@ -78,6 +82,7 @@ __all__ = [
     "ScriptedGate",
     "ScriptedImages",
     "ScriptedModel",
+    "TestModel",
     "as_json",
     "assert_sequence",
     "body",
@@ -112,6 +117,7 @@ _NAMES_BY_MODULE = {
         *("ScriptExhausted", "ScriptedModel", "call", "cut", "fail", "finish", "hang", "pause", "raw", "say"),
         *("stall_after", "think", "usage"),
     ),
+    "agenticx.llms.tool_caller": ("TestModel",),
     "agenticx.testing.fake_openai": ("FakeOpenAIServer",),
     "agenticx.testing.faults": ("FaultPlan", "fault_plans"),
     "agenticx.testing.gates": ("ScriptedGate",),

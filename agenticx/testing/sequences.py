@@ -18,15 +18,7 @@ _STREAMED = DELTAS | {"tool_progress"}
 
 PatternItem = str | EllipsisType | Mapping[str, Any] | tuple[str, Mapping[str, Any]]
 Pattern = Sequence[PatternItem]
-"""A pattern for `assert_sequence`, whose items are:
-
-- `"token"` one event of that type; `"tool_result:denied"` its type and word, as `outline(…, detail=True)` writes it
-- `"final|error"` one of several
-- `"usage?"`, `"token*"`, `"token+"` optional, any number, at least one
-- `"..."` or `...` any events, also none
-- `("tool_result", {"outcome": "denied"})` its data has at least these values; `{"outcome": "denied"}` of any type
-- as a value: a mapping asks for a subset, `...` for any value, a compiled regular expression for a match
-"""
+"""A pattern of events; `assert_sequence` describes its items."""
 
 
 async def collect(events: AsyncIterator[RuntimeEvent]) -> list[RuntimeEvent]:
@@ -60,7 +52,18 @@ def outline(
 def assert_sequence(events: Iterable[AnyEvent], pattern: Pattern, *, state: bool = False, usage: bool = False) -> None:
     """Raise `AssertionError` unless all the events, in order, match all of `pattern`.
 
-    `state` and `usage` events are left out unless requested or named in the pattern.
+    `state` and `usage` events are left out unless requested or named in the pattern. The items of a pattern:
+
+    - `"token"` one event of that type; `"tool_result:denied"` its type and word, as `outline(…, detail=True)` writes it
+    - `"final|error"` one of several
+    - `"usage?"`, `"token*"`, `"token+"` optional, any number, at least one
+    - `"..."` or `...` any events, also none
+    - `("tool_result", {"outcome": "denied"})` its data has at least these values; `{"outcome": "denied"}` of any type
+    - as a value: a mapping asks for a subset, `...` for any value, a compiled regular expression for a match
+
+    >>> from agenticx import AgentRuntime
+    >>> events = AgentRuntime("demo").run_sync("say one two").events
+    >>> assert_sequence(events, ["turn_started", "round_start", "token+", ("final", {"text": "one two"})])
     """
     items = [_item(written) for written in pattern]
     named = {alternative.partition(":")[0] for item in items for alternative in item.types}

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, runtime_checkable
+
+from typing_extensions import TypeVar
 
 from agenticx.attachments import Attachment
 from agenticx.clocks import Clock, SystemClock
@@ -16,6 +18,7 @@ from agenticx.tools.session_files import ArtifactPreview, Artifacts
 
 __all__ = [
     "Assessment",
+    "DepsT",
     "Risk",
     "SettleCost",
     "Snapshots",
@@ -28,6 +31,9 @@ __all__ = [
     "is_parallel",
     "runs_in_thread",
 ]
+
+DepsT = TypeVar("DepsT", default=Any)
+"""The type of the `deps` of an agent's run."""
 
 Risk = Literal["read", "write", "execute"]
 """The effect of a call: reading the workspace, changing files or other state in it, or running any code."""
@@ -101,8 +107,8 @@ class ToolOutput:
 
     `truncated` is True if text was left out. `sources` name the texts in it that others than the user and the model
     wrote, such as notes: while they are in the conversation, the user is asked about each call that runs code.
-    `attachments` are files that the model is to see: it gets them in a message behind the results of the round, as
-    many as one message may have.
+    `attachments` are images and files that the model is to see, as many as one message may have: it gets them in the
+    result of the call, or behind it where the API of its provider takes only text there.
     """
 
     text: str
@@ -160,8 +166,11 @@ def _never_stopped() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolContext:
+class ToolContext(Generic[DepsT]):
     """The environment of a call, passed to the tool beside its arguments; never part of its schema.
+
+    `deps` is the object that the run was given, such as a database: `context: ToolContext[Database]` says its type. No
+    model sees it and no store keeps it, so it is None in a turn that goes on after a restart.
 
     `emit(type, payload)` emits an event of the tool between its call and its result: `tool_progress` (payload
     {"output": str}; id, name and elapsed time are filled in), `artifact`, `citation` and the like; types that belong to
@@ -180,6 +189,7 @@ class ToolContext:
     """
 
     workspace: Path
+    deps: DepsT = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     call_id: str = ""
     session_id: str = ""
     turn_id: str = ""
@@ -218,10 +228,10 @@ class Tool(Protocol):
     """An action that an agent can call.
 
     `read_only` means: no side effect with any arguments; a malformed call may be repaired. `timeout` in seconds
-    overrides the setting. `run` returns text (anything else is rendered by the engine) or raises `ToolError` with a
-    sentence that the model can act on; any other exception is reported to the model too. When `run` is cancelled (stop,
-    time-out) it may return a partial result instead of raising `CancelledError`: the engine adds it to the result that
-    reports the end of the call.
+    overrides the setting. `run` returns text (anything else becomes text and files as for `@tool`) or raises
+    `ToolError` with a sentence that the model can act on; any other exception is reported to the model too. When `run`
+    is cancelled (stop, time-out) it may return a partial result instead of raising `CancelledError`: the engine adds it
+    to the result that reports the end of the call.
 
     Two attributes are optional and follow from `read_only` where they are missing. `idempotent`: running the same call
     twice has no more effect than running it once, so it is run again when a turn resumes after a crash. `parallel`:

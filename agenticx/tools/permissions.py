@@ -18,6 +18,7 @@ __all__ = [
     "PermissionMode",
     "Verdict",
     "decide",
+    "is_asked_in_every_mode",
     "stricter_mode",
 ]
 
@@ -40,6 +41,7 @@ REMEMBERS_REASON = "Later sessions will have it, which is asked about in every m
 SOURCES_REASON = "The conversation has texts that others wrote"
 _SHOWN_SOURCES, _SHOWN_IF_REMEMBERED = 3, 20
 UNCHECKED_REASON = "A call that cannot be checked completely is asked about in every mode."
+_EVERY_MODE = frozenset({PROTECTED_REASON, DISCLOSED_REASON, REMEMBERS_REASON, UNCHECKED_REASON})
 _RISK_REASONS: dict[Risk, str] = {
     "read": "It reads.",
     "write": "It changes files or other state.",
@@ -57,6 +59,11 @@ class Verdict:
     decision: Decision
     rule: str
     reasons: tuple[str, ...] = ()
+
+
+def is_asked_in_every_mode(reasons: Sequence[str]) -> bool:
+    """Return whether one of the reasons of a verdict is that such a call is asked about in every mode."""
+    return any(reason in _EVERY_MODE or reason.startswith(SOURCES_REASON) for reason in reasons)
 
 
 def stricter_mode(one: PermissionMode, other: PermissionMode) -> PermissionMode:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial, partialmethod
 from math import inf
-from types import NoneType
-from typing import Any, cast, get_args, overload
+from types import MethodType, NoneType
+from typing import Any, Concatenate, Generic, Protocol, cast, get_args, overload
+
+from typing_extensions import ParamSpec, TypeVar
 
 from agenticx.argument_types import check_callable, check_iterable, check_str, check_type, wrong_type
 from agenticx.errors import ToolError
@@ -23,22 +25,27 @@ from agenticx.tools.assessments import checked_assessment
 from agenticx.tools.base import Assessment, Risk, Tool, ToolContext
 from agenticx.tools.schema import CallSchema, read_signature
 
-__all__ = ["Assess", "FunctionTool", "Toolbox", "as_tool", "tool"]
+__all__ = ["Assess", "FunctionTool", "Toolbox", "as_tool", "check_deps", "tool"]
 
 Assess = Callable[[Mapping[str, Any], ToolContext], Assessment]
 Preview = Callable[[GrowingArguments], Mapping[str, Any] | None]
 
 
+P = ParamSpec("P", default=...)
+R = TypeVar("R", default=Any, covariant=True)
+BoundP = ParamSpec("BoundP")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class FunctionTool:
-    """A tool made from a function.
+class FunctionTool(Generic[P, R]):
+    """A tool made from a function, which can still be called as that function.
 
     `risk` is "execute" if it is `undeclared`. A coroutine function runs on the event loop. A plain function runs in a
     daemon thread of its own; the thread continues when the call is cancelled, so the function must not rely on being
-    stopped.
+    stopped. The tool of a method `is_unbound` in its class; that of an object, `Shop().order`, is bound to the object.
     """
 
-    function: Callable[..., Any]
+    function: Callable[P, R]
     signature: CallSchema
     schema: ToolSchema
     schema_digest: str
@@ -50,6 +57,7 @@ class FunctionTool:
     timeout: float | None
     assessor: Assess | None
     preview: Preview | None
+    is_unbound: bool
 
     @property
     def runs_in_thread(self) -> bool:
@@ -73,19 +81,40 @@ class FunctionTool:
         return self.signature.validate(arguments)
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """Call the function with validated and injected arguments; its exceptions are not caught."""
-        keywords = self.signature.inject(arguments, context)
+        """Call the function with validated and injected arguments; its exceptions are not caught.
+
+        Raises `ToolError` if it takes deps of another class than those of the run.
+        """
+        if self.signature.deps_type is not None:
+            try:
+                check_deps((self,), context.deps)
+            except TypeError as exc:
+                raise ToolError(f"Error: {exc}") from exc
+        keywords, function = self.signature.inject(arguments, context), cast("Callable[..., Any]", self.function)
         if not self.runs_in_thread:
             with confine_forked_child():
-                return await self.function(**keywords)
-        function = partial(self.function, **keywords)
+                return await function(**keywords)
+        function = partial(function, **keywords)
         check = getattr(context, "raise_if_stopped", None)  # applications may pass contexts of their own
         result = await run_in_thread(function, name=f"agx tool {self.schema.name}", check=check)
         return await result if inspect.isawaitable(result) else result
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, as if it had not been decorated."""
         return self.function(*args, **kwargs)
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> FunctionTool[P, R]: ...
+    @overload
+    def __get__(
+        self: FunctionTool[Concatenate[Any, BoundP], R], instance: object, owner: type | None = None
+    ) -> FunctionTool[BoundP, R]: ...
+    def __get__(self, instance: object | None, owner: type | None = None) -> FunctionTool[..., Any]:
+        """Return the tool bound to an object, or to the class for a class method, as Python binds methods."""
+        function = cast("Any", self.function)
+        if not self.is_unbound or (instance is None and not isinstance(function, classmethod)):
+            return self
+        return replace(self, function=cast("Any", function).__get__(instance, owner), is_unbound=False)
 
 
 _REASONS: Mapping[Risk, str] = {
@@ -101,9 +130,15 @@ def _is_coroutine_function(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
+class ToolDecorator(Protocol):
+    """The decorator that `@tool(…)` returns."""
+
+    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
 @overload
 def tool(
-    function: Callable[..., Any],
+    function: Callable[P, R],
     /,
     *,
     name: str | None = None,
@@ -115,7 +150,7 @@ def tool(
     parallel: bool | None = None,
     assess: Assess | None = None,
     preview: Preview | None = None,
-) -> FunctionTool: ...
+) -> FunctionTool[P, R]: ...
 @overload
 def tool(
     *,
@@ -128,7 +163,7 @@ def tool(
     parallel: bool | None = None,
     assess: Assess | None = None,
     preview: Preview | None = None,
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+) -> ToolDecorator: ...
 def tool(
     function: Callable[..., Any] | None = None,
     /,
@@ -142,18 +177,30 @@ def tool(
     parallel: bool | None = None,
     assess: Assess | None = None,
     preview: Preview | None = None,
-) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+) -> FunctionTool[..., Any] | ToolDecorator:
     """Make a tool from a function, as `@tool`, `@tool(risk="read")` or `tool(function)`.
 
-    A plain function runs in a thread, an async one on the event loop. Name and description come from it unless given.
+    Name and description come from the function unless given, and the schema from its parameters, of any types that
+    pydantic validates. A parameter is described by `Annotated[int, "text"]` or the docstring, in Google (`Args:`),
+    numpy (`Parameters`, underlined) or reST form (`:param name:`); the text before these is the tool's description.
+    Two kinds of parameters are not the model's: one annotated `ToolContext`, which gets the environment of the call,
+    and one called `context_variables`, which gets the application's own dict. A method is the tool of an object, as in
+    `Shop().order`.
+
+    A plain function runs in a thread, an async one on the event loop. It returns text or anything with a JSON form:
+    numbers, dates, enum members, lists, dicts, dataclasses, pydantic models; or images and other files, as
+    `load_attachment` returns them, alone or in a list with text: the model gets them as such. An exception that it
+    raises is reported to the model, a `ToolError` with its text alone.
+
     The user is asked before a tool runs that declares the risk "write" or "execute", and where there is a confirm gate
     also before one that declares none; one of the risk "read" runs unasked. `read_only` follows from the risk "read"
     unless it is given, and `idempotent` (a call that a crash interrupted may be run again) and `parallel` (at most 8
     calls of the round run at a time) from `read_only`; `timeout` is in seconds; `assess` assesses each call by its
     arguments. `preview` shows a file while the model is still writing the call: a pure function of the arguments
-    received so far that returns {"path": str, "content": str}, whose content only grows, or None. Raises `TypeError`
-    for a generator function, whose calls have no result, and `TypeError` or `ValueError` for an option that cannot be
-    used.
+    received so far that returns {"path": str, "content": str}, whose content only grows, or None.
+
+    Raises `TypeError` for a generator function, whose calls have no result, and `TypeError` or `ValueError` for a
+    signature without a schema and for an option that cannot be used.
 
     >>> @tool(risk="read")
     ... def add(left: int, right: int) -> int:
@@ -166,17 +213,19 @@ def tool(
     _check_options(name, description, risk, timeout, assess, preview, defaults)
     if function is None:
         options = {"risk": risk, "timeout": timeout, "assess": assess, "preview": preview}
-        return partial(tool, name=name, description=description, **options, **defaults)
-    signature = read_signature(function)
-    _refuse_generator(function, name or _name_of(function))
+        return cast("ToolDecorator", partial(tool, name=name, description=description, **options, **defaults))
+    called, is_unbound = _called_function(function)
+    described = getattr(called, "__func__", called) if is_unbound else called
+    signature = read_signature(described, skip_first=is_unbound)
+    _refuse_generator(called, name or _name_of(described))
     schema = ToolSchema(
-        _validate_name(name or _name_of(function)),
+        _validate_name(name or _name_of(described)),
         signature.description if description is None else description,
         signature.parameters,
     )
     only_reads = risk == "read" if read_only is None else read_only
     return FunctionTool(
-        function=function,
+        function=called,
         signature=signature,
         schema=schema,
         schema_digest=_digest(schema),
@@ -188,7 +237,21 @@ def tool(
         timeout=timeout,
         assessor=assess,
         preview=preview,
+        is_unbound=is_unbound,
     )
+
+
+def _called_function(function: Any) -> tuple[Any, bool]:
+    """Return the function of a tool, and whether it is a method without its object, as a class body has it."""
+    if isinstance(function, MethodType) and isinstance(wrapped := cast("Any", function).__func__, FunctionTool):
+        return cast("Any", wrapped.function).__get__(function.__self__), False  # `@classmethod` around `@tool`
+    if isinstance(function, classmethod):
+        return cast("Any", function), True
+    if not inspect.isfunction(function):
+        return function, False
+    holder = function.__qualname__.rpartition(".")[0]  # the class, or the function in which this one is defined
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    return function, bool(holder) and not holder.endswith("<locals>") and names[:1] in (("self",), ("cls",))
 
 
 def _check_options(
@@ -231,13 +294,24 @@ def _check_timeout(timeout: object) -> None:
 def as_tool(candidate: Tool | Callable[..., Any]) -> Tool:
     """Return `candidate` if it is a tool, else a tool made from it if it is a function; raise `TypeError` otherwise."""
     if isinstance(candidate, FunctionTool):
-        return candidate
+        return _bound(cast("FunctionTool", candidate))
     if isinstance(candidate, Tool):
         _refuse_generator(candidate.run, candidate.schema.name)
         return candidate
     if callable(candidate):
-        return tool(candidate)
+        return _bound(tool(candidate))
     raise TypeError(f"{candidate!r} is neither a tool nor a function")
+
+
+def _bound(candidate: FunctionTool) -> FunctionTool:
+    """Return `candidate`; raise `TypeError` if it is a method without its object."""
+    if candidate.is_unbound:
+        holder, _, name = candidate.function.__qualname__.rpartition(".")
+        raise TypeError(
+            f"{name!r} is a method of {holder!r}, and a call of it has no object; give the tool of an object, as in "
+            f"{holder.rpartition('.')[2]}(…).{name}"
+        )
+    return candidate
 
 
 def _refuse_generator(function: Callable[..., Any], name: str) -> None:
@@ -276,6 +350,15 @@ def _validate_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ValueError(f"{name!r} cannot be a tool's name: use 1 to 64 letters, digits, _ or -, or pass `name=`")
     return name
+
+
+def check_deps(tools: Iterable[Tool], deps: object) -> None:
+    """Raise `TypeError` if a tool takes deps of a class, as `ToolContext[Database]` says, and these are others."""
+    for each in tools:
+        expected = each.signature.deps_type if isinstance(each, FunctionTool) else None
+        if expected is not None and not isinstance(deps, expected):
+            name, what = expected.__name__, f"the tool {each.schema.name!r} takes ToolContext[{expected.__name__}]"
+            raise TypeError(f"deps must be a {name}, not {type(deps).__name__}: {what}")
 
 
 def _digest(schema: ToolSchema) -> str:

@@ -27,6 +27,7 @@ from typing_extensions import TypedDict
 
 from agenticx.errors import InvalidArguments
 from agenticx.tools.base import ToolContext
+from agenticx.tools.docstrings import read_docstring
 
 __all__ = ["CallSchema", "read_signature"]
 
@@ -41,12 +42,13 @@ class CallSchema:
     """The interface of a function for a model.
 
     `parameters` is the JSON Schema; `context_name` and `takes_variables` determine the arguments that `inject` adds,
-    which are not part of the schema.
+    which are not part of the schema. `deps_type` is the class X of a parameter `ToolContext[X]`, else None.
     """
 
     description: str
     parameters: Mapping[str, Any]
     context_name: str | None
+    deps_type: type | None
     takes_variables: bool
     adapter: TypeAdapter[dict[str, Any]]
 
@@ -70,29 +72,31 @@ class CallSchema:
         return {**arguments, **injected}
 
 
-def read_signature(function: Callable[..., Any]) -> CallSchema:
+def read_signature(function: Callable[..., Any], *, skip_first: bool = False) -> CallSchema:
     """Return the call schema of `function`; raise `TypeError` if its signature cannot be described.
 
-    Parameters are described by `Annotated[..., "text"]` or `Field(description=…)`, else by the docstring's `Args:`.
+    Parameters are described by `Annotated[..., "text"]` or `Field(description=…)`, else by the docstring. With
+    `skip_first` the first parameter is not the model's: that of a method, for its object.
     """
-    description, described = _read_docstring(inspect.getdoc(function) or "")
+    description, described = read_docstring(inspect.getdoc(function) or "")
     fields: dict[str, Any] = {}
     context_name: str | None = None
+    deps_type: type | None = None
     takes_variables = False
     try:
         signature = inspect.signature(function)
     except ValueError as exc:
         raise TypeError(f"{function!r} cannot be a tool: it has no signature, as a function of your own has") from exc
-    for name, parameter in signature.parameters.items():
+    for name, parameter in list(signature.parameters.items())[skip_first:]:
         annotation = _annotation(function, parameter)
         if annotation is ToolContext:
-            context_name = name
+            context_name, deps_type = name, _deps_type(function, parameter)
         elif name == _VARIABLES:
             takes_variables = True
         else:
             fields[name] = _field(parameter, annotation, described.get(name))
     adapter = _adapter(function, fields)
-    return CallSchema(description, _json_schema(adapter), context_name, takes_variables, adapter)
+    return CallSchema(description, _json_schema(adapter), context_name, deps_type, takes_variables, adapter)
 
 
 _VARIABLES = "context_variables"
@@ -108,19 +112,44 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> A
         return Any
     if isinstance(annotation, str) and _CONTEXT_ANNOTATION.fullmatch(annotation):
         return ToolContext  # it may be imported under TYPE_CHECKING only
-    owner = _unwrapped_function(function)
-    holder = type("Holder", (), {"__annotations__": {parameter.name: annotation}})
-    names = {**getattr(owner, "__globals__", {}), **_closure(owner)}
     try:
-        hint = get_type_hints(holder, globalns=names, include_extras=True)[parameter.name]
+        hint = _resolved(function, parameter)
     except (NameError, SyntaxError) as exc:
         raise TypeError(
             f"the annotation of {_describe_parameter(function, parameter)} cannot be resolved: {exc}"
         ) from exc
-    return ToolContext if hint is ToolContext or ToolContext in get_args(hint) else hint
+    return ToolContext if _context_types(hint) else hint
 
 
-_CONTEXT_ANNOTATION = re.compile(r"(?:\w+\.)*ToolContext(?:\s*\|\s*None)?|Optional\[(?:\w+\.)*ToolContext\]")
+_CONTEXT_ANNOTATION = re.compile(
+    r"(?:\w+\.)*ToolContext(?:\[.*\])?(?:\s*\|\s*None)?|Optional\[(?:\w+\.)*ToolContext(?:\[.*\])?\]"
+)
+
+
+def _resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """Return the annotation with its names resolved; raise `NameError` or `SyntaxError` if they cannot be."""
+    owner = _unwrapped_function(function)
+    holder = type("Holder", (), {"__annotations__": {parameter.name: parameter.annotation}})
+    names = {**getattr(owner, "__globals__", {}), **_closure(owner)}
+    return get_type_hints(holder, globalns=names, include_extras=True)[parameter.name]
+
+
+def _context_types(hint: Any) -> list[Any]:
+    """Return the `ToolContext` and `ToolContext[X]` in a hint, which may also be a union of one with None."""
+    return [one for one in (hint, *get_args(hint)) if one is ToolContext or get_origin(one) is ToolContext]
+
+
+def _deps_type(function: Callable[..., Any], parameter: inspect.Parameter) -> type | None:
+    """Return the class X of a parameter `ToolContext[X]`; None for another type, and for one that is not imported."""
+    try:
+        found = [get_args(one) for one in _context_types(_resolved(function, parameter))]
+    except (NameError, SyntaxError, TypeError):  # it may be imported under TYPE_CHECKING only
+        return None
+    types: list[object] = [arguments[0] for arguments in found if arguments]
+    for deps_type in types:
+        if isinstance(deps_type, type) and deps_type is not Any and not getattr(deps_type, "_is_protocol", False):
+            return deps_type
+    return None
 
 
 def _unwrapped_function(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -203,36 +232,6 @@ def _json_schema(adapter: TypeAdapter[dict[str, Any]]) -> dict[str, Any]:
     schema.pop("title", None)
     schema.setdefault("properties", {})
     return schema
-
-
-# --- the docstring ----------------------------------------------------------------------------------------------------
-
-_SECTION = re.compile(r"(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*")
-_ARGUMENT = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
-
-
-def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Return the text before the first section, and each argument's description (Google style)."""
-    lines = text.splitlines()
-    start = next((index for index, line in enumerate(lines) if _SECTION.fullmatch(line)), len(lines))
-    described: dict[str, str] = {}
-    section = current = ""
-    margin: int | None = None
-    for line in lines[start:]:
-        if heading := _SECTION.fullmatch(line):
-            section, margin = heading[1], None
-            continue
-        if section not in {"Args", "Arguments", "Parameters"} or not line.strip():
-            continue
-        indent = len(line) - len(line.lstrip())
-        margin = indent if margin is None else margin
-        argument = _ARGUMENT.fullmatch(line.strip())
-        if argument and indent == margin:
-            current = argument[1]
-            described[current] = argument[2]
-        elif current:
-            described[current] = f"{described[current]} {line.strip()}".strip()
-    return "\n".join(lines[:start]).strip(), described
 
 
 # --- the error message ------------------------------------------------------------------------------------------------

@@ -69,7 +69,6 @@ async def read_body(request: Request, schema: type[B]) -> B:
     try:
         return await run_sized(_parse, content, encoding, schema, size=len(raw), name="agx body")
     except ValidationError as exc:
-        _raise_if_out_of_memory(exc)
         problem = _validation_problem(exc, schema)
         _log.info(
             "invalid request body",
@@ -160,16 +159,6 @@ def _decode(raw: bytes, encoding: str) -> str:
 # --- schema -----------------------------------------------------------------------------------------------------------
 
 
-def _raise_if_out_of_memory(exc: ValidationError) -> None:
-    """Raise `MemoryError` if pydantic could not copy a text for lack of memory.
-
-    It reports that as `string_unicode`, which otherwise stands for lone surrogates only; `read_json` replaces those.
-    """
-    errors = exc.errors(include_url=False, include_input=False, include_context=False)
-    if any(error["type"] == "string_unicode" for error in errors):
-        raise MemoryError
-
-
 def _validation_problem(exc: ValidationError, schema: type[RequestBody]) -> Problem:
     """Return the first validation error as a problem with a sentence; it does not repeat submitted values."""
     error = exc.errors(include_url=False, include_input=False)[0]
@@ -191,6 +180,8 @@ def _validation_problem(exc: ValidationError, schema: type[RequestBody]) -> Prob
 
 _REQUIREMENTS = {
     "bool_type": "must be true or false",
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
     "list_type": "must be a list",
     "literal_error": "must be {expected}",
     "string_pattern_mismatch": "must not be blank",  # the only pattern in the bodies of the API

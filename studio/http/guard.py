@@ -56,12 +56,18 @@ class OriginPolicy:
     def for_port(
         cls, port: int, *, allowed_hosts: tuple[str, ...] = (), allowed_origins: tuple[str, ...] = ()
     ) -> OriginPolicy:
-        """Return the policy of a server on `port`; an allowed host without a port gets this port."""
+        """Return the policy of a server on `port`; an allowed host without a port gets this port.
+
+        One with port 443 is that of a proxy that ends TLS: its origin is https, and clients leave the port out.
+        """
         named = [host.lower() for host in ("127.0.0.1", "localhost", "[::1]", *allowed_hosts)]
         hosts = {host if re.search(r":\d+$", host) else f"{host}:{port}" for host in named}
-        hosts |= {host.removesuffix(":80") for host in hosts if host.endswith(":80")}
-        own_origins = frozenset(f"http://{host}" for host in hosts)
-        return cls(frozenset(hosts), own_origins, frozenset(allowed_origins))
+        own_origins = {f"http://{host}" for host in hosts}
+        for scheme, suffix in (("http", ":80"), ("https", ":443")):
+            usual = {host.removesuffix(suffix) for host in hosts if host.endswith(suffix)}
+            own_origins |= {f"{scheme}://{host}" for host in usual}
+            hosts |= usual
+        return cls(frozenset(hosts), frozenset(own_origins), frozenset(allowed_origins))
 
 
 @dataclass(frozen=True, slots=True)

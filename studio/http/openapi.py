@@ -6,20 +6,21 @@ A route lists only the problems that are its own; those of any request, of a bod
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import is_typeddict
 
-from agenticx.runtime.events import envelope_schema
+from agenticx import __version__
+from agenticx.runtime.events import envelope_adapter
 from studio.http.bodies import RequestBody
 from studio.http.frames import ResetFrame, ServerClosingFrame
 from studio.http.problems import PROBLEMS
@@ -39,7 +40,6 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 EVENT_STREAM = "text/event-stream"
 _JSON = "application/json"
-_REFERENCE_TEMPLATE = "#/components/schemas/{model}"
 
 _OF_ANY_REQUEST = ("two_lengths", "bad_host", "wrong_host", "foreign_origin", "cross_site", "internal", "overloaded")
 _OF_A_BODY = ("encoded_body", "not_json", "too_slow", "too_large", "incomplete", "malformed_json", "invalid_body")
@@ -119,7 +119,7 @@ def possible_problems(route: RouteSpec) -> list[str]:
 @cache
 def openapi_document(routes: Sequence[RouteSpec]) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of these routes; the envelope of events is its schema `Event`."""
-    schemas: dict[str, Any] = {"Problem": _PROBLEM, "Event": _with_component_references(envelope_schema())}
+    schemas: dict[str, Any] = {"Problem": _PROBLEM, "Event": _schema(envelope_adapter())}
     definitions: dict[str, Any] = schemas["Event"].pop("$defs", {})
     for name, schema in _frame_schemas():
         definitions |= schema.pop("$defs", {})
@@ -132,7 +132,7 @@ def openapi_document(routes: Sequence[RouteSpec]) -> dict[str, Any]:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "AgenticX studio", "version": version("agenticx"), "description": _DESCRIPTION},
+        "info": {"title": "AgenticX studio", "version": __version__, "description": _DESCRIPTION},
         "paths": paths,
         "components": {
             "schemas": {**definitions, **schemas},
@@ -158,6 +158,8 @@ _PROBLEM = {
         "code": {"type": "string", "description": "Stable; match on this."},
         "detail": {"type": "string", "description": "A sentence for the user that says what would be right."},
         "field": {"type": "string", "description": "The field or parameter that a 422 is about."},
+        "hint": {"type": "string", "description": "The route that helps, for the developer of the application."},
+        "server_instance": {"type": "string", "description": "The instance of a server that cannot store turns."},
     },
 }
 
@@ -165,7 +167,7 @@ _PROBLEM = {
 def _frame_schemas() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the schemas of the frames of a stream, and that of any frame."""
     for frame in (ResetFrame, ServerClosingFrame):
-        yield frame.__name__, TypeAdapter(frame).json_schema(ref_template=_REFERENCE_TEMPLATE)
+        yield frame.__name__, _schema(TypeAdapter(frame))
     names = ("Event", ResetFrame.__name__, ServerClosingFrame.__name__)
     yield "StreamFrame", {"oneOf": [{"$ref": f"#/components/schemas/{name}"} for name in names]}
 
@@ -173,11 +175,30 @@ def _frame_schemas() -> Iterator[tuple[str, dict[str, Any]]]:
 def _schemas(route: RouteSpec) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the named schemas of a route's body and responses, each with those that it refers to."""
     if route.body is not None:
-        yield route.body.__name__, route.body.model_json_schema(ref_template=_REFERENCE_TEMPLATE)
+        yield route.body.__name__, _schema(TypeAdapter(route.body))
     for response in route.responses:
         if is_typeddict(response.schema):
-            schema = TypeAdapter(response.schema).json_schema(ref_template=_REFERENCE_TEMPLATE, mode="serialization")
-            yield response.schema.__name__, schema
+            yield response.schema.__name__, _schema(TypeAdapter(response.schema))
+
+
+class _ClientSchema(GenerateJsonSchema):
+    """A JSON Schema from which clients are generated.
+
+    1. It has no defaults: a field with one need not be sent, but openapi-typescript makes it a required one, and null
+       is what most of them are. A description says what holds without the field.
+    2. Fields have no titles, which would repeat their names.
+    """
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        return False
+
+
+def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """Return the schema of a type, whose references point into the components of the document."""
+    return adapter.json_schema(ref_template="#/components/schemas/{model}", schema_generator=_ClientSchema)
 
 
 def _operation(route: RouteSpec) -> dict[str, Any]:
@@ -252,8 +273,3 @@ def _response_schema(spec: ResponseSpec) -> dict[str, Any]:
     if is_typeddict(spec.schema):
         return {"$ref": f"#/components/schemas/{spec.schema.__name__}"}
     return TypeAdapter(spec.schema).json_schema()
-
-
-def _with_component_references(schema: Any) -> Any:
-    """Return `schema` with its references pointing into the document's components."""
-    return json.loads(json.dumps(schema).replace('"#/$defs/', '"#/components/schemas/'))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from agenticx.errors import (
 from agenticx.knowledge.memory import MemoryUnusable, UnknownMemory
 from agenticx.knowledge.registry import InvalidVault, UnknownVault, VaultUnreadable
 from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownProvider
+from agenticx.llms.sampling import UnsupportedSampling
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime.user_requests.requests import (
@@ -50,7 +52,7 @@ from agenticx.subagents.records import (
 )
 from agenticx.tools.session_files import UnknownArtifact
 
-__all__ = ["HANDLERS", "PROBLEMS", "Problem", "ProblemKind", "problem_response"]
+__all__ = ["HANDLERS", "HINTS", "PROBLEMS", "Problem", "ProblemKind", "problem_response"]
 
 _log = get_logger(__name__)
 
@@ -74,6 +76,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "cross_site": ProblemKind(403, "Another site sent the request."),
     "foreign_origin": ProblemKind(403, "The Origin is not allowed."),
     "artifact_not_found": ProblemKind(404, "The session has no file of this path, or no such revision of it."),
+    "attachment_not_found": ProblemKind(404, "No message of the session has an attachment with this digest."),
     "confirm_not_found": ProblemKind(404, "No confirmation has this id."),
     "key_not_found": ProblemKind(404, "No key of the provider is stored."),
     "message_not_found": ProblemKind(404, "No message of the session has this id."),
@@ -106,7 +109,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "bad_agent": ProblemKind(422, "The file of the agent has a problem, or its model cannot be used."),
     "bad_archived": ProblemKind(422, "The parameter `archived` has another value than those it takes."),
     "bad_available": ProblemKind(422, "The parameter `available` is neither `true` nor `false`."),
-    "bad_before": ProblemKind(422, "The parameter `before` is not the id of a session."),
+    "bad_before": ProblemKind(422, "The parameter `before` is not the id of a session, or of a message or turn of it."),
     "bad_day": ProblemKind(422, "A parameter is not a date."),
     "bad_format": ProblemKind(422, "The parameter `format` has another value than those it takes."),
     "bad_limit": ProblemKind(422, "The parameter `limit` is out of range."),
@@ -117,6 +120,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "bad_settings": ProblemKind(422, "A setting or a settings file cannot be used."),
     "bad_tag": ProblemKind(422, "The parameter `tag` is too long."),
     "bad_team": ProblemKind(422, "The file of the team has a problem, or the session cannot run the team."),
+    "bad_types": ProblemKind(422, "The parameter `types` is no list of types of events."),
     "bad_vault": ProblemKind(422, "The folder cannot be a vault, or the name is not a free one."),
     "bad_workspace": ProblemKind(422, "The workspace is not a folder that can be used."),
     "invalid_body": ProblemKind(422, "A field of the body is missing, unknown or invalid."),
@@ -129,8 +133,9 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "unknown_parameter": ProblemKind(422, "The route has no query parameter of this name."),
     "unknown_team": ProblemKind(422, "No configured team has this name."),
     "unknown_tool": ProblemKind(422, "No tool has this name."),
+    "unsupported_sampling": ProblemKind(422, "The model does not take a parameter of `sampling`."),
     "internal": ProblemKind(500, "The server has a bug, which its log shows."),
-    "memory_unusable": ProblemKind(503, "The file of the memory is damaged, or cannot be read or written."),
+    "memory_unusable": ProblemKind(503, "The memory is damaged, or cannot be read or written."),
     "overloaded": ProblemKind(503, "The machine lacks memory, files or disk space; the request may succeed later."),
     "provider_unreachable": ProblemKind(503, "The provider did not say if it accepts the key."),
     "shutting_down": ProblemKind(503, "The server is shutting down."),
@@ -140,14 +145,57 @@ PROBLEMS: Mapping[str, ProblemKind] = {
 """All problems by code, in the order of their statuses; `/openapi.json` lists those of each route."""
 
 
+HINTS: Mapping[str, str] = {
+    "bad_ticket": "POST /api/tickets issues one.",
+    "artifact_not_found": "GET /api/sessions/{session_id}/artifacts lists the files.",
+    "attachment_not_found": "GET /api/sessions/{session_id}/messages lists the attachments of each message.",
+    "confirm_not_found": "GET /api/confirms lists those that wait.",
+    "key_not_found": "GET /api/keys lists the keys.",
+    "message_not_found": "GET /api/sessions/{session_id}/messages lists the messages.",
+    "not_found": "GET /openapi.json lists the routes.",
+    "memory_not_found": "GET /api/memory lists the entries.",
+    "note_not_found": "GET /api/vaults/{vault_id}/search finds notes.",
+    "option_not_found": "GET /api/sessions/{session_id}/options lists the options.",
+    "provider_not_found": "GET /api/models lists the models of all providers.",
+    "question_not_found": "GET /api/questions lists those that wait.",
+    "session_not_found": "GET /api/sessions lists the sessions.",
+    "subagent_not_found": "GET /api/sessions/{session_id}/subagents lists the sub-agents.",
+    "vault_not_found": "GET /api/vaults lists the vaults.",
+    "digest_mismatch": "GET /api/confirms has the digest of each that waits.",
+    "option_not_done": "GET /api/sessions/{session_id}/options says how each stands.",
+    "session_busy": "POST /api/sessions/{session_id}/turns queues a message by its `when_busy`.",
+    "subagent_busy": "POST /api/sessions/{session_id}/subagents/{agent_id}/cancel stops it.",
+    "subagent_limit": "GET /api/sessions/{session_id}/subagents lists those that work.",
+    "confirm_closed": "GET /api/confirms lists those that wait.",
+    "question_closed": "GET /api/questions lists those that wait.",
+    "bad_workspace": "PATCH /api/sessions/{session_id} moves a session to another folder.",
+    "key_refused": "PUT /api/keys/{provider} without `test` stores a key as it is.",
+    "unknown_agent": "GET /api/agents lists the agents of files.",
+    "unknown_model": "GET /api/models lists the models.",
+    "unknown_parameter": "GET /openapi.json lists the parameters of each route.",
+    "unknown_team": "GET /api/teams lists the teams.",
+    "unknown_tool": "GET /api/tools lists the tools.",
+    "provider_unreachable": "PUT /api/keys/{provider} without `test` stores a key as it is.",
+    "storage": "GET /api/ready says why turns cannot be stored.",
+    "vault_unreadable": "GET /api/vaults/{vault_id} has the state of the vault.",
+}
+"""The route that helps the developer who gets a problem, by its code; the text of the problem is for the user."""
+
+
 class Problem(Exception):
     """An error response: `detail` is a sentence for the user, `code` is for programs, `field` names the wrong field.
 
-    The status is that of the code in `PROBLEMS`.
+    The status is that of the code in `PROBLEMS`. `server_instance` tells which run of the server answers.
     """
 
     def __init__(
-        self, code: str, detail: str, *, field: str | None = None, headers: Mapping[str, str] | None = None
+        self,
+        code: str,
+        detail: str,
+        *,
+        field: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        server_instance: str | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = PROBLEMS[code].status
@@ -155,10 +203,11 @@ class Problem(Exception):
         self.detail = detail
         self.field = field
         self.headers = headers
+        self.server_instance = server_instance
 
 
 def problem_response(problem: Problem) -> Response:
-    """Return a problem as an RFC 9457 response, with `code` and, for a field or parameter that is wrong, `field`."""
+    """Return a problem as an RFC 9457 response, with `code`, and `field`, `hint` and `server_instance` if any."""
     content = {
         "type": "about:blank",
         "title": HTTPStatus(problem.status).phrase,
@@ -168,6 +217,10 @@ def problem_response(problem: Problem) -> Response:
     }
     if problem.field is not None:
         content["field"] = problem.field
+    if problem.code in HINTS:
+        content["hint"] = HINTS[problem.code]
+    if problem.server_instance is not None:
+        content["server_instance"] = problem.server_instance
     return Response(
         json.dumps(content),
         problem.status,
@@ -212,6 +265,7 @@ _CODES: dict[type[AgenticXError], str] = {
     SubagentsClosed: "shutting_down",
     ModelUnavailable: "unknown_model",
     ToolError: "unknown_tool",
+    UnsupportedSampling: "unsupported_sampling",
     TurnFailed: "internal",
     ResourcesExhausted: "overloaded",
     StoreError: "storage",
@@ -236,12 +290,19 @@ async def _on_agenticx_error(_request: Request, exc: Exception) -> Response:
 
 
 async def _on_system_error(request: Request, exc: Exception) -> Response:
-    """Answer 503 where the system lacks a resource, such as memory or files; re-raise any other `OSError`, a bug."""
+    """Answer 503 where the system lacks a resource, such as files or disk; re-raise any other `OSError`, a bug."""
     exhausted = exhausted_error(exc)
     if exhausted is None:
         raise exc
     _log.error("request failed for lack of resources", error=type(exc).__name__, why=str(exhausted))
     return await _on_agenticx_error(request, exhausted)
+
+
+async def _on_memory_error(request: Request, exc: Exception) -> Response:
+    """Report the error to the event loop, where `agx serve` exits, and answer 503 elsewhere."""
+    context = {"message": "a request failed for lack of memory", "exception": exc}
+    asyncio.get_running_loop().call_exception_handler(context)
+    return await _on_system_error(request, exc)
 
 
 async def _on_http_error(request: Request, exc: Exception) -> Response:
@@ -270,7 +331,7 @@ async def _on_unexpected_error(_request: Request, exc: Exception) -> Response:
 HANDLERS = {
     Problem: _on_problem,
     AgenticXError: _on_agenticx_error,
-    MemoryError: _on_system_error,
+    MemoryError: _on_memory_error,
     OSError: _on_system_error,
     HTTPException: _on_http_error,
     Exception: _on_unexpected_error,

@@ -91,6 +91,8 @@ def _requirement(schema: Mapping[str, Any]) -> str:
             return "be 'true' or 'false'"
         case {"format": "date"}:
             return "be a date such as '2026-11-21'"
+        case {"format": "event-types"}:
+            return "be types of events, separated by commas, such as 'final,confirm_required'"
         case {"maxLength": most}:
             return f"have at most {most} characters"
         case _:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from agenticx.sessions.store.workers import WorkersReport
 from studio.http.openapi import EVENT_STREAM, ResponseSpec, RouteSpec, openapi_document
 from studio.http.problems import Problem
 from studio.http.queries import parameter_schemas
@@ -18,8 +19,11 @@ from studio.routes import (
     access,
     agents,
     artifacts,
+    attachments,
     conversations,
     events,
+    files,
+    guide,
     keys,
     memory,
     models_and_tools,
@@ -32,6 +36,7 @@ from studio.routes import (
     usage,
     user_requests,
     vaults,
+    workers,
 )
 
 __all__ = ["TABLE", "is_public", "routes"]
@@ -57,6 +62,7 @@ _NO_CONTENT = (ResponseSpec(status=204, media_type=None),)
 _EVENTS = (ResponseSpec(media_type=EVENT_STREAM),)
 _PAGE = (ResponseSpec(media_type="text/html"),)
 _FILE = (ResponseSpec(media_type="application/jsonl"), ResponseSpec(media_type="text/markdown"))
+_ATTACHMENT = (ResponseSpec(media_type="*/*"), ResponseSpec(status=304, media_type=None))
 _TURN = (*_json(turns.StartTurnResponse, 202), *_EVENTS)  # events for a request that accepts them
 _DOCUMENT = _json(dict[str, Any])
 
@@ -70,6 +76,7 @@ _OF_TURN = (
     "unknown_agent",
     "bad_settings",
     "bad_workspace",
+    "unsupported_sampling",
 )
 
 TABLE: tuple[RouteSpec, ...] = (
@@ -145,7 +152,27 @@ TABLE: tuple[RouteSpec, ...] = (
         conversations.messages,
         "The messages of a session",
         _json(conversations.MessageListResponse),
-        problems=_OF_SESSION,
+        query=conversations.MessageListQuery,
+        problems=(*_OF_SESSION, "bad_before"),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/sessions/{session_id}/attachments/{digest}",
+        "get_attachment",
+        attachments.show,
+        "A file attached to a message",
+        _ATTACHMENT,
+        problems=(*_OF_SESSION, "attachment_not_found"),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/sessions/{session_id}/files",
+        "list_files",
+        files.index,
+        "Files of the workspace, for mentions",
+        _json(files.FileListResponse),
+        query=files.FilesQuery,
+        problems=(*_OF_SESSION, "bad_workspace", "bad_settings"),
     ),
     RouteSpec(
         "GET",
@@ -194,6 +221,16 @@ TABLE: tuple[RouteSpec, ...] = (
         _json(conversations.RewindResponse),
         body=conversations.RewindBody,
         problems=(*_OF_SESSION, "message_not_found", "session_busy", "shutting_down"),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/sessions/{session_id}/turns",
+        "list_turns",
+        turns.index,
+        "The turns of a session",
+        _json(turns.TurnListResponse),
+        query=turns.TurnListQuery,
+        problems=(*_OF_SESSION, "bad_before"),
     ),
     RouteSpec(
         "POST",
@@ -392,7 +429,14 @@ TABLE: tuple[RouteSpec, ...] = (
         "Store a provider's key",
         _json(keys.StoreKeyResponse),
         body=keys.StoreKeyBody,
-        problems=("provider_not_found", "invalid_key", "key_refused", "provider_unreachable", "bad_settings"),
+        problems=(
+            "provider_not_found",
+            "invalid_key",
+            "key_refused",
+            "provider_unreachable",
+            "bad_settings",
+            "storage",
+        ),
     ),
     RouteSpec(
         "DELETE",
@@ -401,7 +445,7 @@ TABLE: tuple[RouteSpec, ...] = (
         keys.delete,
         "Remove a provider's stored key",
         _NO_CONTENT,
-        problems=("provider_not_found", "key_not_found", "key_in_environment", "bad_settings"),
+        problems=("provider_not_found", "key_not_found", "key_in_environment", "bad_settings", "storage"),
     ),
     RouteSpec(
         "GET",
@@ -548,7 +592,7 @@ TABLE: tuple[RouteSpec, ...] = (
         _json(access.TokenResponse),
         body=access.RedeemTicketBody,
         public=True,
-        problems=("bad_ticket",),
+        problems=("bad_ticket", "storage"),
     ),
     RouteSpec(
         "POST",
@@ -558,22 +602,33 @@ TABLE: tuple[RouteSpec, ...] = (
         "Issue a one-use ticket",
         _json(access.TicketResponse, 201),
         body=access.IssueTicketBody,
+        problems=("storage",),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/workers",
+        "list_workers",
+        workers.index,
+        "The processes that use the store, what they own, and what waits for one",
+        _json(WorkersReport),
+        problems=("storage",),
     ),
     RouteSpec(
         "GET",
         "/api/health",
         "get_health",
         access.health,
-        "The server accepts turns",
+        "The server accepts turns: 503 while it cannot store them",
         _json(access.HealthResponse),
         public=True,
+        problems=("storage",),
     ),
     RouteSpec(
         "GET",
         "/api/ready",
         "get_readiness",
         access.ready,
-        "The server accepts turns and can store them: 503 where the disk cannot be written",
+        "The server accepts turns and can store them: 503 with the reason while it cannot",
         _json(access.ReadyResponse),
         problems=("storage",),
     ),
@@ -582,16 +637,19 @@ TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
         "GET", "/preview", "get_preview", page.preview, "The shell of previews, without data", _PAGE, public=True
     ),
+    RouteSpec("GET", "/guide", "get_guide", guide.index, "The pages of the guide", _PAGE, public=True),
+    RouteSpec("GET", "/guide/{name}", "get_guide_page", guide.show, "A page of the guide", _PAGE, public=True),
 )
 
 
 _ASSETS = "/assets/"
+_GUIDE = "/guide/"
 _PUBLIC_PATHS = frozenset(spec.path for spec in TABLE if spec.public) - {spec.path for spec in TABLE if not spec.public}
 
 
 def is_public(path: str) -> bool:
     """Return True if a path holds no data and is answered without a token."""
-    return path in _PUBLIC_PATHS or path.startswith(_ASSETS)
+    return path in _PUBLIC_PATHS or path.startswith((_ASSETS, _GUIDE))
 
 
 def routes() -> list[BaseRoute]:

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from agenticx import __version__
 from agenticx.cli.client.studio_file import API_VERSION
+from agenticx.errors import StoreError
 from studio.access import TICKET_SECONDS
 from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
@@ -73,24 +74,37 @@ class ReadyResponse(TypedDict):
 async def redeem(request: Request) -> Response:
     """Exchange a ticket for the token; a ticket works once, within ten minutes."""
     studio, body = services(request), await read_body(request, RedeemTicketBody)
-    if not studio.tickets.redeem(body.ticket):
+    try:
+        is_valid = await studio.tickets.redeem(body.ticket)
+    except StoreError as exc:  # whose message names the database, to anyone
+        raise Problem("storage", "No ticket can be exchanged, as the database cannot be used; try again.") from exc
+    if not is_valid:
         raise Problem("bad_ticket", "The ticket is unknown, expired or already used; `agx open` gives a new one.")
     return JSONResponse(TokenResponse(token=studio.access.token))
 
 
 async def issue(request: Request) -> Response:
     await read_body(request, IssueTicketBody)
-    ticket = services(request).tickets.issue()
+    ticket = await services(request).tickets.issue()
     return JSONResponse(TicketResponse(ticket=ticket, expires_in_seconds=int(TICKET_SECONDS)), 201)
 
 
 async def health(request: Request) -> Response:
-    """Return the versions and the instance, which tells this run from the one that wrote an old `studio.json`."""
-    instance = services(request).instance
+    """Return the versions and the instance, which tells this run from the one that wrote an old `studio.json`.
+
+    503 while turns cannot be stored; the problem has the instance too.
+    """
+    studio = services(request)
+    instance = studio.instance
+    try:
+        await studio.store.check()
+    except StoreError as exc:  # whose message names the database, to anyone
+        text = "Turns cannot be stored now; GET /api/ready says why."
+        raise Problem("storage", text, server_instance=instance) from exc
     return JSONResponse(HealthResponse(status="ok", version=__version__, api=API_VERSION, instance=instance))
 
 
 async def ready(request: Request) -> Response:
-    """Return 200 if turns can be stored, 503 while the disk cannot be written."""
+    """Return 200 if turns can be stored, 503 with the reason while they cannot."""
     await services(request).store.check()
     return JSONResponse(ReadyResponse(status="ready", streams=services(request).relay.readers))

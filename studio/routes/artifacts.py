@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Literal
-from urllib.parse import quote
 
 from pydantic import Field
 from starlette.requests import Request
@@ -13,6 +12,7 @@ from typing_extensions import TypedDict
 
 from agenticx.threads import run_in_thread
 from agenticx.tools.session_files import Artifact, Artifacts, is_image_type, zip_files
+from studio.http.contents import disposition
 from studio.http.queries import RequestQuery, WholeNumber, read_query
 from studio.services import services
 
@@ -55,7 +55,7 @@ async def index(request: Request) -> Response:
     if query.format == "zip":
         files = [(artifact.path, await artifacts.read(artifact)) for artifact in artifacts.listed()]
         archive = await run_in_thread(zip_files, files, name="agx zip")
-        return _attachment(archive, "application/zip", "artifacts.zip")
+        return Response(archive, media_type="application/zip", headers=disposition("attachment", "artifacts.zip"))
     items = [ArtifactItem(**asdict(artifact)) for artifact in artifacts.listed()]
     return JSONResponse(ArtifactListResponse(artifacts=items))
 
@@ -66,7 +66,8 @@ async def show(request: Request) -> Response:
     artifacts = await _artifacts(request, query.option)
     artifact = artifacts.find(request.path_params["path"], query.revision)
     content = await artifacts.read(artifact)
-    return _attachment(content, _sent_type(artifact), artifact.path.rpartition("/")[2])
+    headers = disposition("attachment", artifact.path.rpartition("/")[2])
+    return Response(content, media_type=_sent_type(artifact), headers=headers)
 
 
 async def _artifacts(request: Request, option: int | None) -> Artifacts:
@@ -75,8 +76,3 @@ async def _artifacts(request: Request, option: int | None) -> Artifacts:
 
 def _sent_type(artifact: Artifact) -> str:
     return artifact.media_type if is_image_type(artifact.media_type) else "text/plain; charset=utf-8"
-
-
-def _attachment(content: bytes, media_type: str, name: str) -> Response:
-    disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
-    return Response(content, media_type=media_type, headers={"Content-Disposition": disposition})

@@ -17,20 +17,24 @@ from typing_extensions import TypedDict
 from agenticx.clocks import rfc3339
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
+from agenticx.messages import ToolOutcome
 from agenticx.runtime.events.payloads import Citation
 from agenticx.sessions.history.export import export_jsonl, export_markdown
 from agenticx.sessions.history.fork import fork as fork_session
 from agenticx.sessions.history.transcript import read_messages
 from studio.http.bodies import RequestBody, read_body
-from studio.http.queries import RequestQuery, read_query
+from studio.http.contents import disposition
+from studio.http.problems import Problem
+from studio.http.queries import RequestQuery, WholeNumber, read_query
 from studio.http.response_writer import ABORT_KEY
-from studio.routes.sessions import session_json
+from studio.routes.sessions import session_json, session_status
 from studio.services import services
 
 __all__ = [
     "ContextResponse",
     "ExportQuery",
     "ForkBody",
+    "MessageListQuery",
     "MessageListResponse",
     "RewindBody",
     "RewindResponse",
@@ -50,6 +54,17 @@ class ExportQuery(RequestQuery):
     format: Literal["jsonl", "markdown"] = Field(
         "jsonl",
         description="`jsonl`: every event as it was sent, one per line; `markdown`: the conversation for a reader.",
+    )
+
+
+class MessageListQuery(RequestQuery):
+    """The query of the messages of a session."""
+
+    limit: WholeNumber | None = Field(
+        None, ge=1, le=500, description="The maximum number of messages, the newest ones; by default all."
+    )
+    before: str | None = Field(
+        None, description="Only messages before the one with this id, the first one of the page that was read last."
     )
 
 
@@ -86,9 +101,12 @@ class ContextResponse(TypedDict):
 
 
 class AttachmentItem(TypedDict):
+    """A file; `size` is in bytes, `sha256` its digest in GET /api/sessions/{session_id}/attachments/{digest}."""
+
     name: str
     media_type: str
     size: int
+    sha256: str
 
 
 class ToolCallItem(TypedDict):
@@ -104,22 +122,34 @@ class CitationItem(Citation):
 
 
 class MessageItem(TypedDict):
-    """A message; `sender` is the name of the participant of a team who said it, or made its calls."""
+    """A message, which begins at the time `created_at` (RFC 3339, UTC).
+
+    `sender` is the name of the participant of a team who said it, or made its calls. The result of the call
+    `tool_call_id` has what became of that as its `outcome`. A message in the role of the user that the server wrote is
+    `injected`: a notice, whose text has parts by the named `sources`, or the option that the user `picked`.
+    """
 
     message_id: str
     role: Literal["user", "assistant", "tool"]
     content: str
+    created_at: str
     attachments: NotRequired[list[AttachmentItem]]
+    injected: NotRequired[bool]
+    sources: NotRequired[list[str]]
+    picked: NotRequired[int]
     tool_calls: NotRequired[list[ToolCallItem]]
     tool_call_id: NotRequired[str]
+    outcome: NotRequired[ToolOutcome]
+    is_error: NotRequired[bool]
     citations: NotRequired[list[CitationItem]]
     sender: NotRequired[str]
 
 
 class MessageListResponse(TypedDict):
-    """The messages of a session in order, each text once."""
+    """Messages of a session in order, each text once; `has_more` says that there are earlier ones than these."""
 
     messages: list[MessageItem]
+    has_more: bool
 
 
 class RewoundFileItem(TypedDict):
@@ -174,11 +204,25 @@ async def context(request: Request) -> Response:
 
 
 async def messages(request: Request) -> Response:
+    """List the messages of the conversation: all of them, or the newest ones, and then those before them.
+
+    Messages that a rewind has left behind are not part of it.
+    """
+    query = read_query(request, MessageListQuery)
+    listed = await read_messages(services(request).store.log, request.path_params["session_id"])
+    if query.before is not None:
+        end = next((index for index, message in enumerate(listed) if message["message_id"] == query.before), None)
+        if end is None:
+            sentence = "'before' must be the id of a message that GET /api/sessions/{session_id}/messages lists."
+            raise Problem("bad_before", sentence, field="before")
+        listed = listed[:end]
+    page = listed if query.limit is None else listed[-query.limit :]
     rows: list[str] = []
-    for message in await read_messages(services(request).store.log, request.path_params["session_id"]):
+    for message in page:
         rows.append(json.dumps(message, separators=(",", ":")))
         await asyncio.sleep(0)  # a long conversation must not block the event loop
-    return Response(f'{{"messages":[{",".join(rows)}]}}', media_type="application/json")
+    has_more = json.dumps(len(page) < len(listed))
+    return Response(f'{{"messages":[{",".join(rows)}],"has_more":{has_more}}}', media_type="application/json")
 
 
 async def fork(request: Request) -> Response:
@@ -187,7 +231,8 @@ async def fork(request: Request) -> Response:
     body = await read_body(request, ForkBody)
     now = rfc3339(studio.clock.now())
     record = await fork_session(studio.store, session_id, body.message_id, now=now)
-    return JSONResponse(session_json(record, None), 201, headers={"Location": f"/api/sessions/{record.id}"})
+    response = session_json(record, await session_status(studio, record))
+    return JSONResponse(response, 201, headers={"Location": f"/api/sessions/{record.id}"})
 
 
 async def rewind(request: Request) -> Response:
@@ -215,11 +260,11 @@ async def export(request: Request) -> Response:
         case "jsonl":
             lines = export_jsonl(studio.store.log, session_id)
             first = await anext(lines, b"")  # before the response starts: an error can still have a status
-            content, headers = _stream_or_abort(request, first, lines), _download_headers(f"{session_id}.jsonl")
+            content, headers = _stream_or_abort(request, first, lines), disposition("attachment", f"{session_id}.jsonl")
             return StreamingResponse(content, headers=headers, media_type="application/jsonl")
         case "markdown":
             text = await export_markdown(studio.store.log, record)
-            return Response(text, headers=_download_headers(f"{session_id}.md"), media_type="text/markdown")
+            return Response(text, headers=disposition("attachment", f"{session_id}.md"), media_type="text/markdown")
 
 
 async def _stream_or_abort(request: Request, first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
@@ -233,7 +278,3 @@ async def _stream_or_abort(request: Request, first: bytes, rest: AsyncGenerator[
         if (abort := request.scope.get(ABORT_KEY)) is None:
             raise  # another server aborts the connection then
         abort()
-
-
-def _download_headers(name: str) -> dict[str, str]:
-    return {"Content-Disposition": f'attachment; filename="{name}"'}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agenticx.runtime.events import EventType
 from studio.http.openapi import HeaderParameter
 from studio.http.queries import RequestQuery, read_query
 from studio.services import services
@@ -13,6 +16,12 @@ from studio.services import services
 __all__ = ["HEADERS", "EventsQuery", "of_all", "of_session"]
 
 HEADERS = (HeaderParameter("Last-Event-ID", "The same as `cursor`, over which it takes precedence."),)
+
+
+def _check_types(text: object) -> object:
+    if isinstance(text, str) and set(text.split(",")) - set(EventType):
+        raise ValueError("no list of types")
+    return text
 
 
 class EventsQuery(RequestQuery):
@@ -27,6 +36,12 @@ class EventsQuery(RequestQuery):
         description="The same, for clients that cannot send the header `Last-Event-ID`; precedes `cursor`.",
     )
 
+    types: Annotated[str | None, BeforeValidator(_check_types)] = Field(
+        None,
+        description="Only events of these types, separated by commas, such as `final,confirm_required`.",
+        json_schema_extra={"format": "event-types"},
+    )
+
 
 async def of_session(request: Request) -> Response:
     """Stream a session from its first event on, to any number of readers.
@@ -39,12 +54,23 @@ async def of_session(request: Request) -> Response:
     """
     studio, session_id = services(request), request.path_params["session_id"]
     await studio.store.catalog.get(session_id)
-    return await studio.relay.respond(session_id, _requested_cursor(request))
+    return await studio.relay.respond(session_id, _requested_cursor(request), types=_requested_types(request))
 
 
 async def of_all(request: Request) -> Response:
-    """Stream the events of all sessions that are stored from now on, or after `cursor`; else as for one session."""
-    return await services(request).relay.respond(None, _requested_cursor(request))
+    """Stream the events of all sessions that are stored from now on, or after `cursor`; else as for one session.
+
+    Events that a fork has copied from another session are not streamed again. With `types`, a frame with an `id` and
+    without data follows each heartbeat: resume after it.
+    """
+    types = _requested_types(request)
+    return await services(request).relay.respond(None, _requested_cursor(request), types=types)
+
+
+def _requested_types(request: Request) -> frozenset[str] | None:
+    """Return the types of the events that the client asks for, None for all."""
+    types = read_query(request, EventsQuery).types
+    return None if types is None else frozenset(types.split(","))
 
 
 def _requested_cursor(request: Request) -> str | None:

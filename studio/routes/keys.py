@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,7 +11,7 @@ from agenticx.llms.catalog.key_check import check_key
 from agenticx.llms.catalog.keys import find_provider, list_key_sources, remove_key, store_key
 from agenticx.llms.model_catalog import Provider
 from agenticx.logs import get_logger
-from agenticx.provider_keys import InvalidKey, KeySource, check_format
+from agenticx.provider_keys import InvalidKey, KeySource, StoredKeySource, check_format
 from agenticx.threads import run_in_thread
 from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
@@ -30,7 +28,7 @@ class StoreKeyBody(RequestBody):
     max_bytes = 32 * 1024
 
     key: str = Field(repr=False)
-    test: bool = False
+    test: bool = Field(False, description="By default false.")
 
 
 class KeyItem(TypedDict):
@@ -53,7 +51,7 @@ class StoreKeyResponse(TypedDict):
     """
 
     provider: str
-    stored: Literal["keyring", "file"]
+    stored: StoredKeySource
     source: KeySource
     tested: bool
 

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from agenticx.sessions.files.options import UnknownOption
 from studio.http.bodies import RequestBody, read_body
-from studio.routes.sessions import session_json
+from studio.routes.sessions import session_json, session_status
 from studio.services import services
 
 __all__ = ["OptionBody", "OptionListResponse", "OptionStoppedResponse", "index", "pick", "stop"]
@@ -66,8 +66,9 @@ async def index(request: Request) -> Response:
 async def pick(request: Request) -> Response:
     """Go on with an option that is done; another pick changes it."""
     await read_body(request, OptionBody)
-    record = await services(request).hub.pick(request.path_params["session_id"], _number(request))
-    return JSONResponse(session_json(record, None))
+    studio = services(request)
+    record = await studio.hub.pick(request.path_params["session_id"], _number(request))
+    return JSONResponse(session_json(record, await session_status(studio, record)))
 
 
 async def stop(request: Request) -> Response:

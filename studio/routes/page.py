@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from agenticx.threads import run_in_thread
+from studio.http.contents import content_response
 from studio.services import services
 
 __all__ = ["asset", "index", "preview"]
@@ -60,8 +61,4 @@ async def asset(request: Request) -> Response:
 
 async def _file(request: Request, name: str) -> Response:
     content = await run_in_thread((_FOLDER / name).read_bytes, name="agx page")
-    etag = f'"{sha256(content).hexdigest()[:32]}"'
-    client_etags = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
-    if etag in client_etags:
-        return Response(status_code=304, headers={"ETag": etag})
-    return Response(content, media_type=_TYPES[name], headers={"ETag": etag})
+    return content_response(request, content, _TYPES[name], etag=sha256(content).hexdigest()[:32])

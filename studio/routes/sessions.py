@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import asyncio
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal, NotRequired, cast
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from agenticx.errors import (
     ToolError,
     UnknownAgent,
 )
+from agenticx.messages import clean_text
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.hub.session_fields import (
     MAX_NAME_CHARS,
@@ -28,8 +30,10 @@ from agenticx.sessions.hub.session_fields import (
     check_name,
     check_system_prompt,
 )
-from agenticx.sessions.store.base import ArchivedFilter, SearchResult
-from agenticx.sessions.store.session_record import SessionRecord
+from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.log.events import decode
+from agenticx.sessions.log.session_record import SessionRecord
+from agenticx.sessions.store.base import ArchivedFilter, ListedSession, read_event
 from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import agents_file_names
@@ -54,6 +58,7 @@ __all__ = [
     "index",
     "instructions",
     "session_json",
+    "session_status",
     "show",
     "vault_ids",
 ]
@@ -141,14 +146,17 @@ class _SessionFields(TypedDict):
     archived: bool
     forked_from: str | None
     created_at: str
+    updated_at: str
+    state: Literal["idle", "running", "waiting"]
     running_turn_id: str | None
 
 
 class SessionResponse(_SessionFields):
-    """A session.
+    """A session; `updated_at` is the time of its last event (RFC 3339, UTC).
 
-    Null means: no name yet, the default model, all tools, all vaults, the main agent, no team, the usual system prompt,
-    not forked from another session, no running turn.
+    Its `state` is `waiting` while its running turn, or one below that, has asked the user something. Null means: no
+    name yet, the default model, all tools, all vaults, the main agent, no team, the usual system prompt, not forked
+    from another session, no running turn.
     """
 
     system_prompt: str | None
@@ -213,7 +221,7 @@ async def create(request: Request) -> Response:
         raise Problem("unknown_agent", str(exc), field="agent") from exc
     except AgentConfigError as exc:
         raise Problem("bad_agent", str(exc), field="agent") from exc
-    return JSONResponse(session_json(record, None), 201, headers={"Location": f"/api/sessions/{record.id}"})
+    return JSONResponse(session_json(record), 201, headers={"Location": f"/api/sessions/{record.id}"})
 
 
 async def index(request: Request) -> Response:
@@ -224,22 +232,21 @@ async def index(request: Request) -> Response:
     studio, query = services(request), read_query(request, SessionListQuery)
     limit, before, archived = query.limit, query.before, _ARCHIVED[query.archived]
     await _check_before(studio, before)
-    if not query.q:
-        records = await studio.store.catalog.sessions(limit=limit, before=before, archived=archived)
-        running = await studio.hub.running_turn_ids([record.id for record in records])
-        sessions: list[SessionItem] = [{**_fields_json(record, running.get(record.id))} for record in records]
-        return JSONResponse(SessionListResponse(sessions=sessions))
-    results = await studio.store.catalog.search(query.q, limit=limit, before=before, archived=archived)
-    running = await studio.hub.running_turn_ids([result.record.id for result in results])
-    sessions = [
-        {**_fields_json(result.record, running.get(result.record.id)), "matches": _matches(result)}
-        for result in results
+    listed = await studio.hub.sessions(query=query.q or None, limit=limit, before=before, archived=archived)
+    waiting = {event.session_id for event in await studio.store.catalog.open_requests()}
+    times = await asyncio.gather(*(_updated_at(studio, one.record) for one in listed))
+    items = [
+        _item(one, _SessionStatus(updated_at, one.running_turn_id, is_waiting=one.id in waiting))
+        for one, updated_at in zip(listed, times, strict=True)
     ]
-    return JSONResponse(SessionListResponse(sessions=sessions))
+    return JSONResponse(SessionListResponse(sessions=items))
 
 
-def _matches(result: SearchResult) -> list[SearchMatchItem]:
-    return [cast("SearchMatchItem", asdict(excerpt)) for excerpt in result.matches]
+def _item(listed: ListedSession, status: _SessionStatus) -> SessionItem:
+    item: SessionItem = {**_fields_json(_encodable(listed.record), status)}
+    if listed.matches:
+        item["matches"] = [cast("SearchMatchItem", asdict(excerpt)) for excerpt in listed.matches]
+    return item
 
 
 async def show(request: Request) -> Response:
@@ -248,8 +255,7 @@ async def show(request: Request) -> Response:
 
 
 async def _session_response(studio: Services, record: SessionRecord) -> Response:
-    running = await studio.hub.running_turn_ids([record.id])
-    return JSONResponse(session_json(record, running.get(record.id)))
+    return JSONResponse(session_json(record, await session_status(studio, record)))
 
 
 async def change(request: Request) -> Response:
@@ -343,12 +349,49 @@ async def _check_before(studio: Services, session_id: str | None) -> None:
         raise Problem("bad_before", sentence, field="before") from None
 
 
-def session_json(record: SessionRecord, running_turn_id: str | None) -> SessionResponse:
-    """Return a session as clients read it."""
-    return {**_fields_json(record, running_turn_id), "system_prompt": record.system_prompt}
+@dataclass(frozen=True, slots=True)
+class _SessionStatus:
+    """The fields of a session that change with its turns."""
+
+    updated_at: str
+    running_turn_id: str | None = None
+    is_waiting: bool = False
+
+    @property
+    def state(self) -> Literal["idle", "running", "waiting"]:
+        if self.running_turn_id is None:
+            return "idle"
+        return "waiting" if self.is_waiting else "running"
 
 
-def _fields_json(record: SessionRecord, running_turn_id: str | None) -> _SessionFields:
+async def session_status(studio: Services, record: SessionRecord) -> _SessionStatus:
+    """Return the status of a session as it is stored now."""
+    return _SessionStatus(
+        await _updated_at(studio, record),
+        await studio.hub.current_turn_id(record.id),
+        is_waiting=bool(await studio.store.catalog.open_requests(record.id)),
+    )
+
+
+async def _updated_at(studio: Services, record: SessionRecord) -> str:
+    """Return the time of the session's last event, or of its creation if it has none that can be read."""
+    log = studio.store.log
+    try:
+        head = await log.head(record.id)
+        ts = decode(await read_event(log, record.id, head)).ts if head else ""
+    except (SessionNotFound, DamagedData):  # deleted meanwhile; damage must not hide the list of all sessions
+        ts = ""
+    return max(ts, record.created_at)  # a fork has the events of another session
+
+
+def session_json(record: SessionRecord, status: _SessionStatus | None = None) -> SessionResponse:
+    """Return a session as clients read it; without a status, one that was just made."""
+    record = _encodable(record)
+    fields_json = _fields_json(record, status or _SessionStatus(record.created_at))
+    return {**fields_json, "system_prompt": record.system_prompt}
+
+
+def _fields_json(record: SessionRecord, status: _SessionStatus) -> _SessionFields:
     return {
         "id": record.id,
         "name": record.name,
@@ -363,5 +406,15 @@ def _fields_json(record: SessionRecord, running_turn_id: str | None) -> _Session
         "archived": record.archived,
         "forked_from": record.forked_from,
         "created_at": record.created_at,
-        "running_turn_id": running_turn_id,
+        "updated_at": status.updated_at,
+        "state": status.state,
+        "running_turn_id": status.running_turn_id,
     }
+
+
+def _encodable(record: SessionRecord) -> SessionRecord:
+    """Return the record without lone surrogates, which the name of a folder can have."""
+    texts = {one.name: value for one in fields(record) if isinstance(value := getattr(record, one.name), str)}
+    lists = {name: value for name in ("tools", "vaults") if (value := getattr(record, name)) is not None}
+    changes: dict[str, Any] = {name: clean_text(text) for name, text in texts.items()}
+    return replace(record, **changes, **{name: tuple(map(clean_text, value)) for name, value in lists.items()})

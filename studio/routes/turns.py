@@ -1,10 +1,10 @@
-"""Turns over HTTP: start one, stop the running one."""
+"""Turns over HTTP: list them, start one, stop the running one."""
 
 from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Sequence
-from typing import Annotated, Literal, NotRequired, cast
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from starlette.requests import Request
@@ -13,17 +13,34 @@ from typing_extensions import TypedDict
 
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, is_file_name, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge, SettingsError
+from agenticx.llms.sampling import ReasoningEffort, Sampling
 from agenticx.runtime.options import MAX_OPTIONS, MIN_OPTIONS, check_variants
+from agenticx.runtime.output_schemas import check_output_schema
+from agenticx.sessions.history.turn_list import ListedTurn, read_turns
 from agenticx.sessions.hub.session_fields import check_model_name
 from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
 from agenticx.tools.permissions import PermissionMode
 from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
 from studio.http.problems import Problem
+from studio.http.queries import RequestQuery, WholeNumber, read_query
 from studio.routes.sessions import ModelName, check_model, vault_ids
-from studio.services import services
+from studio.services import Services, services
 
-__all__ = ["AttachmentBody", "StartTurnBody", "StartTurnResponse", "StopTurnBody", "StopTurnResponse", "start", "stop"]
+__all__ = [
+    "AttachmentBody",
+    "StartTurnBody",
+    "StartTurnResponse",
+    "StopTurnBody",
+    "StopTurnResponse",
+    "TurnListQuery",
+    "TurnListResponse",
+    "index",
+    "start",
+    "stop",
+]
+
+_MAX_INPUT_CHARS = 300
 
 
 def _validate_file_name(name: str) -> str:
@@ -41,6 +58,21 @@ class AttachmentBody(RequestBody):
     name: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_validate_file_name)]
     media_type: str | None = Field(None, max_length=200)
     data: str
+
+
+class SamplingBody(RequestBody):
+    """Parameters of the turn's model calls; one that is null or absent is left to the model.
+
+    A model that does not take one of them refuses the message. `extra_body` is added to the JSON of each request.
+    """
+
+    temperature: float | None = Field(None, description="From 0 to 2.")
+    top_p: float | None = Field(None, description="From 0 to 1.")
+    max_output_tokens: int | None = Field(None, description="The limit of a reply, with its reasoning.")
+    stop: list[str] | None = Field(None, description="The texts that end a reply.")
+    seed: int | None = Field(None, description="A number for repeatable replies.")
+    reasoning_effort: ReasoningEffort | None = None
+    extra_body: dict[str, Any] | None = None
 
 
 def _validate_variants(value: object) -> object:
@@ -66,11 +98,11 @@ _Variants = Annotated[
 class StartTurnBody(RequestBody):
     """A message of the user; with a `client_turn_id` the request can be repeated without a second turn.
 
-    `when_busy` says what happens to it while a turn runs. `reject`: it is a 409. `queue`: it starts a turn of its own
-    afterwards, in order. `steer`: the running turn gives it to the model before its next call. `interrupt`: the running
-    turn is stopped, and this message starts the next one; several interrupts run in order, each stopped for the next.
-    `model` and `permission_mode` take the place of the session's for the turn that the message begins. In a session
-    with a team an empty `input` lets the team go on with what was said so far; anywhere else it is refused.
+    `when_busy` says what happens to it while a turn runs. `reject`, the default: it is a 409. `queue`: it starts a turn
+    of its own afterwards, in order. `steer`: the running turn gives it to the model before its next call. `interrupt`:
+    the running turn is stopped, and this message starts the next one; several interrupts run in order, each stopped for
+    the next. `model` and `permission_mode` take the place of the session's for the turn that the message begins. In a
+    session with a team an empty `input` lets the team go on with what was said so far; anywhere else it is refused.
     """
 
     max_bytes = LARGE_BODY_BYTES + MAX_TOTAL_BYTES * 4 // 3  # attachments come as base64
@@ -80,12 +112,49 @@ class StartTurnBody(RequestBody):
     client_turn_id: str | None = Field(None, min_length=1, max_length=200)
     model: ModelName | None = None
     permission_mode: PermissionMode | None = None
+    sampling: SamplingBody | None = None
+    output_schema: dict[str, Any] | None = Field(
+        None, description="The JSON Schema of the answer, which is the `output` of `final` then; not with a team."
+    )
     mode: Literal["chat", "vault", "agent"] | None = Field(None, description="Null: that of the words.")
     vaults: list[str] | None = Field(None, max_length=100, description="Ids or names; null: those of the session.")
     when_busy: WhenBusy = "reject"
     variants: _Variants | None = Field(
         None, description="How many options to make of the message, or their models; not while the session is busy."
     )
+
+
+class TurnListQuery(RequestQuery):
+    """The query of the turns of a session."""
+
+    limit: WholeNumber = Field(50, ge=1, le=500, description="The maximum number of turns, the newest ones.")
+    before: str | None = Field(
+        None, description="Only turns before the one with this id, the first one of the page that was read last."
+    )
+
+
+class TurnItem(TypedDict):
+    """A turn that a message of the user began, and its first 300 characters; its events are after `cursor`.
+
+    `outcome` is the reason of its event `final`, or the code of its fatal `error`; null while it has not ended, as
+    `ended_at` is. Times are in RFC 3339, UTC. `tool_calls` is the number of calls, without those of turns below it.
+    """
+
+    turn_id: str
+    message_id: str
+    cursor: str
+    input: str
+    started_at: str
+    ended_at: str | None
+    outcome: str | None
+    tool_calls: int
+
+
+class TurnListResponse(TypedDict):
+    """A page of the turns of a session in order; `has_more` says that there are earlier ones than these."""
+
+    turns: list[TurnItem]
+    has_more: bool
 
 
 class StopTurnBody(RequestBody):
@@ -111,6 +180,37 @@ class StopTurnResponse(TypedDict):
     turn_id: str | None
 
 
+async def index(request: Request) -> Response:
+    """List the newest turns of the conversation, or those before them; a stream can begin at the cursor of each.
+
+    Turns that a rewind has left behind are not part of it.
+    """
+    studio, session_id, query = services(request), request.path_params["session_id"], read_query(request, TurnListQuery)
+    listed = await read_turns(studio.store.log, session_id)
+    if query.before is not None:
+        end = next((index for index, turn in enumerate(listed) if turn.id == query.before), None)
+        if end is None:
+            sentence = "'before' must be the id of a turn that GET /api/sessions/{session_id}/turns lists."
+            raise Problem("bad_before", sentence, field="before")
+        listed = listed[:end]
+    page = listed[-query.limit :]
+    turns = [_turn_item(turn, studio.relay.cursor(session_id, turn.after_seq)) for turn in page]
+    return JSONResponse(TurnListResponse(turns=turns, has_more=len(page) < len(listed)))
+
+
+def _turn_item(turn: ListedTurn, cursor: str) -> TurnItem:
+    return {
+        "turn_id": turn.id,
+        "message_id": turn.message_id,
+        "cursor": cursor,
+        "input": turn.input[:_MAX_INPUT_CHARS],
+        "started_at": turn.started_at,
+        "ended_at": turn.ended_at,
+        "outcome": turn.outcome,
+        "tool_calls": turn.tool_calls,
+    }
+
+
 async def start(request: Request) -> Response:
     """Accept a message of the user, which starts a turn or waits for one.
 
@@ -130,6 +230,8 @@ async def start(request: Request) -> Response:
         await check_model(studio, model, field="variants")
     if body.variants is not None and body.when_busy != "reject":
         raise Problem("invalid_body", "'when_busy' must be 'reject' with 'variants'.", field="when_busy")
+    if body.output_schema is not None:
+        await _check_output_schema(studio, session_id, body)
     if not body.input and (await studio.store.catalog.get(session_id)).team is None:
         raise Problem("invalid_body", "'input' must not be empty.", field="input")
     turn_request = TurnRequest(
@@ -138,6 +240,8 @@ async def start(request: Request) -> Response:
         client_turn_id=body.client_turn_id,
         model=body.model,
         permission_mode=body.permission_mode,
+        sampling=_sampling(body.sampling),
+        output_schema=body.output_schema,
         mode=body.mode,
         vaults=None if body.vaults is None else await vault_ids(studio, body.vaults),
         when_busy=body.when_busy,
@@ -159,6 +263,25 @@ async def stop(request: Request) -> Response:
     turn = await services(request).hub.stop(request.path_params["session_id"])
     stopped: StopTurnResponse = {"turn_id": None if turn is None else turn.id}
     return JSONResponse(stopped, 202)
+
+
+def _sampling(body: SamplingBody | None) -> Sampling | None:
+    try:
+        return None if body is None else Sampling(**body.model_dump())
+    except ValueError as exc:
+        raise Problem("invalid_body", f"'sampling': {exc}.", field="sampling") from exc
+
+
+async def _check_output_schema(studio: Services, session_id: str, body: StartTurnBody) -> None:
+    """Raise `Problem` for a schema that is none, and for a message to which no single agent answers."""
+    assert body.output_schema is not None
+    try:
+        check_output_schema(body.output_schema)
+    except ValueError as exc:
+        raise Problem("invalid_body", f"'output_schema': {exc}.", field="output_schema") from exc
+    if body.variants is not None or (await studio.store.catalog.get(session_id)).team is not None:
+        sentence = "'output_schema' is for the answer of one agent; leave it out with variants, and for a team."
+        raise Problem("invalid_body", sentence, field="output_schema")
 
 
 def _turn_response(submission: Submission, cursor: str) -> StartTurnResponse:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.sessions.store.usage import DailyUsage, UsageItem
+from agenticx.sessions.log.usage import DailyUsage, UsageItem
 from studio.http.queries import ErrorCode, RequestQuery, read_query
 from studio.services import services
 

@@ -48,8 +48,8 @@ class ConfirmAnswerBody(RequestBody):
 
     approved: bool
     digest: str
-    by: Literal["user", "policy"] = "user"
-    remember: Literal["once", "session", "always"] = "once"
+    by: Literal["user", "policy"] = Field("user", description="By default `user`.")
+    remember: Literal["once", "session", "always"] = Field("once", description="By default `once`.")
     arguments: dict[str, Any] | None = None
     reason: str | None = Field(None, max_length=4000)
 
@@ -63,7 +63,7 @@ class QuestionAnswerBody(RequestBody):
     max_bytes = LARGE_BODY_BYTES
 
     answer: str = Field(max_length=MAX_TEXT_CHARS)
-    by: Literal["user", "policy"] = "user"
+    by: Literal["user", "policy"] = Field("user", description="By default `user`.")
 
 
 class ConfirmItem(TypedDict):

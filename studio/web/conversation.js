@@ -209,7 +209,7 @@ export class Conversation {
     (card.querySelector("pre.result") ?? card.appendChild(make("pre", "result"))).append(escapeHidden(output));
   }
 
-  on_tool_result({ tool_call_id, result, is_error, outcome }) {
+  on_tool_result({ tool_call_id, result, is_error, outcome, attachments = [] }) {
     this.branches.append(`result_${tool_call_id}`);
     const card = this.elements.get(`call ${tool_call_id}`);
     if (!card) return;
@@ -218,6 +218,7 @@ export class Conversation {
     label.className = `outcome ${is_error ? "bad" : "ok"}`;
     const output = card.querySelector("pre.result") ?? card.appendChild(make("pre", "result"));
     output.textContent = escapeHidden(result);
+    for (const file of attachments) card.append(make("p", "note", `Attached: ${escapeHidden(fileLabel(file))}`));
   }
 
   on_confirm_required(request) {

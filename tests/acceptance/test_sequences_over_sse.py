@@ -31,6 +31,12 @@ def look(n: int) -> str:
     return f"the {n}th of many things, " * 40
 
 
+@tool(risk="read", read_only=False)
+def count(n: int) -> str:
+    """Count a visit, which nobody is asked about."""
+    return f"visit of {n}"
+
+
 @tool(risk="write")
 def note(text: str) -> str:
     """Write a note."""
@@ -114,6 +120,7 @@ BEGIN = ["turn_started", "round_start"]
 ANSWER = ["round_start", "token", "final:answer"]
 ASKS = [*BEGIN, "tool_call_delta", "tool_call:note", "confirm_required"]
 LOOKS = ["round_start", "tool_call_delta", "tool_call:look", "tool_result:ok"]
+COUNTS = ["round_start", "tool_call_delta", "tool_call:count", "tool_result:ok"]
 
 CASES = {
     "text": SequenceCase([say("Hello there.", pieces=3)], [*BEGIN, "token", "final:answer"]),
@@ -164,11 +171,11 @@ CASES = {
         settings={"compaction_threshold_messages": 8, "compaction_retain_messages": 4},
     ),
     "loop warning": SequenceCase(
-        [*[call("look", {"n": 1})] * 4, "I stop."], ["turn_started", *LOOKS * 4, "error:loop_warning", *ANSWER]
+        [*[call("count", {"n": 1})] * 4, "I stop."], ["turn_started", *COUNTS * 4, "error:loop_warning", *ANSWER]
     ),
     "loop critical": SequenceCase(
-        [call("look", {"n": 1})] * 8,
-        ["turn_started", *LOOKS * 4, "error:loop_warning", *LOOKS * 4, "error:loop_detected"],
+        [call("count", {"n": 1})] * 8,
+        ["turn_started", *COUNTS * 4, "error:loop_warning", *COUNTS * 4, "error:loop_detected"],
     ),
     "out of rounds": SequenceCase(
         [call("look", {"n": n}) for n in range(10)],
@@ -220,7 +227,7 @@ async def test_the_event_stream_has_the_expected_sequence(case: SequenceCase, tm
     if not case.held:
         clock.runs.set()
     model = ScriptedModel(case.script, clock=clock)
-    tools = [look, note, wait]
+    tools = [look, count, note, wait]
     async with running_studio(tmp_path, model, tools=tools, hooks=case.hooks, clock=clock, **case.settings) as studio:
         envelopes = [envelope async for envelope in events_of_turn(studio, case)]
     model.assert_done()

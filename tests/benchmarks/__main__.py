@@ -40,6 +40,9 @@ QUICK = Scale(
     further_streams=(),
     stock_streams=(20,),
     stream_tokens=100,
+    workers=(1, 2),
+    job_seconds=1,
+    snapshot_seconds=10,
 )
 
 
@@ -111,6 +114,12 @@ async def _server(scale: Scale) -> list[Row]:
     return await server_rows(scale)
 
 
+async def _postgres(scale: Scale) -> list[Row]:
+    from tests.benchmarks.postgres_rows import postgres_rows
+
+    return await postgres_rows(scale)
+
+
 SECTIONS: dict[str, Callable[[Scale], Coroutine[Any, Any, list[Row]]]] = {
     "engine": _engine,
     "wires": _wires,
@@ -122,8 +131,10 @@ SECTIONS: dict[str, Callable[[Scale], Coroutine[Any, Any, list[Row]]]] = {
     "imports": _imports,
     "streams": _streams,
     "server": _server,
+    "postgres": _postgres,
 }
 SLOW = ("streams", "server")
+POSTGRES = "postgres"
 
 
 def measure(section: str, scale: Scale) -> list[Row]:
@@ -148,6 +159,11 @@ def main() -> None:
         action="store_true",
         help="also many streams of a token per 10 ms, through the library and through `agx serve` (two minutes)",
     )
+    parser.add_argument(
+        "--postgres",
+        action="store_true",
+        help="only the store in PostgreSQL, on a server of its own, with 1 to 8 workers (six minutes)",
+    )
     parser.add_argument("--only", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only:
@@ -156,7 +172,10 @@ def main() -> None:
         print(json.dumps([asdict(row) for row in rows]))
         return
     begun = time.monotonic()
-    names = [name for name in SECTIONS if name not in SLOW or arguments.streams]
+    if arguments.postgres:
+        names = [POSTGRES]
+    else:
+        names = [name for name in SECTIONS if name != POSTGRES and (name not in SLOW or arguments.streams)]
     rows = [row for name in names for row in measure(name, QUICK if arguments.quick else FULL)]
     if arguments.json:
         print(json.dumps([{**asdict(row), "judged": row.judged} for row in rows], indent=2))

@@ -13,7 +13,8 @@ class Scale:
     """The size of a run; figures are medians of `repeats`.
 
     So many paced streams pass through the real server, each for `stream_tokens` while all run: `further_streams` while
-    it is in time with fewer, and `stock_streams` with stock readers.
+    it is in time with fewer, and `stock_streams` with stock readers. So many `workers` share
+    a PostgreSQL server, and write for `job_seconds` at a time.
     """
 
     repeats: int = 5
@@ -30,6 +31,9 @@ class Scale:
     further_streams: Sequence[int] = (250, 300, 400, 500, 600, 800)
     stock_streams: Sequence[int] = (1, 20, 60, 100)
     stream_tokens: int = 400
+    workers: Sequence[int] = (1, 2, 4, 8)
+    job_seconds: float = 3
+    snapshot_seconds: float = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

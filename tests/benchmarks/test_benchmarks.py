@@ -8,6 +8,7 @@ from tests.benchmarks.__main__ import measure
 from tests.benchmarks.paced_streams import Load, Token, tokens_of
 from tests.benchmarks.rows import Row, Scale, table
 from tests.benchmarks.server_rows import carried
+from tests.support.postgres.cluster import requires_postgres
 
 SMALL = Scale(
     repeats=1,
@@ -24,6 +25,9 @@ SMALL = Scale(
     further_streams=(),
     stock_streams=(2,),
     stream_tokens=10,
+    workers=(1, 2),
+    job_seconds=0.3,
+    snapshot_seconds=0.5,
 )
 
 
@@ -129,6 +133,22 @@ SMALL = Scale(
 @pytest.mark.cases(quick=0)
 def test_every_figure_is_measured(section: str, names: list[str]) -> None:
     assert [row.name for row in measure(section, SMALL)] == names
+
+
+@requires_postgres
+@pytest.mark.cases(quick=0)
+@pytest.mark.parametrize("section", ["postgres"])
+def test_every_figure_of_postgres_is_measured(section: str) -> None:
+    names = [
+        *("stored", "client CPU per commit", "server CPU per commit", "commit, p50", "commit, p99"),
+        *("server CPU per commit with a reader", "reader, p50", "reader, p99"),
+    ]
+    assert [row.name for row in measure(section, SMALL)] == [
+        *(f"1 PostgreSQL worker, {name}" for name in names),
+        *(f"2 PostgreSQL workers, {name}" for name in names),
+        "server CPU per commit under a snapshot of 0.5 s",
+        "1,000 token events in PostgreSQL",
+    ]
 
 
 def test_the_streams_carried_are_the_most_up_to_which_all_are_in_time() -> None:

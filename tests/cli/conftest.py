@@ -124,7 +124,8 @@ class Terminal:
         except OSError:  # Linux: the other side is closed
             return False
         self.raw += self._decoder.decode(data)  # a read may end within a character or a control sequence
-        self.screen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.raw).replace("\r\n", "\n")
+        lasting = re.sub(r"\r(?:\x1b\[[0-9;]*m)*… waiting for the (?:model|tool) [^\r\n]*\r\x1b\[K", "", self.raw)
+        self.screen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", lasting).replace("\r\n", "\n")
         return bool(data)
 
 
@@ -196,6 +197,11 @@ def provider() -> Iterator[FixedProvider]:
             self.wfile.flush()
             if state.hold:
                 state.released.wait(PATIENCE)
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"data": [{"id": "tiny"}, {"id": "big"}]}')
 
         def log_message(self, format: str, *args: object) -> None:
             return

@@ -53,8 +53,9 @@ def test_slash_commands_print_to_stderr(agx: Any) -> None:
         "unknown mode 'bold'; known modes: default, accept_edits, plan, auto",
         "model: demo",
     ]
-    assert "nobody" in lines[4]
-    assert lines[5:] == [
+    assert lines[4] == "* demo"
+    assert "nobody" in lines[-3]
+    assert lines[-2:] == [
         "no turn is running; while one runs, Ctrl-C stops it",
         "unknown command /tolls; did you mean /tools?",
     ]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +10,6 @@ from typing import Any
 import pytest
 
 from tests.support.screen import Screen
-
-OUT_OF_MEMORY_ON_SIGNAL = """
-import signal, threading
-def fail(): raise MemoryError
-signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=fail).start())
-"""
 
 
 def messages(agx: Any) -> list[str]:
@@ -172,22 +164,33 @@ def test_the_terminal_is_left_as_it_was(agx: Any, terminal: Callable[..., Any]) 
     assert screen.raw.count("\x1b[?2004h") == screen.raw.count("\x1b[?2004l")
 
 
-@pytest.mark.parametrize("is_answering", [True, False])
-@pytest.mark.cases(quick=1)
-def test_a_chat_out_of_memory_leaves_the_terminal_as_it_was(
-    agx: Any, terminal: Callable[..., Any], is_answering: bool
-) -> None:
-    import termios
+def test_a_chat_begins_with_the_message_of_its_command_line(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat", "say", "hello there")
+    screen.wait_for("\nhello there\n")
+    quit_chat(screen)
+    assert messages(agx) == ["say hello there"]
 
-    screen = terminal("chat", prepare=OUT_OF_MEMORY_ON_SIGNAL)
-    shown = termios.ECHO | termios.ICANON
-    screen.wait_for("› ")
-    if is_answering:
-        screen.type("count to 1000\r")
-        screen.wait_for("1 2 3 4")
-    assert not termios.tcgetattr(screen.descriptor)[3] & shown
-    os.kill(screen.process.pid, signal.SIGUSR1)
-    assert screen.exit_code() == 70
-    assert "agx: out of memory: the process ends" in screen.screen
-    assert termios.tcgetattr(screen.descriptor)[3] & shown == shown
-    assert screen.raw.rindex("\x1b[?2004l") > screen.raw.rindex("\x1b[?2004h")
+
+def test_commands_of_a_chat_run_name_export_and_retry(agx: Any, terminal: Callable[..., Any]) -> None:
+    (agx.folder / "notes.txt").write_text("notes")
+    screen = terminal("chat")
+    for keys, shown in (
+        ("!echo out; exit 3", "exit code 3"),
+        ("say read @notes.txt", "notes.txt\n"),
+        ("/model", "* demo"),
+        ("/rename Fine name", "name: Fine name"),
+        ("/usage", "demo"),
+        ("/export talk.md", "talk.md"),
+        ("/export talk.md", "File exists"),
+        ("/retry", "exit code 3"),
+    ):
+        screen.wait_for("› ")
+        screen.type(f"{keys}\r")
+        screen.wait_for(shown)
+    quit_chat(screen)
+    session = json.loads(agx("sessions", "show", "last", "--json").stdout)
+    (message,) = [one for one in session["messages"] if one["role"] == "user"]
+    assert session["name"] == "Fine name"
+    assert message["content"].startswith("say read @notes.txt\n\n[output of `echo out; exit 3`")
+    assert [one["name"] for one in message["attachments"]] == ["notes.txt"]
+    assert (agx.folder / "talk.md").read_text().startswith("# Fine name")

@@ -8,11 +8,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from agenticx import __version__
+from studio.http.openapi import openapi_document
+from studio.routes import TABLE
 
 
 def test_help_lists_every_command_on_stdout(agx: Any) -> None:
@@ -30,6 +33,12 @@ def test_help_shows_the_help_of_a_command_or_action(agx: Any) -> None:
     for words in (["sessions", "rewind"], ["model", "call"]):
         assert agx("help", *words).stdout == agx(*words, "--help").stdout
     assert agx("help", "rnu").returncode == 2
+
+
+def test_openapi_prints_the_document_of_the_server_without_one(agx: Any) -> None:
+    done = agx("openapi")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == openapi_document(TABLE)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +104,7 @@ def test_help_imports_no_large_packages() -> None:
 
 
 def test_version_is_the_installed_one(agx: Any) -> None:
-    assert agx("--version").stdout == f"agx {version('agenticx')}\n"
+    assert agx("--version").stdout == f"agx {__version__}\n"
 
 
 def test_an_unknown_command_is_a_usage_error_with_the_nearest_ones(agx: Any) -> None:
@@ -115,7 +124,7 @@ def test_an_option_in_place_of_the_command_is_explained(agx: Any) -> None:
 def test_bad_arguments_are_a_usage_error_on_stderr(agx: Any) -> None:
     done = agx("run")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "the following arguments are required: prompt" in done.stderr
+    assert "the following arguments are required: TASK" in done.stderr
 
 
 def test_a_bad_setting_is_refused_at_start_by_name_and_range(agx: Any) -> None:

@@ -39,6 +39,7 @@ def test_a_deleted_current_folder_is_reported(agx: Any, command: str) -> None:
     assert done.stderr == "agx: the current folder was deleted; change to another one\n"
 
 
+@pytest.mark.ci_lane
 def test_doctor_still_works_in_a_deleted_folder(agx: Any) -> None:
     done = run_in_shell(agx, 'mkdir gone && cd gone && rmdir ../gone && exec "$@" doctor')
     assert done.returncode == 1
@@ -87,6 +88,7 @@ def test_a_search_query_in_a_chat_may_be_any_bytes(agx: Any) -> None:
     assert done.stderr.endswith("no session matches\n")
 
 
+@pytest.mark.ci_lane
 def test_closed_standard_streams_behave_like_dev_null(agx: Any) -> None:
     done = run_in_shell(agx, '"$@" run "Write a.txt with the text hi" --yes <&- >&-')
     assert (done.returncode, done.stdout, (agx.folder / "a.txt").read_text()) == (0, "", "hi")

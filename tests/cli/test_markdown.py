@@ -107,6 +107,7 @@ def test_a_message_is_rendered() -> None:
 
 @pytest.mark.parametrize("height", [24, 5])
 @pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 def test_the_screen_is_the_same_however_the_text_arrives(height: int, count: Count) -> None:
     assert shown(TEXT, height=height) == SCREEN
     for seed in range(count(2, 5, 5)):
@@ -129,6 +130,7 @@ def test_the_screen_is_the_same_however_the_text_arrives(height: int, count: Cou
     ids=["paragraph", "numbers", "equal numbers", "bullets", "code", "table", "one word", "quotes", "too many quotes"],
 )
 @pytest.mark.cases(quick=3)
+@pytest.mark.ci_lane
 def test_no_word_of_a_long_block_is_lost_or_broken(text: str) -> None:
     screen = shown(in_parts(text, random.Random(1)))
     wanted = re.findall(r"[a-z]\w*", text)
@@ -184,6 +186,7 @@ def test_text_that_only_grows_is_only_appended() -> None:
     assert raw == ["one", " two", " three\nfour", "\n"]
 
 
+@pytest.mark.ci_lane
 def test_a_long_text_that_arrives_at_once_is_shown_without_long_work() -> None:
     text = "".join(f"- entry {number} of a list\n" for number in range(40_000)) + "**end**"
     raw: list[str] = []

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from agenticx.sessions import SessionRecord, SqliteStore
-from agenticx.sessions.store.events import decode_line, encode
+from agenticx.sessions.log.events import decode_line, encode
+from tests.support.stores import in_pages
 
 RECORDED = sorted((Path(__file__).parent / "recorded_sessions").glob("*.jsonl"))
 
@@ -53,5 +54,5 @@ async def insert_sessions(database: Path, files: list[Path]) -> None:
             for event, _, seq, ts in map(decode_line, lines)
         ]
         record = SessionRecord(id=session_id, name=file.stem, workspace="/", created_at="2026-11-21T00:00:00.000Z")
-        await store.create(record, initial_events=past)
+        await store.create(record, initial_events=in_pages(past))
     await store.aclose()

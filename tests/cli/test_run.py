@@ -8,7 +8,9 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +120,7 @@ def test_an_open_pipe_that_brings_nothing_is_left_alone(agx: Any) -> None:
 def test_a_base_url_with_the_demo_is_a_usage_error(agx: Any, command: list[str]) -> None:
     done = agx(*command, "--base-url", "http://127.0.0.1:9/v1")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("agx: --base-url cannot be used with the demo, which is offline; ")
+    assert done.stderr.startswith("agx: --base-url cannot be used with demo, which is offline; ")
 
 
 CUT = '{"choices": [{"index": 0, "delta": {"content": "half an ans"}, "finish_reason": "length"}]}'
@@ -342,8 +344,8 @@ def test_attached_files_are_sent_and_the_log_names_them(agx: Any) -> None:
     rows = envelopes(agx("run", "say hi", "--attach", "a.csv", "--attach", "b.txt", "--json").stdout)
     check_grammar(rows)
     assert rows[0]["data"]["attachments"] == [
-        {"name": "a.csv", "media_type": "text/plain", "size": 4},
-        {"name": "b.txt", "media_type": "text/plain", "size": 5},
+        {"name": "a.csv", "media_type": "text/plain", "size": 4, "sha256": sha256(b"1,2\n").hexdigest()},
+        {"name": "b.txt", "media_type": "text/plain", "size": 5, "sha256": sha256(b"words").hexdigest()},
     ]
 
 
@@ -353,3 +355,30 @@ def test_a_refused_attachment_is_a_usage_error(agx: Any) -> None:
         done = agx("run", "say hi", "--attach", name)
         assert (done.returncode, done.stdout) == (2, "")
         assert f"agx run: --attach: {words}" in done.stderr
+
+
+def test_a_task_needs_no_quotes_and_a_misspelt_option_is_named(agx: Any) -> None:
+    assert agx("run", "say", "hello", "there", "-m", "demo").stdout == "hello there\n"
+    done = agx("run", "--modle", "demo", "say hi")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("unrecognized arguments: --modle; did you mean --model?\n")
+
+
+def test_an_address_alone_is_asked_for_its_models(agx: Any, provider: Any) -> None:
+    provider.events('{"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}', "[DONE]")
+    del agx.environment["AGX_MODEL"]
+    done = agx("run", "--base-url", provider.base_url, "hello")
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert done.stderr == f"model: openai-chat:tiny, the first of 2 that {provider.base_url} lists\n"
+    assert json.loads(provider.requests[0])["model"] == "tiny"
+
+
+def test_a_terminal_shows_what_is_waited_for_from_one_second_on(agx: Any, terminal: Callable[..., Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        agx.environment |= {
+            "OPENAI_API_KEY": "key",
+            "OPENAI_BASE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}/v1",
+        }
+        screen = terminal("run", "hi", "-m", "openai-chat:some")
+        screen.wait_for("… waiting for the model (")
+        assert screen.interrupt() == 130

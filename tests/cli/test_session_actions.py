@@ -237,7 +237,7 @@ async def talk_in(home: Path) -> None:
             await team.run(task="Write about autumn.")
 
 
-def test_a_chat_does_not_keep_others_from_reading_its_sessions(
+def test_the_sessions_of_a_chat_can_be_read_and_renamed_elsewhere(
     agx: Any, terminal: Callable[..., Any], tmp_path: Path
 ) -> None:
     agx("run", "say one")
@@ -260,10 +260,8 @@ def test_a_chat_does_not_keep_others_from_reading_its_sessions(
     assert json.loads(agx("sessions", "usage", "--json").stdout)["total"]["calls"] >= 2
     unknown = agx("sessions", "show", "nothing")
     assert (unknown.returncode, unknown.stdout) == (2, "")
-    for words in (["rename", "last", "x"], ["delete", "last", "--yes"], ["fork", "last"]):
-        refused = agx("sessions", *words)
-        assert (refused.returncode, refused.stdout) == (1, "")
-        assert f"(process {chat.process.pid})" in refused.stderr
+    renamed = agx("sessions", "rename", "last", "x")
+    assert (renamed.returncode, " x [running]  " in renamed.stdout) == (0, True)
     chat.type("y\n")
     chat.wait_for("← file_write ok")
     chat.wait_for("› ")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +282,21 @@ def test_a_search_for_bytes_that_are_not_text_finds_nothing(agx: Any) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "no session matches '\ufffd'\n")
 
 
+def test_a_session_that_cannot_be_read_can_be_deleted_by_its_id(agx: Any) -> None:
+    agx("run", "say one")
+    (session,) = ids(agx)
+    with closing(sqlite3.connect(Path(agx.environment["AGX_HOME"]) / "sessions.db", isolation_level=None)) as database:
+        database.execute("UPDATE sessions SET record = '{'")
+    refused = agx("sessions", "delete", session)
+    assert (refused.returncode, "the record of a session is damaged" in refused.stderr) == (1, True)
+    done = agx("sessions", "delete", session, "--yes")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, f"{session} was deleted")
+    again = agx("sessions", "delete", session, "--yes")
+    assert again.stderr == (
+        f"agx: no session has the id or id prefix {session!r}; `agx sessions list` lists the sessions\n"
+    )
+
+
 def test_delete_removes_a_session_after_confirmation(agx: Any, terminal: Callable[..., Any]) -> None:
     agx("run", "say one")
     (session,) = ids(agx)
@@ -340,11 +357,11 @@ def test_a_question_of_a_killed_process_is_asked_again_when_a_chat_resumes(
 # --- one owner --------------------------------------------------------------------------------------------------------
 
 
-def test_a_turn_runs_unstored_with_a_note_while_another_terminal_owns_the_sessions(
+def test_a_turn_runs_unstored_with_a_note_while_another_terminal_keeps_the_sessions_to_itself(
     agx: Any, terminal: Callable[..., Any]
 ) -> None:
     agx("run", "say one")
-    chat = terminal("chat")
+    chat = terminal("chat", "--max-tool-rounds", "12")
     chat.wait_for("› ")
     owner = f"(process {chat.process.pid})"
     done = agx("run", "say two")

@@ -38,6 +38,7 @@ MAX_UPTIME = 1.5
     ],
 )
 @pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 async def test_a_broken_server_is_detected_by_kills(
     tmp_path: Path, rng: random.Random, broken: str, words: str
 ) -> None:
@@ -49,6 +50,7 @@ async def test_a_broken_server_is_detected_by_kills(
 
 
 @pytest.mark.promise("E2")
+@pytest.mark.ci_lane
 async def test_a_server_that_accepts_every_answer_is_detected(tmp_path: Path, rng: random.Random) -> None:
     async with server_forker() as forker:
         found = await racing_answers(forker, RecordedFolder(tmp_path / "home"), rng, 200, broken="accepts every answer")
@@ -56,6 +58,7 @@ async def test_a_server_that_accepts_every_answer_is_detected(tmp_path: Path, rn
 
 
 @pytest.mark.promise("A2")
+@pytest.mark.ci_lane
 async def test_a_server_that_never_syncs_is_detected(tmp_path: Path, rng: random.Random) -> None:
     trace = tmp_path / "trace"
     recorded = RecordedFolder(tmp_path / "home")

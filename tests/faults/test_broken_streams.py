@@ -37,6 +37,7 @@ def break_(studio: RunningStudio, mutant: str) -> None:
 
 
 @pytest.mark.promise("A6")
+@pytest.mark.ci_lane
 async def test_a_server_that_reads_the_whole_log_to_resume_is_detected(tmp_path: Path) -> None:
     figures = await large_log_figures(tmp_path / "home", 30_000, resumes=1, broken="reads the whole log to resume")
     assert any(found.startswith("memory") for found in figures.findings()), figures
@@ -90,6 +91,7 @@ async def test_a_wrong_response_to_an_odd_cursor_of_all_sessions_is_detected(tmp
 
 
 @pytest.mark.promise("B3")
+@pytest.mark.ci_lane
 async def test_an_unbounded_queue_for_each_reader_is_detected(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home", mutant="queues for each reader") as served:
         assert await slow_readers.memory_growth_for_stopped_readers(served, 16) > slow_readers.MAX_MEMORY
@@ -136,6 +138,7 @@ async def test_a_leak_after_aborted_readers_is_detected(
     ],
 )
 @pytest.mark.cases(quick=2)
+@pytest.mark.ci_lane
 async def test_missing_heartbeats_are_detected_in_each_state(tmp_path: Path, state: str, mutant: str) -> None:
     model, clock = ScriptedModel(heartbeats.STATES[state][0]), PatientClock(heartbeats.SHORT_HEARTBEAT_INTERVAL)
     async with running_studio(tmp_path, model, tools=[note, heartbeats.wait], clock=clock) as studio:
@@ -148,6 +151,7 @@ async def test_missing_heartbeats_are_detected_in_each_state(tmp_path: Path, sta
 @pytest.mark.parametrize(
     ("mutant", "missing"), [("closes streams before turns", "error"), ("sends no closing frame", "server_closing")]
 )
+@pytest.mark.ci_lane
 async def test_a_missing_frame_at_shutdown_is_detected(tmp_path: Path, mutant: str, missing: str) -> None:
     async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]] * 3)) as studio:
         break_(studio, mutant)

@@ -72,7 +72,7 @@ async def log_in(folder: Path) -> list[dict[str, Any]]:
     hub = hub_over(store, folder)
     await hub.recover()
     loaded = await (await store.ownership.claim(RECORD.id)).load()
-    assert (loaded.running, list(loaded.children)) == (None, [])
+    assert (loaded.main_turn, list(loaded.child_turns)) == (None, [])
     events = await store.log.read(RECORD.id, 0, 10_000)
     await hub.close()
     await store.aclose()

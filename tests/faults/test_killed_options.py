@@ -107,7 +107,7 @@ async def test_an_option_that_waits_for_a_person_is_interrupted_by_a_kill(tmp_pa
     hub = hub_over(store, folder)
     await hub.recover()
     assert sorted(state.state for _, state in await hub.options(RECORD.id)) == ["done", "interrupted"]
-    assert await hub.running_turn_ids([RECORD.id]) == {}
+    assert await hub.current_turn_id(RECORD.id) is None
     assert await store.catalog.open_requests(RECORD.id) == []
     check_grammar(await logged(store))
     (done,) = [option.number for option, state in await hub.options(RECORD.id) if state.state == "done"]

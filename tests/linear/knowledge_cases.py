@@ -12,7 +12,7 @@ from agenticx.core.reasoning import Reasoning, add_event, reasoning_of
 from agenticx.errors import InvalidArguments
 from agenticx.knowledge.citations import check_citations
 from agenticx.knowledge.dates import dates_meant, find_dates
-from agenticx.knowledge.memory import UserMemory, checked_text
+from agenticx.knowledge.memory import UserMemory, check_room, checked_text, search_entries, unknown_entry
 from agenticx.knowledge.parsing import (
     CodeLines,
     NoteText,
@@ -126,7 +126,13 @@ KNOWLEDGE_CASES: list[LinearCase] = [
         also=(without_tags,),
     ),
     LinearCase(of=query_words, run=query_words, inputs=_NOTES, where="thread"),
-    LinearCase(of=checked_text, run=_remembered, inputs=_NOTES, where="thread", also=(UserMemory,)),
+    LinearCase(
+        of=checked_text,
+        run=_remembered,
+        inputs=_NOTES,
+        where="thread",
+        also=(UserMemory, search_entries, check_room, unknown_entry),
+    ),
     LinearCase(of=tag_key, run=tag_key, inputs=_NOTES, where="thread"),
     LinearCase(of=match_key, run=match_key, inputs=_NOTES, where="thread"),
     LinearCase(of=add_event, run=_reasoned, inputs=_NOTES, where="thread", also=(reasoning_of, Reasoning)),

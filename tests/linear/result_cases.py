@@ -20,7 +20,6 @@ from agenticx.runtime.result_text import (
     mask_echo,
     mask_times,
     reports_nothing_found,
-    reports_pending,
     reports_success,
     reports_verdict,
 )
@@ -62,8 +61,7 @@ def _judged(texts: list[str]) -> Generator[None]:
     """Judge each text as the result of a read-only call."""
     for text in texts:
         reports_nothing_found(text, ("lorem", "a"), read_only=True)
-        exit_code(text), reports_success(text), reports_pending(text)
-        reports_verdict(text), mask_counts(text)
+        exit_code(text), reports_success(text), reports_verdict(text), mask_counts(text)
         mask_times(text), mask_echo(text, ("lorem", "ipsum", "a"))
         yield
 
@@ -151,7 +149,6 @@ _JUDGES: tuple[Callable[..., object], ...] = (
     reports_success,
     exit_code,
     reports_verdict,
-    reports_pending,
     mask_echo,
     mask_counts,
     mask_times,

@@ -119,7 +119,7 @@ def _turn() -> Turn:
         on_exhausted="error",
         clock=SystemClock(),
         loops=LoopDetector(),
-        gate=AutoApproveConfirmGate(),
+        turn_gate=AutoApproveConfirmGate(),
         settings=load_settings(environ={}),
     )
 

@@ -34,11 +34,12 @@ from agenticx.sessions.history.speech_calls import SpeechCalls
 from agenticx.sessions.history.transcript import Conversation, transcript
 from agenticx.sessions.hub.session_fields import derive_name
 from agenticx.sessions.hub.writer import merge_deltas
-from agenticx.sessions.store.events import StoredEvent, encode_events
+from agenticx.sessions.log.events import StoredEvent, encode_events
+from agenticx.sessions.log.searchable_texts import SearchableText, searchable_texts
+from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.memory import MemoryStore
-from agenticx.sessions.store.search import SearchableText, SearchQuery, normalize_words, searchable_texts
-from agenticx.sessions.store.session_record import SessionRecord
-from agenticx.sessions.store.sqlite._segments import (
+from agenticx.sessions.store.search import SearchQuery, normalize_words
+from agenticx.sessions.store.segments import (
     PAGE_BYTES,
     CommitRow,
     Segment,
@@ -238,7 +239,7 @@ async def _relayed(events: list[RuntimeEvent]) -> None:
 
 
 def _segments(events: list[StoredEvent]) -> list[Segment]:
-    return list(encode_segments(events, rev=1, commit_id="c", position=events[-1].position))
+    return list(encode_segments(events, 1, rev=1, commit_id="c", position=events[-1].position))
 
 
 SESSION_CASES = [
@@ -275,7 +276,8 @@ SESSION_CASES = [
         inputs={
             name: (
                 lambda size, make=make: [
-                    CommitRow(event.position, event.seq, "c", event.seq, encode_body([event])) for event in make(size)
+                    CommitRow(event.position, 1, event.seq, "c", event.seq, encode_body([event]))
+                    for event in make(size)
                 ]
             )
             for name, make in _LOGS.items()

@@ -121,7 +121,7 @@ MODULES = [
     "sessions.history.transcript",
     "sessions.history.speech_calls",
     "sessions.history.export",
-    "sessions.store.sqlite._segments",
+    "sessions.store.segments",
     "cli.terminal.event_text",
     "cli.terminal.output",
     "teams.group_chats.speaker_names",
@@ -137,6 +137,9 @@ EXEMPT: dict[str, str] = {
             tools.artifact_paths.check_path_beside
         """,
         "it joins the pages of a log": "sessions.history.export.export_jsonl",
+        "they make a row of values, without reading them": """
+            sessions.history.speech_calls.message_row sessions.history.speech_calls.result_fields
+        """,
         "the rows of their wires go through it": """
             llms.json_values.arguments_json llms.json_values.items_in llms.json_values.fields_in
             llms.json_values.text_in llms.json_values.json_string_fragment
@@ -167,9 +170,9 @@ EXEMPT: dict[str, str] = {
             runtime.structured_output.OutputType runtime.user_requests.request_text.describe_size
             runtime.user_requests.request_text.parse_choice
             tools.command_output.ProgressEmitter tools.lines.common_start tools.lines.common_end
-            sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.encode_body
-            sessions.store.sqlite._segments.segment_lines
-            sessions.store.sqlite._segments.line_position
+            sessions.store.segments.decode_event sessions.store.segments.encode_body
+            sessions.store.segments.segment_lines sessions.store.segments.at_position
+            sessions.store.segments.line_position
             sessions.history.transcript.searchable_path_texts
             cli.terminal.output.JsonLinesOutput cli.terminal.output.TerminalOutput
             cli.terminal.output.FallbackOutput cli.terminal.output.OutputWrapper logs.hidden_members
@@ -184,7 +187,7 @@ EXEMPT: dict[str, str] = {
             llms.wires.anthropic._request.tool_name llms.wires.gemini._request.function_declarations
             llms.wires.gemini._request.tool_names llms.wires.request_body.encode_tools tools.protected.is_within
             llms.wires.openai_chat._request.sampling_rules llms.wires.gemini._request.sampling_rules
-            tools.protected.changes_bare_repository messages.sources_of cli.terminal.output.output_for
+            tools.protected.changes_bare_repository messages.sources_of messages.files_of cli.terminal.output.output_for
             cli.terminal.output.terminal_is_dumb config_files.table.tags_of
             core.agent_files.AgentFiles core.agent_files.AgentItem core.agent_files.agent_item
             core.agent_files.with_model_problems

@@ -169,8 +169,8 @@ def test_the_installed_library_lists_the_models_of_the_wheel_and_of_the_user(
 def test_the_wheel_holds_the_packages_the_config_and_nothing_else(installed: InstalledWheel) -> None:
     with zipfile.ZipFile(installed.wheel) as wheel:
         names = wheel.namelist()
-    assert {name.split("/")[0] for name in names} == {"agenticx", "studio", "agenticx-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in names} == {"agenticx", "studio", "agenticx_studio-0.1.0.dist-info"}
     shipped = {name.removeprefix("agenticx/_config/") for name in names if name.startswith("agenticx/_config/")}
     ours = {str(path.relative_to(ROOT / "config")) for path in (ROOT / "config").rglob("*") if path.is_file()}
     assert shipped == ours
-    assert "agenticx-0.1.0.dist-info/licenses/LICENSE" in names
+    assert "agenticx_studio-0.1.0.dist-info/licenses/LICENSE" in names

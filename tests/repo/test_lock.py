@@ -15,7 +15,7 @@ pytestmark = pytest.mark.promise("I2")
 
 ROOT = Path(__file__).parents[2]
 LOCK: dict[str, Any] = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))
-PACKAGES: list[dict[str, Any]] = [package for package in LOCK["package"] if package["name"] != "agenticx"]
+PACKAGES: list[dict[str, Any]] = [package for package in LOCK["package"] if package["name"] != "agenticx-studio"]
 POISONED = {("litellm", "1.82.7"), ("litellm", "1.82.8")}
 
 
@@ -39,7 +39,7 @@ def test_the_lock_covers_the_dependencies_of_the_project() -> None:
     asked = {name_of(requirement) for requirement in project["dependencies"]}
     for extra in project["optional-dependencies"].values():
         asked |= {name_of(requirement) for requirement in extra}
-    assert asked - {"agenticx"} <= {package["name"] for package in PACKAGES}
+    assert asked - {"agenticx-studio"} <= {package["name"] for package in PACKAGES}
 
 
 def name_of(requirement: str) -> str:

@@ -15,6 +15,7 @@ import pytest
 from agenticx.logs import bound_ids, configure_logging, excerpt, get_logger, is_secret_field, redact
 from tests.linear.growth import grows_linearly
 from tests.support.secret_samples import SECRET_FIELDS, SECRET_PARTS, SECRETS
+from tests.support.timeouts import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -294,6 +295,37 @@ with bound_ids(session="s1"):
     one, other = (run.stderr.split(" WARNING ")[1] for run in written)
     assert one == other
     assert one == "agenticx.x it happened session='s1' token='[hidden]' why='two\\nlines'\n"
+
+
+def test_lines_are_the_same_while_another_thread_fails_to_load_structlog() -> None:
+    program = f"""
+import asyncio, errno, sys, threading
+from agenticx.logs import configure_logging, get_logger
+configure_logging()
+log, importing, go_on = get_logger("agenticx.x"), threading.Event(), threading.Event()
+class TooManyOpenFiles:
+    def find_spec(self, name, path, target=None):
+        if name.startswith("structlog."):
+            importing.set()
+            assert go_on.wait({PATIENCE})
+            raise OSError(errno.EMFILE, "Too many open files")
+sys.meta_path.insert(0, TooManyOpenFiles())
+async def log_on_loop(): log.warning("seen")
+thread = threading.Thread(target=log.warning, args=("seen",))
+thread.start()
+importing.wait()
+threading.Timer(1, go_on.set).start()  # not before: the lines here must not wait for the thread
+asyncio.run(log_on_loop())
+log.warning("seen")
+assert not go_on.is_set()
+thread.join()
+del sys.meta_path[0]
+log.warning("seen")
+assert "structlog.stdlib" in sys.modules
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert [line.split(" ", 2)[2] for line in ran.stderr.splitlines()] == ["WARNING agenticx.x seen"] * 4
 
 
 def test_a_first_line_on_an_event_loop_does_not_block_it_with_the_import_of_structlog() -> None:

@@ -8,18 +8,20 @@ from typing import Any, Literal, assert_type
 from pydantic import BaseModel
 
 from agenticx import (
+    Agent,
     AgentRuntime,
     Event,
     EventType,
     RunResult,
     RuntimeEvent,
     Session,
+    ToolContext,
     TurnError,
     open_hub,
     resolve_model,
     tool,
 )
-from agenticx.core import Agent, AgentExecutor, ChatResponse, ExecutionResult, Task
+from agenticx.core import AgentExecutor, ChatResponse, ExecutionResult, Task
 from agenticx.runtime.events import FinalEvent, TokenEvent
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, TaskResult
 
@@ -28,10 +30,62 @@ class City(BaseModel):
     name: str
 
 
+class Stock(BaseModel):
+    apples: int
+
+
+@tool(risk="read")
+def count(context: ToolContext[Stock]) -> int:
+    """Count the apples."""
+    return context.deps.apples
+
+
+shop = Agent(name="shop", model="demo", tools=[count], deps_type=Stock, output_type=City)
+teller = Agent(name="teller", handoffs=["desk"])
+desk = Agent(
+    name="desk",
+    model="demo",
+    tools=[shop.as_tool()],
+    handoffs=[shop, lambda: teller],
+    confirm_gate=lambda request: request.tool == "count" and request.risk == "read",
+)
+
+
+async def run_agents() -> None:
+    assert_type(shop, Agent[Stock, City])
+    inferred: Agent[Stock, str] = Agent(tools=[count, add])  # by pyright; mypy takes Any for the deps
+    assert inferred.deps_type is None
+    assert_type(Agent(tools=[add], deps_type=Stock), Agent[Stock, str])
+    assert_type(Agent(tools=[add]), Agent[Any, str])
+    assert_type(await desk.run("say hi"), RunResult[str])
+    assert_type((await desk.run("say hi")).output, str)
+    city = await shop.run('Say {"name": "Lyon"}', deps=Stock(apples=3), session=Session())
+    assert_type(city.output, City)
+    assert_type((await shop.run('Say {"value": [1]}', output_type=list[int], deps=Stock(apples=3))).output, list[int])
+    async with shop.stream('Say {"name": "Lyon"}', deps=Stock(apples=3)) as turn:
+        async for event in turn:
+            assert_type(event, Event)
+            if event.type == "confirm_required":
+                event.approve()
+    assert_type(turn.result.output, City)
+    async with open_hub("memory://", model="demo", agents=[desk]) as hub:
+        stored = await hub.create(agent="desk")
+        assert_type((await shop.run('Say {"name": "Lyon"}', session=stored, deps=Stock(apples=3))).output, City)
+        answer = await hub.run(stored.id, 'Say {"name": "Lyon"}', agent=shop, deps=Stock(apples=3))
+        assert_type(answer.output, City)
+
+
 @tool(risk="read")
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+class Shop:
+    @tool
+    async def price(self, item: str, *, count: int = 1) -> float:
+        """Return a price."""
+        return count * len(item)
 
 
 def show(event: Event) -> str:
@@ -53,7 +107,9 @@ def show(event: Event) -> str:
 
 
 async def main() -> None:
-    runtime = AgentRuntime(resolve_model("demo"), tools=[add], system_prompt="Be brief.")
+    assert_type(add(1, 2), int)
+    assert_type(await Shop().price("tea", count=2), float)
+    runtime = AgentRuntime(resolve_model("demo"), tools=[add, Shop().price], system_prompt="Be brief.")
     session = Session(messages=[{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}])
     shown: list[str] = []
     async for event in runtime.run_turn("say one two", session):
@@ -65,7 +121,7 @@ async def main() -> None:
         shown_again: str = show(event)
         assert isinstance(shown_again, str)
 
-    assert_type(await runtime.run("say hi"), RunResult[None])
+    assert_type(await runtime.run("say hi"), RunResult[str])
     city = await runtime.run('Say {"name": "Lyon"}', output_type=City)
     assert_type(city, RunResult[City])
     assert_type(city.output.name, str)
@@ -102,4 +158,5 @@ async def main() -> None:
 
 if __name__ == "__main__":
     asyncio.run(main())
+    asyncio.run(run_agents())
     print("ok")

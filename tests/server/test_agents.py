@@ -16,7 +16,7 @@ async def test_a_session_with_an_agent_of_a_file_has_its_prompt_and_tools(make_s
     model = ScriptedModel(["Yes."])
     async with make_studio(model) as studio:
         folder = studio.services.settings.home / "agents"
-        folder.mkdir()
+        folder.mkdir(parents=True)
         (folder / "brief.toml").write_text(BRIEF, encoding="utf-8")
         (folder / "broken.toml").write_text("tools = 3", encoding="utf-8")
         listed = {agent.pop("name"): agent for agent in (await studio.client.get("/api/agents")).json()["agents"]}

@@ -15,7 +15,7 @@ from agenticx.testing import check_grammar
 from agenticx.tools import session_files
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.conversations import log, messages, run_turn
-from tests.support.server.running_studio import RunningStudio, StudioMaker
+from tests.support.server.running_studio import IN_A_FILE, RunningStudio, StudioMaker
 
 pytestmark = pytest.mark.anyio
 
@@ -163,6 +163,7 @@ async def test_rewinds_and_forks_have_the_files_of_their_messages(make_studio: S
         assert not [content for content in stored if "Bäckerei".encode() in content]
 
 
+@IN_A_FILE
 async def test_a_revision_that_is_not_kept_is_gone_with_its_content_and_a_reason(
     make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

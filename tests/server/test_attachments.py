@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from base64 import b64encode
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 import pytest
 
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms.scripted import ScriptedModel, hang, say
 from agenticx.messages import UserMessage
 from tests.support.server.running_studio import RunningStudio, StudioMaker
 from tests.support.wires.files import PNG, TEXT, contents
 
 pytestmark = pytest.mark.anyio
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def attachment(name: str, content: bytes, **more: Any) -> dict[str, Any]:
@@ -35,8 +40,8 @@ async def test_files_reach_the_model_and_the_log_stores_only_their_names(make_st
         listed = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
 
     summaries = [
-        {"name": "a.png", "media_type": "image/png", "size": 16},
-        {"name": "f.csv", "media_type": "text/csv", "size": 8},
+        {"name": "a.png", "media_type": "image/png", "size": 16, "sha256": sha256(contents["image/png"])},
+        {"name": "f.csv", "media_type": "text/csv", "size": 8, "sha256": sha256(contents["text/plain"])},
     ]
     assert frames[0].data["data"]["attachments"] == summaries
     assert listed[0]["attachments"] == summaries
@@ -44,6 +49,47 @@ async def test_files_reach_the_model_and_the_log_stores_only_their_names(make_st
     message = model.requests[0].messages[-1]
     assert isinstance(message, UserMessage)
     assert message.attachments == (PNG, TEXT.model_copy(update={"name": "f.csv", "media_type": "text/csv"}))
+
+
+async def test_attachments_are_read_back_by_their_digest_with_their_type(make_studio: StudioMaker) -> None:
+    large = contents["image/png"] + b"\0" * 100_000  # stored apart from its message
+    files = {
+        large: attachment("groß.png", large),
+        b"%PDF-1.7": attachment("a.pdf", b"%PDF-1.7"),
+        b"plain": attachment("a.txt", b"plain"),
+        b"<script>": attachment("a.html", b"<script>", media_type="text/html"),
+        "\ufeffwide".encode("utf-16-le"): attachment("w.txt", "\ufeffwide".encode("utf-16-le")),
+    }
+    async with make_studio(ScriptedModel(["seen", [say("so"), hang()]])) as studio:
+        session_id = await studio.session()
+        await studio.turn(session_id, "look", attachments=list(files.values()))
+        await studio.events_until(session_id, "final")
+        url = f"/api/sessions/{session_id}/attachments"
+        answers = [await studio.client.get(f"{url}/{sha256(content)}") for content in files]
+        assert [answer.content for answer in answers] == list(files)
+        assert [answer.headers["content-type"] for answer in answers] == [
+            "image/png",
+            "application/pdf",
+            "text/plain; charset=utf-8",
+            "text/html; charset=utf-8",
+            "text/plain; charset=utf-16",
+        ]
+        shown = [answer.headers["content-disposition"].partition(";")[0] for answer in answers]
+        assert shown == ["inline", "inline", "inline", "attachment", "inline"]
+        assert answers[0].headers["content-disposition"] == "inline; filename*=UTF-8''gro%C3%9F.png"
+        assert {answer.headers["x-content-type-options"] for answer in answers} == {"nosniff"}
+        etag = answers[0].headers["etag"]
+        again = await studio.client.get(f"{url}/{sha256(large)}", headers={"If-None-Match": etag})
+        assert (again.status_code, again.content, etag) == (304, b"", f'"{sha256(large)}"')
+
+        await studio.turn(session_id, "go")
+        await studio.turn(session_id, "later", attachments=[attachment("q.txt", b"queued")], when_busy="queue")
+        assert (await studio.client.get(f"{url}/{sha256(b'queued')}")).content == b"queued"
+
+        other = await studio.session()
+        missing = await studio.client.get(f"/api/sessions/{other}/attachments/{sha256(large)}")
+        assert (missing.status_code, missing.json()["code"]) == (404, "attachment_not_found")
+        assert missing.json()["hint"].startswith("GET /api/sessions/{session_id}/messages lists ")
 
 
 async def refused(studio: RunningStudio, session_id: str, *attachments: Any) -> tuple[int, str, str, str]:

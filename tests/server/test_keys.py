@@ -18,9 +18,9 @@ from agenticx.llms.catalog.keys import store_key
 from agenticx.provider_keys import KeyStore
 from agenticx.testing import FakeOpenAIServer
 from agenticx.testing.provider_replies import status
-from tests.support.server.running_studio import RunningStudio, StudioMaker
+from tests.support.server.running_studio import IN_A_FILE, RunningStudio, StudioMaker
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.shares_secrets]
 
 KEY, OTHER = "canary-of-a-key-4711", "canary-of-a-key-4712"
 
@@ -35,6 +35,12 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("AGX_HOME", str(tmp_path / "home"))
     monkeypatch.setitem(sys.modules, "keyring", None)
     return tmp_path / "home"
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> str:
+    """Return where the studio stores keys: in a file of its own, or in the database that workers share."""
+    return "file" if request.node.callspec.params["make_studio"] == "sqlite" else "database"
 
 
 async def put(studio: RunningStudio, provider: str, **body: object) -> tuple[int, dict[str, object]]:
@@ -54,29 +60,33 @@ async def listed(studio: RunningStudio) -> list[tuple[str, str]]:
     return [(row["provider"], row["source"]) for row in answer.json()["keys"]]
 
 
-async def test_a_key_is_stored_listed_and_removed(make_studio: StudioMaker, home: Path) -> None:
+async def test_a_key_is_stored_listed_and_removed(make_studio: StudioMaker, home: Path, place: str) -> None:
     async with make_studio() as studio:
         assert await listed(studio) == []
         assert await put(studio, "groq", key=f" {KEY}\n") == (
             200,
-            {"provider": "groq", "stored": "file", "source": "file", "tested": False},
+            {"provider": "groq", "stored": place, "source": place, "tested": False},
         )
-        assert (home / "keys.json").stat().st_mode & 0o777 == 0o600
-        assert await listed(studio) == [("groq", "file")]
+        modes = [path.stat().st_mode & 0o777 for path in home.glob("keys.json")]
+        assert modes == ([0o600] if place == "file" else [])
+        assert await listed(studio) == [("groq", place)]
         assert await delete(studio, "groq") == (204, "")
         assert await delete(studio, "groq") == (404, "key_not_found")
         assert await listed(studio) == []
 
 
-async def test_the_environment_takes_precedence(make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_takes_precedence(
+    make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "canary-in-the-environment")
     async with make_studio() as studio:
         code, stored = await put(studio, "groq", key=KEY)
-        assert (code, stored["stored"], stored["source"]) == (200, "file", "env")
+        assert (code, stored["stored"], stored["source"]) == (200, place, "env")
         assert await listed(studio) == [("groq", "env")]
         assert [await delete(studio, "groq") for _ in range(2)] == [(204, ""), (409, "key_in_environment")]
 
 
+@IN_A_FILE
 async def test_mistakes_are_problems_that_say_what_is_right(make_studio: StudioMaker, home: Path) -> None:
     async with make_studio() as studio:
         for provider, body, code, problem in (
@@ -114,7 +124,7 @@ async def refusing(key: str) -> AsyncIterator[str]:
 
 
 async def test_a_key_is_tested_at_its_provider_before_it_is_stored(
-    make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch, home: Path
+    make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch, home: Path, place: str
 ) -> None:
     home.mkdir(mode=0o700)
     rows = "".join(
@@ -131,14 +141,15 @@ async def test_a_key_is_tested_at_its_provider_before_it_is_stored(
         assert await listed(studio) == []
         assert (await put(studio, "open", key=KEY, test=True))[1]["tested"] is True
         assert (await put(studio, "silent", key=KEY, test=True))[1]["tested"] is False
-        assert await listed(studio) == [("open", "file"), ("silent", "file")]
+        assert await listed(studio) == [("open", place), ("silent", place)]
         monkeypatch.setenv("STRICT_BASE_URL", "http://127.0.0.1:9/v1")
         code, problem = await put(studio, "strict", key=KEY, test=True)
         assert (code, problem["code"]) == (503, "provider_unreachable")
-        assert await listed(studio) == [("open", "file"), ("silent", "file")]
+        assert await listed(studio) == [("open", place), ("silent", place)]
 
 
 @pytest.mark.promise("I1")
+@IN_A_FILE
 async def test_the_next_turn_uses_the_key_that_was_stored_last_and_no_log_has_it(
     make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -167,6 +178,7 @@ async def test_the_next_turn_uses_the_key_that_was_stored_last_and_no_log_has_it
     assert "canary" not in caplog.text
 
 
+@IN_A_FILE
 async def test_the_default_model_and_the_list_of_models_follow_the_stored_keys(make_studio: StudioMaker) -> None:
     async with make_studio(model=None) as studio:
 

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -216,7 +216,7 @@ def test_a_studio_that_does_not_confirm_its_instance_gets_no_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, health: bytes | None
 ) -> None:
     monkeypatch.setattr(single_instance, "_TAKE_OVER_SECONDS", 0.3)
-    monkeypatch.setattr(single_instance, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(single_instance, "_ANSWER_SECONDS", 0.2 if health is None else 5.0)
     signals: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     lock = OwnerLock(tmp_path / "studio.json")  # by this process, which the discovery file names too
@@ -237,13 +237,12 @@ def test_a_studio_that_does_not_confirm_its_instance_gets_no_signal(
 
 def answer_health(listening: socket.socket, health: bytes | None) -> None:
     """Answer requests with this body, or accept connections without an answer, until the socket is closed."""
-    kept: list[socket.socket] = []
-    with suppress(OSError):
+    with suppress(OSError), ExitStack() as accepted:
         while True:
-            kept.append(listening.accept()[0])
+            connection = accepted.enter_context(listening.accept()[0])
             if health is not None:
-                kept[-1].recv(4096)
-                kept[-1].sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(health), health))
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(health), health))
 
 
 # --- the end of the parent --------------------------------------------------------------------------------------------

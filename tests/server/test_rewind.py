@@ -14,11 +14,11 @@ import httpx
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
-from agenticx.sessions.store.records import FileEdited, FileFact
+from agenticx.sessions.log.records import FileEdited, FileFact
 from agenticx.testing import check_grammar
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.conversations import log, messages, run_turn
-from tests.support.server.running_studio import RunningStudio, StudioMaker
+from tests.support.server.running_studio import IN_A_FILE, RunningStudio, StudioMaker
 
 pytestmark = pytest.mark.anyio
 
@@ -279,6 +279,7 @@ async def test_a_rewind_persists_over_a_restart_and_a_deleted_session_leaves_no_
         assert (studio.workspace / "a.txt").read_text() == "second\n"
 
 
+@IN_A_FILE
 async def test_a_damaged_list_of_changes_is_503_and_changes_no_file(
     make_studio: StudioMaker,
 ) -> None:

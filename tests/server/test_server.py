@@ -211,16 +211,24 @@ async def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
 
 
 async def test_a_remote_studio_accepts_its_allowed_hosts(tmp_path: Path) -> None:
-    arguments, hosts = ("--host", "0.0.0.0", "--allow-remote"), {"AGX_ALLOWED_HOSTS": "studio.test, named.test:1234"}
+    arguments, hosts = (
+        ("--host", "0.0.0.0", "--allow-remote"),
+        {"AGX_ALLOWED_HOSTS": "studio.test, named.test:1234, tls.test:443"},
+    )
     async with agx_serve(tmp_path / "home", *arguments, **hosts) as served, served.client() as client:
         for host, status in (
             (f"studio.test:{served.port}", 200),
             ("named.test:1234", 200),
             ("studio.test", 421),
+            ("tls.test", 200),
+            (f"tls.test:{served.port}", 421),
             (f"other.test:{served.port}", 421),
             (f"127.0.0.1:{served.port}", 200),
         ):
             assert (await client.get("/api/tools", headers={"Host": host})).status_code == status
+        for origin, status in (("https://tls.test", 200), ("http://tls.test", 403), ("https://studio.test", 403)):
+            headers = {"Host": "tls.test", "Origin": origin}
+            assert (await client.get("/api/tools", headers=headers)).status_code == status
 
 
 @pytest.mark.promise("G")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from agenticx import __version__
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.sessions import SessionRecord
 from tests.support.commits import append
 from tests.support.server.running_studio import RunningStudio, StudioMaker
 from tests.support.timeouts import longest_hold
@@ -22,6 +24,7 @@ async def test_a_session_is_created_from_the_request_and_the_settings(make_studi
         session = answer.json()
         assert answer.status_code == 201
         assert answer.headers["location"] == f"/api/sessions/{session['id']}"
+        assert session["updated_at"] == session["created_at"]
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", session.pop("created_at"))
         assert session == {
             "id": session["id"],
@@ -37,6 +40,8 @@ async def test_a_session_is_created_from_the_request_and_the_settings(make_studi
             "pinned": False,
             "archived": False,
             "forked_from": None,
+            "updated_at": session["updated_at"],
+            "state": "idle",
             "running_turn_id": None,
         }
         bare = await studio.client.post("/api/sessions")
@@ -321,6 +326,26 @@ async def test_a_deleted_session_is_gone(make_studio: StudioMaker) -> None:
         assert studio.workspace.is_dir()
 
 
+async def test_a_session_has_its_state_and_the_time_of_its_last_event(make_studio: StudioMaker) -> None:
+    model = ScriptedModel([call("note", {"text": "x"}), "Noted.", [say("so"), hang()]])
+    async with make_studio(model) as studio:
+        session_id, other = await studio.session(), await studio.session()
+        ends = [("confirm_required", "waiting"), ("final", "idle"), ("token", "running")]
+        for text, (type_, state) in zip(("go", "", "again"), ends, strict=True):
+            if text:
+                cursor = (await studio.turn(session_id, text)).json()["cursor"]
+            else:
+                (question,) = (await studio.client.get("/api/confirms")).json()["confirms"]
+                yes = {"approved": True, "digest": question["digest"]}
+                await studio.client.post(f"/api/confirms/{question['id']}", json=yes)
+            last = (await studio.events_until(session_id, type_, cursor=cursor))[-1].data
+            shown = (await studio.client.get(f"/api/sessions/{session_id}")).json()
+            listed = (await studio.client.get("/api/sessions")).json()["sessions"]
+            assert [one["state"] for one in listed if one["id"] in (session_id, other)] == ["idle", state]
+            assert (shown["state"], shown["updated_at"] >= last["ts"]) == (state, True)
+            assert next(one["updated_at"] for one in listed if one["id"] == session_id) >= last["ts"]
+
+
 async def test_messages_contain_each_text_once(make_studio: StudioMaker) -> None:
     model = ScriptedModel([["I will note it.", call("note", {"text": "x"}, id="call_a")], "Noted.", "And again."])
     async with make_studio(model, permission_mode="auto") as studio:
@@ -329,16 +354,24 @@ async def test_messages_contain_each_text_once(make_studio: StudioMaker) -> None
             cursor = (await studio.turn(session_id, text)).json()["cursor"]
             await studio.events_until(session_id, "final", cursor=cursor)
         messages = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
-        assert len({message.pop("message_id") for message in messages}) == len(messages)
+        ids = [message.pop("message_id") for message in messages]
+        times = [message.pop("created_at") for message in messages]
+        assert (len(set(ids)), times) == (len(messages), sorted(times))
         calls = [{"id": "call_a", "name": "note", "arguments": {"text": "x"}}]
         assert messages == [
             {"role": "user", "content": "one"},
             {"role": "assistant", "content": "I will note it.", "tool_calls": calls},
-            {"role": "tool", "content": "noted x", "tool_call_id": "call_a"},
+            {"role": "tool", "content": "noted x", "tool_call_id": "call_a", "outcome": "ok", "is_error": False},
             {"role": "assistant", "content": "Noted."},
             {"role": "user", "content": "two"},
             {"role": "assistant", "content": "And again."},
         ]
+        pages = [
+            (await studio.client.get(f"/api/sessions/{session_id}/messages?{query}")).json()
+            for query in ("limit=4", f"limit=4&before={ids[2]}", f"before={ids[2]}", f"before={ids[0]}")
+        ]
+        listed = [([message["message_id"] for message in page["messages"]], page["has_more"]) for page in pages]
+        assert listed == [(ids[2:], True), (ids[:2], False), (ids[:2], False), ([], False)]
 
 
 async def test_an_empty_model_name_is_refused_on_every_route(make_studio: StudioMaker) -> None:
@@ -445,3 +478,13 @@ async def test_text_with_lone_surrogates_can_be_read_back(make_studio: StudioMak
         session_id = await long_conversation(studio, 1, 1, "half a pair: \ud83d")
         answer = await studio.client.get(f"/api/sessions/{session_id}/messages")
         assert [message["content"] for message in answer.json()["messages"]] == ["half a pair: \ud83d"]
+
+
+async def test_a_session_in_a_folder_with_an_undecodable_name_is_listed(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel([])) as studio:
+        folder = os.fsdecode(os.fsencode(studio.workspace) + b"/\xff")
+        await studio.services.store.create(SessionRecord(workspace=folder, created_at="2026-01-01T00:00:00.000Z"))
+        (listed,) = (await studio.client.get("/api/sessions")).json()["sessions"]
+        assert listed["workspace"].endswith("/\ufffd")
+        one = await studio.client.get(f"/api/sessions/{listed['id']}")
+        assert one.json()["workspace"] == listed["workspace"]

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from agenticx.llms.sampling import Sampling
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime.events import envelope_adapter
 from agenticx.sessions import SessionRecord
@@ -50,7 +51,63 @@ async def test_a_client_that_accepts_events_gets_the_turn_up_to_its_terminal_eve
         assert frames[0].data["data"]["input"] == "again"
 
 
+async def test_a_turn_has_sampling_and_an_output_schema_of_its_own(make_studio: StudioMaker) -> None:
+    model = ScriptedModel(['{"name": "Rome"}', "free"])
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    async with make_studio(model) as studio:
+        session_id = await studio.session()
+        await studio.turn(session_id, sampling={"temperature": 1, "stop": ["END"]}, output_schema=schema)
+        frames = await studio.events_until(session_id, "final")
+        assert frames[-1].data["data"]["output"] == {"name": "Rome"}
+        assert model.requests[0].sampling == Sampling(temperature=1, stop=["END"])
+        for body, field, words in (
+            ({"sampling": {"temperature": 3}}, "sampling", "'sampling': temperature"),
+            ({"sampling": {"temperature": "1"}}, "sampling.temperature", "must be a number"),
+            ({"sampling": {"seed": 1.5}}, "sampling.seed", "must be a whole number"),
+            ({"sampling": {"heat": 1}}, "sampling.heat", "Unknown field 'sampling.heat'"),
+            ({"output_schema": {"type": "nothing"}}, "output_schema", "not a valid JSON Schema"),
+            ({"output_schema": schema, "variants": 2}, "output_schema", "leave it out with variants"),
+        ):
+            answer = await studio.turn(session_id, **body)
+            assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (422, "invalid_body", field)
+            assert words in answer.json()["detail"]
+
+
+async def test_turns_are_listed_by_pages_with_the_cursor_of_each_and_without_those_rewound(
+    make_studio: StudioMaker,
+) -> None:
+    model = ScriptedModel([call("note", {"text": "x"}), "One.", "Two.", "Three.", [say("so"), hang()]])
+    async with make_studio(model, permission_mode="auto") as studio:
+        session_id = await studio.session()
+        path, started = f"/api/sessions/{session_id}", list[dict[str, str]]()
+        for text in ("one", "two", "three"):
+            started.append((await studio.turn(session_id, text)).json())
+            await studio.events_until(session_id, "final", cursor=started[-1]["cursor"])
+        started.append((await studio.turn(session_id, "four " * 100)).json())
+        await studio.events_until(session_id, "token", cursor=started[-1]["cursor"])
+
+        first = (await studio.client.get(f"{path}/turns?limit=2")).json()
+        earlier = (await studio.client.get(f"{path}/turns?before={first['turns'][0]['turn_id']}")).json()
+        assert (first["has_more"], earlier["has_more"]) == (True, False)
+        turns = [*earlier["turns"], *first["turns"]]
+        assert [(turn["turn_id"], turn["cursor"]) for turn in turns] == [
+            (turn["turn_id"], turn["cursor"]) for turn in started
+        ]
+        ends = [(turn["outcome"], turn["tool_calls"]) for turn in turns]
+        assert ends == [("answer", 1), ("answer", 0), ("answer", 0), (None, 0)]
+        assert (turns[3]["ended_at"], len(turns[3]["input"])) == (None, 300)
+
+        await studio.client.post(f"{path}/stop")
+        await studio.events_until(session_id, "error", cursor=started[3]["cursor"])
+        await studio.client.post(f"{path}/rewind", json={"message_id": turns[1]["message_id"]})
+        left = (await studio.client.get(f"{path}/turns")).json()["turns"]
+        assert [turn["input"] for turn in left] == ["one", "two"]
+        unknown = await studio.client.get(f"{path}/turns?before={started[3]['turn_id']}")
+        assert (unknown.status_code, unknown.json()["code"]) == (422, "bad_before")
+
+
 @pytest.mark.promise("D1")
+@pytest.mark.ci_lane
 async def test_one_of_64_simultaneous_posts_is_accepted_and_63_write_nothing(
     make_studio: StudioMaker, count: Count
 ) -> None:
@@ -150,6 +207,7 @@ async def test_a_turn_can_have_another_permission_mode_than_its_session(make_stu
         assert (await studio.client.get(f"/api/sessions/{session_id}")).json()["permission_mode"] == "auto"
 
 
+@pytest.mark.ci_lane
 async def test_a_message_has_at_most_four_million_characters_of_any_kind(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         session_id = await studio.session()

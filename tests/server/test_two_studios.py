@@ -1,10 +1,11 @@
-"""Two studios on one unreliable store: a client can send each request to either."""
+"""Two studios on one unreliable store, or several: a client can send each request to either."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,29 +13,55 @@ from typing import Any
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
-from agenticx.sessions import MemoryStore
-from agenticx.sessions.store.blobs import MemoryBlobs
+from agenticx.sessions.store.sharded import ShardedStore
 from tests.support.lanes import Count
+from tests.support.postgres.stores import NewUnreliableStore
 from tests.support.server.conversations import log, messages
-from tests.support.server.running_studio import RunningStudio, running_studio, until
+from tests.support.server.running_studio import Frame, RunningStudio, running_studio, until
 from tests.support.server.stream_checks import run_turn
-from tests.support.two_hubs import UnreliableStore
+from tests.support.timeouts import PATIENCE, PatientClock
+from tests.support.two_hubs import UnreliableWorker
 
 pytestmark = pytest.mark.anyio
 
 
-class TwoStudios:
-    """The studios `one` and `two`, and the store of each."""
+class SeveralDatabases(ShardedStore):
+    """A store of a worker over three databases, each of which is unreliable."""
 
-    def __init__(self, folder: Path, rng: random.Random, *script: Any) -> None:
-        self.store_of_one = UnreliableStore(MemoryStore(blobs=MemoryBlobs()), rng)
-        self.store_of_two = self.store_of_one.other_worker()
+    def __init__(self, databases: Sequence[UnreliableWorker]) -> None:
+        super().__init__([*zip("abc", databases, strict=True)], clock=PatientClock())
+        self.databases = databases
+
+    def other_worker(self) -> SeveralDatabases:
+        return SeveralDatabases([database.other_worker() for database in self.databases])
+
+
+class TwoStudios:
+    """The studios `one` and `two`, and the store of each; with `is_sharded` it is one over three databases."""
+
+    store_of_one: Any
+    store_of_two: Any
+
+    def __init__(
+        self, folder: Path, rng: random.Random, new_store: NewUnreliableStore, *script: Any, is_sharded: bool = False
+    ) -> None:
         self._folder = folder
         self._rng = rng
+        self._new_store = new_store
+        self._is_sharded = is_sharded
         self._model = ScriptedModel(script, name="scripted")
+
+    def database(self, session_id: str) -> UnreliableWorker:
+        """Return the database that has the session."""
+        return self.store_of_one.shard(session_id) if self._is_sharded else self.store_of_one
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[TwoStudios]:
+        if self._is_sharded:
+            self.store_of_one = SeveralDatabases([await self._new_store() for _ in range(3)])
+        else:
+            self.store_of_one = await self._new_store()
+        self.store_of_two = self.store_of_one.other_worker()
         stores = self.store_of_one, self.store_of_two
         first, second = (running_studio(self._folder, self._model, store=store) for store in stores)
         async with first as self.one, second as self.two:
@@ -44,6 +71,17 @@ class TwoStudios:
     def either(self) -> RunningStudio:
         """One of them, chosen anew each time."""
         return self._rng.choice((self.one, self.two))
+
+
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.ci_lane)])
+async def new_store(request: pytest.FixtureRequest, rng: random.Random) -> AsyncIterator[NewUnreliableStore]:
+    cluster = request.getfixturevalue("postgres") if request.param == "postgres" else None
+    new_store = NewUnreliableStore(rng, cluster)
+    yield new_store
+    await new_store.aclose()
+
+
+SHARDED = pytest.mark.parametrize("is_sharded", [False, True], ids=["one store", "several databases"])
 
 
 async def answer_question(studios: TwoStudios, session_id: str) -> None:
@@ -70,10 +108,13 @@ async def first_frame_soon(studio: RunningStudio, path: str, *, cursor: str | No
         return None
 
 
+@SHARDED
 async def test_a_turn_posted_at_one_studio_is_streamed_and_confirmed_at_the_other(
-    tmp_path: Path, rng: random.Random
+    is_sharded: bool, new_store: NewUnreliableStore, tmp_path: Path, rng: random.Random
 ) -> None:
-    async with TwoStudios(tmp_path, rng, call("note", {"text": "x"}), "done").running() as studios:
+    async with TwoStudios(
+        tmp_path, rng, new_store, call("note", {"text": "x"}), "done", is_sharded=is_sharded
+    ).running() as studios:
         session_id = await studios.one.session()
         async with studios.two.events(session_id) as frames:
             assert (await studios.one.turn(session_id)).status_code == 202
@@ -88,8 +129,13 @@ async def test_a_turn_posted_at_one_studio_is_streamed_and_confirmed_at_the_othe
         assert [frame.data["data"]["result"] for frame in live if frame.type == "tool_result"] == ["noted x"]
 
 
-async def test_a_cursor_of_one_studio_resumes_exactly_at_the_other(tmp_path: Path, rng: random.Random) -> None:
-    async with TwoStudios(tmp_path, rng, say("a b c d e", pieces=9)).running() as studios:
+@SHARDED
+async def test_a_cursor_of_one_studio_resumes_exactly_at_the_other(
+    is_sharded: bool, new_store: NewUnreliableStore, tmp_path: Path, rng: random.Random
+) -> None:
+    async with TwoStudios(
+        tmp_path, rng, new_store, say("a b c d e", pieces=9), is_sharded=is_sharded
+    ).running() as studios:
         session_id = await studios.one.session()
         live = await run_turn(studios.one, session_id)
         for place, frame in enumerate(live[:-1], 1):
@@ -100,7 +146,7 @@ async def test_a_cursor_of_one_studio_resumes_exactly_at_the_other(tmp_path: Pat
 async def test_a_cursor_ahead_of_a_studios_copy_of_the_log_waits_for_the_copy_without_a_reset(
     tmp_path: Path, rng: random.Random
 ) -> None:
-    async with TwoStudios(tmp_path, rng, *["hello"] * 2).running() as studios:
+    async with TwoStudios(tmp_path, rng, NewUnreliableStore(rng), *["hello"] * 2).running() as studios:
         for of_session in (True, False):
             session_id = await studios.one.session()
             assert await messages(studios.two, session_id) == []
@@ -118,7 +164,7 @@ async def test_a_cursor_ahead_of_a_studios_copy_of_the_log_waits_for_the_copy_wi
 
 
 async def test_an_export_waits_for_a_studios_copy_of_the_log(tmp_path: Path, rng: random.Random) -> None:
-    async with TwoStudios(tmp_path, rng, *["hello"] * 2).running() as studios:
+    async with TwoStudios(tmp_path, rng, NewUnreliableStore(rng), *["hello"] * 2).running() as studios:
         session_id = await studios.one.session()
         await run_turn(studios.one, session_id)
         assert await log(studios.two, session_id) == await log(studios.one, session_id)
@@ -129,12 +175,13 @@ async def test_an_export_waits_for_a_studios_copy_of_the_log(tmp_path: Path, rng
         assert await exporting == await log(studios.one, session_id)
 
 
+@SHARDED
 async def test_requests_to_either_studio_are_those_of_one_conversation(
-    tmp_path: Path, rng: random.Random, count: Count
+    is_sharded: bool, new_store: NewUnreliableStore, tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     rounds = count(3, 10, 100)
     script = [[call("note", {"text": "x"})], "done", [say("a"), hang()]] * rounds
-    async with TwoStudios(tmp_path, rng, *script).running() as studios:
+    async with TwoStudios(tmp_path, rng, new_store, *script, is_sharded=is_sharded).running() as studios:
         for number in range(rounds):
             creator = studios.either
             session_id = await creator.session()
@@ -150,7 +197,7 @@ async def test_requests_to_either_studio_are_those_of_one_conversation(
             await answer_question(studios, session_id)
             await studios.either.events_until(session_id, "final")
 
-            studios.store_of_one.memory.expire(session_id, only_idle=True)
+            await studios.database(session_id).expire(session_id, only_idle=True)
             cursor = (await studios.either.turn(session_id, "more")).json()["cursor"]
             await studios.either.events_until(session_id, "token", cursor=cursor)
             assert (await studios.either.client.post(f"/api/sessions/{session_id}/stop", json={})).status_code == 202
@@ -166,3 +213,44 @@ async def test_requests_to_either_studio_are_those_of_one_conversation(
             assert deleted.status_code == 204
             for studio in (studios.one, studios.two):
                 assert (await studio.client.get(f"/api/sessions/{session_id}")).status_code == 404
+
+
+async def test_a_stream_of_several_databases_has_each_event_once_and_resumes_at_either_studio(
+    new_store: NewUnreliableStore, tmp_path: Path, rng: random.Random
+) -> None:
+    script = [say(f"a b c {number}", pieces=7) for number in range(9)]
+    async with (
+        TwoStudios(tmp_path, rng, new_store, *script, is_sharded=True).running() as studios,
+        asyncio.timeout(PATIENCE),
+    ):
+        async with studios.one.frames("/api/events") as frames:
+            ids = [await studios.either.session() for _ in script]
+            assert len({studios.store_of_one.shard(id_) for id_ in ids}) > 1
+            await asyncio.gather(*(studios.either.turn(id_) for id_ in ids))
+            live = [frame for _ in ids for frame in await until(frames, "final")]
+        logs = {id_: [frame.data for frame in await studios.either.events_until(id_, "final")] for id_ in ids}
+        assert by_session(live) == logs
+        for place in rng.sample(range(len(live) - 1), 8):
+            async with studios.either.frames("/api/events", cursor=live[place].id) as frames:
+                rest = [await anext(frames) for _ in live[place + 1 :]]
+            assert by_session([*live[: place + 1], *rest]) == logs
+
+        listed = (await studios.either.client.get("/api/sessions?limit=5")).json()["sessions"]
+        more = (await studios.either.client.get(f"/api/sessions?limit=5&before={listed[-1]['id']}")).json()["sessions"]
+        assert [session["id"] for session in (*listed, *more)] == ids[::-1]
+
+        number, tag = (live[-1].id or "").split("-")
+        bad = [f"1{'0' * 48}-{tag}", f"{number}-{'0' * 16}"]
+        if new_store.is_in_memory:  # in a database a position is the number of a transaction, and others follow
+            bad.append(f"{int(number, 16) + 1:x}-{tag}")
+        for cursor in bad:
+            async with studios.either.frames("/api/events", cursor=cursor) as frames:
+                assert (await anext(frames)).type == "reset"
+
+
+def by_session(frames: Sequence[Frame]) -> dict[str, list[Any]]:
+    """Return what frames contain by session, in their order."""
+    found = defaultdict[str, list[Any]](list)
+    for frame in frames:
+        found[frame.data["session_id"]].append(frame.data)
+    return dict(found)

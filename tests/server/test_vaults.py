@@ -148,6 +148,7 @@ async def test_a_vault_without_a_usable_index_is_listed_and_the_others_work(
         assert (await studio.client.delete(f"/api/vaults/{broken.id}")).status_code == 204
 
 
+@pytest.mark.ci_lane
 async def test_vaults_that_are_added_and_removed_at_once_stay_whole(
     make_studio: StudioMaker, notes: Path, tmp_path: Path, rng: random.Random, count: Count
 ) -> None:

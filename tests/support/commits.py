@@ -9,17 +9,15 @@ from agenticx.sessions import (
     Commit,
     Doubtful,
     Fact,
-    MemoryStore,
     SessionRecord,
     StateChange,
     Store,
     StoredEvent,
     TurnRecord,
 )
-from agenticx.sessions.store.commits import Loaded
-from tests.support.two_hubs import authority
+from agenticx.sessions.log.commits import Loaded
 
-__all__ = ["add_fact", "append", "delete", "end_lease", "load", "must_sync", "update"]
+__all__ = ["add_fact", "append", "delete", "load", "must_sync", "update"]
 
 
 def must_sync(events: Sequence[RuntimeEvent]) -> bool:
@@ -61,15 +59,6 @@ async def update(store: Store, record: SessionRecord) -> None:
 async def delete(store: Store, session_id: str) -> None:
     """Delete a session."""
     await store.delete(await store.ownership.claim(session_id))
-
-
-async def end_lease(store: Store, session_id: str) -> None:
-    """End the lease of the session's owner, as if its process had died."""
-    memory = authority(store)
-    if isinstance(memory, MemoryStore):
-        memory.expire(session_id)
-    else:
-        await (await store.ownership.claim(session_id)).release(work_left=True)
 
 
 async def load(store: Store, session_id: str) -> Loaded:

@@ -12,9 +12,11 @@ from typing import Any
 
 from agenticx.errors import StoreError
 from agenticx.sessions import Commit, Doubtful, Lease, SessionRecord, Store, StoredEvent
+from agenticx.sessions.log.commits import Loaded
 from agenticx.sessions.store.base import Catalog, CommandHandler, Log, Ownership
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.commits import Loaded
+from agenticx.sessions.store.workers import WorkersReport
+from agenticx.shared_place import SharedPlace
 
 __all__ = ["FailingCommits", "InterceptedCalls", "InterceptedStore", "StoreCall", "Write"]
 
@@ -118,11 +120,26 @@ class InterceptedStore:
     def blobs(self) -> Blobs | None:
         return self.store.blobs
 
+    @property
+    def address(self) -> str:
+        return self.store.address
+
+    @address.setter
+    def address(self, address: str) -> None:
+        self.store.address = address
+
+    @property
+    def shared(self) -> SharedPlace | None:
+        return self.store.shared
+
     async def create(self, record: SessionRecord, **more: Any) -> None:
         await self._intercepted(self.store).create(record, **more)
 
     async def delete(self, lease: Lease) -> None:
         await self._intercepted(self.store).delete(lease.lease if isinstance(lease, _Lease) else lease)
+
+    async def workers(self) -> WorkersReport:
+        return await self.store.workers()
 
     async def check(self) -> None:
         await self._intercepted(self.store).check()
@@ -155,11 +172,8 @@ class _Ownership:
     def serve(self, handler: CommandHandler) -> Any:
         return self._ownership.serve(handler)
 
-    def orphans(self) -> Any:
-        return self._ownership.orphans()
-
-    def follow_orphans(self) -> Any:
-        return self._ownership.follow_orphans()
+    def orphans(self, *, follow: bool = False) -> Any:
+        return self._ownership.orphans(follow=follow)
 
 
 class _Lease:

@@ -42,20 +42,27 @@ def lane_of(config: pytest.Config) -> Lane:
     return "ci" if config.getoption("--ci") else "quick"
 
 
+_LEFT_OUT: dict[str, tuple[str, ...]] = {"quick": ("ci_lane", "deep_lane"), "ci": ("deep_lane",), "deep": ()}
+
+
 def sample(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect cases of tests marked `cases(quick, ci)`: each lane runs at most that many, `--deep` all of them.
 
     Of a test that is not marked, the quick lane runs `UNMARKED_CASES` if it runs the whole suite; the other lanes run
     all cases, and so does each lane if the command line names folders or tests. The same cases run in every run, and a
-    new case displaces at most one other: those with the lowest CRC of their ids. A test that is named on the command
+    new case displaces at most one other: those with the lowest CRC of their ids. Those marked `ci_lane` are left out
+    of the quick lane before, and those marked `deep_lane` of that and of `--ci`. A test that is named on the command
     line with its case runs in any lane.
     """
     if lane_of(config) == "deep":
         return
+    left_out = _LEFT_OUT[lane_of(config)]
+    dropped = {item for item in items if any(map(item.get_closest_marker, left_out))}
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        groups[item.nodeid.partition("[")[0]].append(item)
-    dropped = {item for cases in groups.values() for item in _excess(config, cases)}
+        if item not in dropped:
+            groups[item.nodeid.partition("[")[0]].append(item)
+    dropped |= {item for cases in groups.values() for item in _excess(config, cases)}
     dropped -= {item for item in dropped if any(item.nodeid in argument for argument in config.args)}
     if dropped:
         config.hook.pytest_deselected(items=list(dropped))
@@ -69,10 +76,13 @@ def sample_calls(metafunc: pytest.Metafunc) -> None:
     """
     limit = _limit(metafunc.config, metafunc.definition)
     calls: list[Any] = getattr(metafunc, "_calls", [])
-    if not limit or len(calls) <= limit:  # without any case the test would run without parameters
+    if any(argument.endswith("]") for argument in metafunc.config.args):
         return
+    left_out = _LEFT_OUT[lane_of(metafunc.config)]
+    # without any case the test would run without parameters
+    calls[:] = [call for call in calls if not any(mark.name in left_out for mark in call.marks)] or calls[:1]
     test = metafunc.definition.nodeid
-    if not any(argument.endswith("]") for argument in metafunc.config.args):
+    if limit and len(calls) > limit:
         kept = sorted(calls, key=lambda call: zlib.crc32(f"{test}[{call.id}]".encode()))[:limit]
         chosen = {call.id for call in kept}
         calls[:] = [call for call in calls if call.id in chosen]

@@ -47,7 +47,7 @@ class QueueHarness:
         self.hub: Any = hub_over(
             self.store, models=self._find_model, tools=lambda _record: [note], settings=self._settings
         )
-        if self.record.id not in [record.id for record in await self.store.catalog.sessions()]:
+        if self.record.id not in [one.id for one in await self.store.catalog.sessions()]:
             await self.store.create(self.record)
         await self.hub.recover()
         return self.hub

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from agenticx.sessions import Commit, Fact, Lease, MemoryStore, SessionRecord, Store
 from agenticx.sessions.files.snapshots import SessionSnapshots
+from agenticx.sessions.log.records import FileFact
 from agenticx.sessions.store.blobs import BlobFolder
-from agenticx.sessions.store.records import FileFact
 from tests.support.two_hubs import UnreliableStore
 
 __all__ = ["SnapshotSessions", "session_snapshots"]

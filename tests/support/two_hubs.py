@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -29,18 +29,29 @@ from agenticx.sessions import (
     TurnRecord,
     TurnRequest,
 )
+from agenticx.sessions.log.events import Position
+from agenticx.sessions.log.records import FactT
 from agenticx.sessions.store.base import Catalog, Durability, Log, Ownership
 from agenticx.sessions.store.blobs import MemoryBlobs
-from agenticx.sessions.store.events import Position
-from agenticx.sessions.store.records import FactT, RequestAsked
 from agenticx.tools.base import Tool
 from tests.support.intercepted_store import InterceptedCalls, InterceptedStore, StoreCall, Write
 from tests.support.timeouts import PatientClock
 
-__all__ = ["TwoHubs", "UnreliableStore", "authority", "end_takeover", "hub_over", "unreliable_store"]
+__all__ = [
+    "Faults",
+    "TwoHubs",
+    "UnreliableStore",
+    "UnreliableWorker",
+    "authority",
+    "end_lease",
+    "end_takeover",
+    "hub_over",
+    "loss_options",
+    "unreliable_store",
+]
 
 COMMANDS = ("submit", "start", "stop", "change", "rewind", "delete", "answer")
-READS = ("open_requests", "running_turn_ids")
+READS = ("open_requests", "current_turn_id", "sessions")
 LONGEST_DELAY_SECONDS = 0.002
 
 DOUBT_RATE = 0.1
@@ -62,16 +73,20 @@ LOSS_RATE = 0.2
 """The part of the commits after which a session loses its owner, also in the middle of a turn."""
 
 
-class _Records:
-    """The changes of a store in memory, in their order, and the copies that follow them.
+@dataclass(eq=False)
+class Faults:
+    """The order in which sessions are written first and claimed: with `seed` it decides which commits fail."""
 
-    `seed` and the order in which sessions are written first decide which commits fail.
-    """
+    seed: int
+    sessions: dict[str, int] = field(default_factory=dict[str, int])
+    claims: Counter[str] = field(default_factory=Counter[str])
+
+
+class _Records:
+    """The changes of a store in memory, in their order, and the copies that follow them."""
 
     def __init__(self, store: MemoryStore, seed: int) -> None:
-        self.seed = seed
-        self.sessions: dict[str, int] = {}
-        self.claims = Counter[str]()
+        self.faults = Faults(seed)
         self.changes: list[Callable[[Any], None]] = []
         self.copies: list[_Copy] = []
         store.follow(self._add)
@@ -120,14 +135,13 @@ class _Copy:
         await self.reach(len(self._records.changes))
 
 
-class UnreliableStore(InterceptedStore):
+class UnreliableWorker(InterceptedStore):
     """A store of one of several workers, over a network, that outlives them.
 
-    A worker's log and catalog are copies that lag behind, and a writer is delayed. Of `doubt_rate` of the commits,
-    either the commit or its acknowledgement is lost: the worker gets `Doubtful` and must repeat it. With `settles` the
-    leases do so themselves, for tests that write without a hub. After `loss_rate` of the commits their session loses
-    its owner. With a `failure_rate` the store also refuses so many commits, and its silences are long. A worker that
-    `has_died` writes nothing more and claims nothing.
+    Of `doubt_rate` of the commits, either the commit or its acknowledgement is lost: the worker gets `Doubtful` and
+    must repeat it. With `settles` the leases do so themselves, for tests that write without a hub. After `loss_rate` of
+    the commits their session loses its owner. With a `failure_rate` the store also refuses so many commits, and its
+    silences are long. A worker that `has_died` writes nothing more and claims nothing.
 
     Which commits fail depends on `rng`, and on the session, the lease and the number of each commit alone, so that a
     test sees the same failures in each run.
@@ -135,18 +149,17 @@ class UnreliableStore(InterceptedStore):
 
     def __init__(
         self,
-        store: MemoryStore,
+        store: Store,
         rng: random.Random,
+        faults: Faults,
         *,
         doubt_rate: float = DOUBT_RATE,
         failure_rate: float = 0.0,
         loss_rate: float = 0.0,
         only_idle: bool = False,
         settles: bool = False,
-        records: _Records | None = None,
     ) -> None:
         super().__init__(store, self._commit)
-        self.memory = store
         self.rng = rng
         self.doubt_rate = doubt_rate
         self.failure_rate = failure_rate
@@ -154,23 +167,28 @@ class UnreliableStore(InterceptedStore):
         self.only_idle = only_idle
         self.settles = settles
         self.has_died = False
-        self._records = records or _Records(store, rng.getrandbits(32))
-        self.claims = self._records.claims
-        self._delays = random.Random(self._records.seed)
-        self._log_copy, self._catalog_copy = (_Copy(store, self._records, self._delays) for _ in range(2))
+        self.claims = faults.claims
+        self._faults = faults
+        self._delays = random.Random(faults.seed)
 
-    def other_worker(self) -> UnreliableStore:
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keywords of another worker's store."""
+        names = ("doubt_rate", "failure_rate", "loss_rate", "only_idle", "settles")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def authority(self) -> Store:
+        """The store whose log and catalog have what is stored at once."""
+        raise NotImplementedError
+
+    def other_worker(self) -> UnreliableWorker:
         """Return a store with the same sessions for another worker."""
-        return UnreliableStore(
-            self.memory.other_worker(),
-            self.rng,
-            doubt_rate=self.doubt_rate,
-            failure_rate=self.failure_rate,
-            loss_rate=self.loss_rate,
-            only_idle=self.only_idle,
-            settles=self.settles,
-            records=self._records,
-        )
+        raise NotImplementedError
+
+    async def expire(self, session_id: str, *, only_idle: bool = False, noticed: bool = True) -> None:
+        """End the lease of the session's owner, as `MemoryStore.expire` does."""
+        raise NotImplementedError
 
     async def take_lease(self, session_id: str) -> None:
         """End the session's lease if its next owner goes on with all that it does.
@@ -181,41 +199,16 @@ class UnreliableStore(InterceptedStore):
             waits = not self.only_idle and await self._only_waits(session_id)
         except SessionNotFound:
             return
-        self.memory.expire(session_id, only_idle=not waits)
+        await self.expire(session_id, only_idle=not waits)
 
     async def _only_waits(self, session_id: str) -> bool:
         """Return True if all calls of the running turn wait for answers."""
-        asked = map(_data, await self.memory.open_requests(session_id))
+        asked = map(_data, await self.authority.catalog.open_requests(session_id))
         waiting = {data.get("context", data)["tool_call_id"] for data in asked}
-        events = await self.memory.read(session_id, 0, 100_000) if waiting else ()
+        events = await self.authority.log.read(session_id, 0, 100_000) if waiting else ()
         ended = {_data(event)["tool_call_id"] for event in events if event.type == "tool_result"}
         called = {_data(event)["tool_call_id"] for event in events if event.type == "tool_call"}
         return bool(waiting) and called - ended == waiting
-
-    @contextmanager
-    def held_log(self) -> Generator[None]:
-        """Let this worker's readers of the log get nothing new while the block runs."""
-        self._log_copy.is_held = True
-        try:
-            yield
-        finally:
-            self._log_copy.is_held = False
-            self._show_own_write()
-
-    @property
-    def log(self) -> Log:
-        return _CopiedLog(self.memory, self._log_copy)  # type: ignore[return-value]
-
-    @property
-    def catalog(self) -> Catalog:
-        async def once_it_has_what_was_seen(call: StoreCall) -> Any:
-            await asyncio.sleep(self._delays.random() * LONGEST_DELAY_SECONDS)
-            if call.name in ("get", "session_of", "open_requests"):
-                await self._catalog_copy.reach_head()
-            await self._catalog_copy.reach(self._log_copy.place)
-            return await call.run()
-
-        return InterceptedCalls(self._catalog_copy.store, once_it_has_what_was_seen)  # type: ignore[return-value]
 
     @property
     def ownership(self) -> Ownership:
@@ -223,17 +216,11 @@ class UnreliableStore(InterceptedStore):
             raise OwnershipLost("the process has died")
         return super().ownership
 
-    async def create(self, record: Any, **more: Any) -> None:
-        await super().create(record, **more)
-        self._show_own_write()
-
-    async def delete(self, lease: Any) -> None:
-        await super().delete(lease)
-        self._show_own_write()
+    def _expire_soon(self, session_id: str, *, noticed: bool) -> None:
+        raise NotImplementedError
 
     def _show_own_write(self) -> None:
         """Give this worker's readers what it has written, and all before that."""
-        self._log_copy.apply(len(self._records.changes))
 
     async def _commit(self, write: Write) -> Sequence[StoredEvent]:
         if not self.settles:
@@ -246,8 +233,8 @@ class UnreliableStore(InterceptedStore):
         await self._pause()
         if self.has_died:
             raise OwnershipLost("the process has died")
-        number = self._records.sessions.setdefault(write.session_id, len(self._records.sessions))
-        place = (self._records.seed, number, write.epoch, write.number, write.repetition)
+        number = self._faults.sessions.setdefault(write.session_id, len(self._faults.sessions))
+        place = (self._faults.seed, number, write.epoch, write.number, write.repetition)
         rng = random.Random("/".join(map(str, place)))
         if not write.repetition and rng.random() < self.failure_rate:
             raise StoreError("the store refused the commit")
@@ -256,9 +243,7 @@ class UnreliableStore(InterceptedStore):
         stored = await write.make()
         self._show_own_write()
         if rng.random() < self.loss_rate:
-            asyncio.get_running_loop().call_soon(
-                partial(self.memory.expire, write.session_id, noticed=rng.random() < 0.5)
-            )
+            self._expire_soon(write.session_id, noticed=rng.random() < 0.5)
         await self._pause()
         return stored
 
@@ -283,6 +268,70 @@ class UnreliableStore(InterceptedStore):
             await asyncio.sleep(0)
 
 
+class UnreliableStore(UnreliableWorker):
+    """An unreliable store in memory.
+
+    A worker's log and catalog are copies that lag behind, and a writer is delayed.
+    """
+
+    def __init__(
+        self, store: MemoryStore, rng: random.Random, *, records: _Records | None = None, **options: Any
+    ) -> None:
+        self._records = records or _Records(store, rng.getrandbits(32))
+        super().__init__(store, rng, self._records.faults, **options)
+        self.memory = store
+        self._log_copy, self._catalog_copy = (_Copy(store, self._records, self._delays) for _ in range(2))
+
+    @property
+    def authority(self) -> Store:
+        return self.memory
+
+    def other_worker(self) -> UnreliableStore:
+        return UnreliableStore(self.memory.other_worker(), self.rng, records=self._records, **self.options)
+
+    async def expire(self, session_id: str, *, only_idle: bool = False, noticed: bool = True) -> None:
+        self.memory.expire(session_id, only_idle=only_idle, noticed=noticed)
+
+    def _expire_soon(self, session_id: str, *, noticed: bool) -> None:
+        asyncio.get_running_loop().call_soon(partial(self.memory.expire, session_id, noticed=noticed))
+
+    @contextmanager
+    def held_log(self) -> Generator[None]:
+        """Let this worker's readers of the log get nothing new while the block runs."""
+        self._log_copy.is_held = True
+        try:
+            yield
+        finally:
+            self._log_copy.is_held = False
+            self._show_own_write()
+
+    @property
+    def log(self) -> Log:
+        return _CopiedLog(self.memory, self._log_copy)  # type: ignore[return-value]
+
+    @property
+    def catalog(self) -> Catalog:
+        async def once_it_has_what_was_seen(call: StoreCall) -> Any:
+            await asyncio.sleep(self._delays.random() * LONGEST_DELAY_SECONDS)
+            if call.name in ("get", "session_of_request", "open_requests"):
+                await self._catalog_copy.reach_head()
+            await self._catalog_copy.reach(self._log_copy.place)
+            return await call.run()
+
+        return InterceptedCalls(self._catalog_copy.store, once_it_has_what_was_seen)  # type: ignore[return-value]
+
+    async def create(self, record: Any, **more: Any) -> None:
+        await super().create(record, **more)
+        self._show_own_write()
+
+    async def delete(self, lease: Any) -> None:
+        await super().delete(lease)
+        self._show_own_write()
+
+    def _show_own_write(self) -> None:
+        self._log_copy.apply(len(self._records.changes))
+
+
 def _data(event: StoredEvent) -> dict[str, Any]:
     return json.loads(event.frame_json)["data"]
 
@@ -291,6 +340,7 @@ class _CopiedLog:
     """A worker's copy of the log, and what it asks the store itself."""
 
     durability: Durability = "replicas"
+    is_shared = True
 
     def __init__(self, store: MemoryStore, copy: _Copy) -> None:
         self._store = store
@@ -344,13 +394,16 @@ def unreliable_store(request: pytest.FixtureRequest, rng: random.Random) -> Unre
     A session often loses its owner before a command while it has no work, or only waits for answers. In a test marked
     `loses_owner` it does so at any time, in one marked `keeps_owner` only while it has no work.
     """
+    return UnreliableStore(MemoryStore(blobs=MemoryBlobs()), rng, **loss_options(request))
+
+
+def loss_options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return the keywords of an unreliable store that loses its owners as the test is marked."""
     markers = {name: request.node.get_closest_marker(name) for name in ("loses_owner", "keeps_owner")}
-    return UnreliableStore(
-        MemoryStore(blobs=MemoryBlobs()),
-        rng,
-        loss_rate=LOSS_RATE if markers["loses_owner"] else 0.0,
-        only_idle=markers["keeps_owner"] is not None,
-    )
+    return {
+        "loss_rate": LOSS_RATE if markers["loses_owner"] else 0.0,
+        "only_idle": markers["keeps_owner"] is not None,
+    }
 
 
 def hub_over(
@@ -375,14 +428,25 @@ async def end_takeover(hub: Hub | TwoHubs) -> None:
         await each._takeover.close()  # pyright: ignore[reportPrivateUsage]
 
 
+async def end_lease(store: Store, session_id: str) -> None:
+    """End the lease of the session's owner, as if its process had died."""
+    unreliable = _unreliable(store)
+    if unreliable is not None:
+        await unreliable.expire(session_id)
+    elif isinstance(store, MemoryStore):
+        store.expire(session_id)
+    else:
+        await (await store.ownership.claim(session_id)).release(work_left=True)
+
+
 def authority(store: Store) -> Store:
     """Return the store whose log and catalog have what is stored at once."""
     unreliable = _unreliable(store)
-    return store if unreliable is None else unreliable.memory
+    return store if unreliable is None else unreliable.authority
 
 
-def _unreliable(store: Store) -> UnreliableStore | None:
-    if isinstance(store, UnreliableStore):
+def _unreliable(store: Store) -> UnreliableWorker | None:
+    if isinstance(store, UnreliableWorker):
         return store
     return _unreliable(store.store) if isinstance(store, InterceptedStore) else None
 
@@ -395,7 +459,7 @@ class TwoHubs:
     `client_turn_id`.
     """
 
-    def __init__(self, first: Hub, second: Hub, store: UnreliableStore) -> None:
+    def __init__(self, first: Hub, second: Hub, store: UnreliableWorker) -> None:
         self.hubs = (first, second)
         self.gate = _Gates(self.hubs)
         self._store = store
@@ -411,7 +475,7 @@ class TwoHubs:
             if not self._has_begun:
                 await self.recover()
             key = (args or [""])[0]
-            session_id = await self._store.memory.session_of(RequestAsked, key) or key
+            session_id = await self._store.authority.catalog.session_of_request(key) or key
             if name in COMMANDS and not self._commands[session_id] and self._rng.random() < IDLE_LOSS_RATE:
                 await self._store.take_lease(session_id)
             self._commands[session_id] += 1
@@ -443,8 +507,8 @@ class TwoHubs:
     async def recover(self, **options: Any) -> None:
         if not self._has_begun:  # the workers before these have ended
             self._has_begun = True
-            for record in await self._store.memory.sessions(limit=10_000, archived="with"):
-                self._store.memory.expire(record.id)
+            for record in await self._store.authority.catalog.sessions(limit=10_000, archived="with"):
+                await self._store.expire(record.id)
         for hub in self.hubs:
             await hub.recover(**options)
 

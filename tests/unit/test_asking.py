@@ -85,6 +85,7 @@ async def in_chat(model: ScriptedModel, tools: Sequence[Any], gate: ConfirmGate 
     await AgentExecutor(model, confirm_gate=gate).achat(Agent(tools=tools), [{"role": "user", "content": "Go"}])
 
 
+# In memory alone: what asks is the same code over any store, and tests/unit/sessions/test_confirms.py has the stores.
 async def in_stored_run(model: ScriptedModel, tools: Sequence[Any], gate: ConfirmGate | None, session: Session) -> None:
     folder = session.workspace
     overrides = {"home": folder / "home", "workspace_root": folder, "permission_mode": session.permission_mode}

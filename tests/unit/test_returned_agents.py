@@ -21,7 +21,7 @@ from agenticx.core import Agent, AgentExecutor, ChatResponse, Result, Task
 from agenticx.runtime import AgentHook, Block, StopSignal
 from agenticx.runtime.turn_agent import ToolResult, TurnAgent
 from agenticx.sessions import Hub, TurnRequest
-from agenticx.sessions.store.events import decode
+from agenticx.sessions.log.events import decode
 from agenticx.settings import Settings, load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
 from agenticx.teams.replay import uncommitted_answer
@@ -92,7 +92,7 @@ async def test_the_agent_that_takes_over_has_its_own_model_and_hooks() -> None:
             seen.append(context.agent_id)
 
     own = ScriptedModel(["From my own model."])
-    runtime = AgentRuntime(ScriptedModel([call("invite")]), tools=[lambda_tool(guest, model=own, llm_hooks=(Watch(),))])
+    runtime = AgentRuntime(ScriptedModel([call("invite")]), tools=[lambda_tool(guest, model=own, hooks=(Watch(),))])
     assert (await runtime.run("Go")).text == "From my own model."
     named = lambda_tool(guest, model="demo")
     runtime = AgentRuntime(ScriptedModel([call("invite")]), tools=[named])

@@ -11,8 +11,9 @@ from agenticx.cli.client.envelopes import Envelope
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
 from agenticx.runtime.user_requests.requests import UserAnswer
-from agenticx.sessions.store.session_record import SessionRecord
-from agenticx.sessions.store.usage import DailyUsage
+from agenticx.sessions.log.session_record import SessionRecord
+from agenticx.sessions.log.usage import DailyUsage
+from agenticx.sessions.store.base import ListedSession
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.session_files import Artifact
 
@@ -54,6 +55,11 @@ class SessionInfo:
     @property
     def id(self) -> str:
         return self.record.id
+
+    @classmethod
+    def of(cls, listed: ListedSession) -> SessionInfo:
+        """Return a session of a list."""
+        return cls(listed.record, listed.running_turn_id, [asdict(match) for match in listed.matches])
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `GET /api/sessions` lists for this session."""

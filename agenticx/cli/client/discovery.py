@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
-from agenticx.cli.client.http import ServerEndpoint, ServerUnresponsive
+from agenticx.cli.client.http import RequestRejected, ServerEndpoint, ServerUnresponsive
 from agenticx.cli.client.reading import ReadingClient
 from agenticx.cli.client.remote import RETRY_LIMIT_SECONDS, RemoteClient
-from agenticx.cli.client.studio_file import StudioAddress, read_address
+from agenticx.cli.client.sockets import socket_path
+from agenticx.cli.client.studio_file import STUDIO_FILE, StudioAddress, read_address
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store, open_store_reader, probe_store_owner
 from agenticx.sessions.store.memory import MemoryStore
-from agenticx.sessions.store.owner import OwnedElsewhere
+from agenticx.sessions.store.owner import OwnedElsewhere, probe_owner_pid
 from agenticx.settings import Settings
 
 __all__ = [
     "fallback_store",
     "find_studio",
+    "is_shared_by_terminal",
+    "is_studio_starting",
     "open_reader",
     "open_store_or_find_server",
     "remote_client",
@@ -28,26 +32,34 @@ __all__ = [
 ]
 
 _HEALTH_SECONDS = 1.5
+_TERMINAL_SECONDS = 5.0  # a terminal imports its server when the first client connects
+_BRIEF_OWNER_SECONDS = 1.0
+_POLL_SECONDS = 0.05
 _MAX_HEALTH_BYTES = 64 * 1024
 
 
 async def open_store_or_find_server(
     settings: Settings, *, response_timeout: float = _HEALTH_SECONDS
 ) -> Store | ServerEndpoint:
-    """Open the store, of which this process becomes the owner, or return the server that owns it.
+    """Open the store, of which this process becomes the owner, or return the server or terminal that owns it.
 
-    Raise `OwnedElsewhere` if another program that is not a server owns it, with the commands that work meanwhile,
-    `StoreError` if it cannot be used, `ServerUnresponsive` if its owner is a server that does not answer within
-    `response_timeout` seconds.
+    An owner that is neither, such as a command that changes a session, is waited for a moment. Raise `OwnedElsewhere`
+    if it has not ended then, with the commands that work meanwhile, `StoreError` if the store cannot be used,
+    `ServerUnresponsive` if its owner is a server that does not answer within `response_timeout` seconds.
     """
-    try:
-        return open_store(settings)
-    except OwnedElsewhere as exc:
-        server = await server_with_pid(settings, exc.pid, response_timeout=response_timeout)
-        if server is None:
-            still = "agx sessions list, show, export, replay and usage still work"
-            raise OwnedElsewhere(f"{exc}; {still}", pid=exc.pid) from exc
-        return server
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _BRIEF_OWNER_SECONDS
+    while True:
+        try:
+            return open_store(settings)
+        except OwnedElsewhere as exc:
+            server = await server_with_pid(settings, exc.pid, response_timeout=response_timeout)
+            if server is not None:
+                return server
+            if loop.time() > deadline:
+                still = "agx sessions list, show, export, replay and usage still work"
+                raise OwnedElsewhere(f"{exc}; {still}", pid=exc.pid) from exc
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def open_reader(settings: Settings) -> ReadingClient:
@@ -67,8 +79,12 @@ def remote_client(
     notify: Callable[[str], None],
     *,
     restart_seconds: float = RETRY_LIMIT_SECONDS,
+    take_over: Callable[[], Awaitable[ServerEndpoint | None]] | None = None,
 ) -> RemoteClient:
-    """Return the client of a server, which may come back at another address, within `restart_seconds` of its end."""
+    """Return the client of a server, which may come back at another address, within `restart_seconds` of its end.
+
+    `take_over` is that of `RemoteClient`.
+    """
 
     async def locate() -> ServerEndpoint | None:
         pid = probe_store_owner(settings)
@@ -77,18 +93,36 @@ def remote_client(
     def has_owner() -> bool:
         return probe_store_owner(settings) is not None
 
-    return RemoteClient(locate, server, notify, has_owner=has_owner, restart_seconds=restart_seconds)
+    return RemoteClient(
+        locate, server, notify, has_owner=has_owner, restart_seconds=restart_seconds, take_over=take_over
+    )
 
 
 async def server_with_pid(
     settings: Settings, pid: int, *, response_timeout: float = _HEALTH_SECONDS
 ) -> ServerEndpoint | None:
-    """Return the studio of this AGX_HOME if it is the process with that id and is ready, else None.
+    """Return the studio or the terminal with that process id, if it serves the sessions and is ready, else None.
 
     Raises as `find_studio` does.
     """
+    path = socket_path(settings.home, "sessions", pid)
+    if path.exists():
+        terminal = ServerEndpoint.of_terminal(path, pid)
+        is_ready = await _instance_at(terminal, max(2 * response_timeout, _TERMINAL_SECONDS)) is not None
+        return terminal if is_ready else None
     address = await find_studio(settings.home, response_timeout=response_timeout)
     return None if address is None or address.pid != pid else studio_endpoint(address)
+
+
+def is_shared_by_terminal(settings: Settings) -> bool:
+    """Return True if a terminal owns the store and serves its sessions to others, as far as can be seen."""
+    pid = probe_store_owner(settings)
+    return bool(pid) and socket_path(settings.home, "sessions", pid or 0).exists()
+
+
+def is_studio_starting(settings: Settings) -> bool:
+    """Return True if a studio has AGX_HOME, whose sessions it owns or is about to own."""
+    return probe_owner_pid(settings.home / STUDIO_FILE) is not None
 
 
 async def find_studio(home: Path, *, response_timeout: float = _HEALTH_SECONDS) -> StudioAddress | None:
@@ -99,9 +133,10 @@ async def find_studio(home: Path, *, response_timeout: float = _HEALTH_SECONDS) 
     within `response_timeout` seconds.
     """
     address = read_address(home)
-    if address is None or await _instance_at(address, response_timeout) != address.instance:
+    if address is None:
         return None
-    return address
+    server = ServerEndpoint(address.host, address.port, None, address.pid)
+    return address if await _instance_at(server, response_timeout) == address.instance else None
 
 
 def studio_endpoint(address: StudioAddress) -> ServerEndpoint:
@@ -110,9 +145,9 @@ def studio_endpoint(address: StudioAddress) -> ServerEndpoint:
     return ServerEndpoint(address.host, address.port, token, address.pid, token_file=address.token_file)
 
 
-async def _instance_at(address: StudioAddress, response_timeout: float) -> str | None:
-    """Return the instance of the studio that answers at an address, or None if none does."""
-    server = ServerEndpoint(address.host, address.port, None, address.pid, response_timeout)
+async def _instance_at(server: ServerEndpoint, response_timeout: float) -> str | None:
+    """Return the instance of the server that answers at an address, or None if none does."""
+    server = replace(server, response_timeout=response_timeout)
     try:
         async with asyncio.timeout(response_timeout):
             health = await server.request_json("GET", "/api/health", max_bytes=_MAX_HEALTH_BYTES)
@@ -121,6 +156,8 @@ async def _instance_at(address: StudioAddress, response_timeout: float) -> str |
         raise server.unresponsive_error() from exc
     except ServerUnresponsive:
         raise
+    except RequestRejected as exc:  # it answers, also while it cannot store turns
+        return exc.instance
     except (AgenticXError, ValueError, RecursionError, KeyError, TypeError):  # another program
         return None
 

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import closing, suppress
 from pathlib import Path
 
-from agenticx.cli.client.process_ids import is_running
+from agenticx.cli.client.sockets import listen_at, short_path, socket_path
 from agenticx.errors import AgenticXError
 
-__all__ = ["HandoverListener", "HandoverRefused", "is_chat", "remove_stale_sockets", "request_handover"]
+__all__ = ["HandoverListener", "HandoverRefused", "is_chat", "request_handover"]
 
 _CONNECT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
@@ -30,7 +30,7 @@ class HandoverRefused(AgenticXError):
 
 def is_chat(home: Path, pid: int) -> bool:
     """Return True if the process is a chat that can be asked for the data folder."""
-    return _socket_path(home, pid).exists()
+    return socket_path(home, "chat", pid).exists()
 
 
 def request_handover(
@@ -42,7 +42,7 @@ def request_handover(
     `notify` with a sentence that says so; it returns False once `stopped` is true. Raises `HandoverRefused`. Blocks.
     """
     try:
-        connection = _connect(_socket_path(home, pid))
+        connection = _connect(socket_path(home, "chat", pid))
     except OSError:  # there is none, or the process has ended
         return False
     with closing(connection):
@@ -60,34 +60,25 @@ def request_handover(
     return False
 
 
-def remove_stale_sockets(home: Path) -> None:
-    """Remove the sockets of chats that were killed."""
-    with suppress(OSError):  # a read-only folder
-        for path in home.glob("chat-*.sock"):
-            pid = path.stem.removeprefix("chat-")
-            if not pid.isdecimal() or not is_running(int(pid)) or int(pid) == os.getpid():
-                path.unlink(missing_ok=True)
-
-
 class HandoverListener:
     """A listener that answers the requests of servers to this process.
 
-    Once `is_idle` is set, `release` closes the store; it raises `HandoverRefused` where that is not possible.
+    Once `wait_until_idle` returns, `release` closes the store; it raises `HandoverRefused` where that is not possible.
     """
 
-    def __init__(self, home: Path, is_idle: asyncio.Event, release: Callable[[], Awaitable[None]]) -> None:
-        self._path = _socket_path(home, os.getpid())
-        self._is_idle = is_idle
+    def __init__(
+        self, home: Path, wait_until_idle: Callable[[], Awaitable[None]], release: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._path = socket_path(home, "chat", os.getpid())
+        self._wait_until_idle = wait_until_idle
         self._release = release
         self._release_lock = asyncio.Lock()  # a second server is answered once the store is closed, too
         self._server: asyncio.AbstractServer | None = None
 
     async def start(self) -> None:
         """Listen; where no socket can be made, nothing is answered."""
-        with suppress(OSError, NotImplementedError, AttributeError):  # too long a path, a read-only folder, Windows
-            remove_stale_sockets(self._path.parent)
-            self._server = await asyncio.start_unix_server(self._answer, self._path)
-            self._path.chmod(0o600)
+        with suppress(OSError):  # a read-only folder, Windows
+            self._server = await asyncio.start_unix_server(self._answer, sock=listen_at(self._path))
 
     def close(self) -> None:
         """Listen no more."""
@@ -98,10 +89,12 @@ class HandoverListener:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError), closing(writer):
-            if not self._is_idle.is_set():
+            idle = asyncio.ensure_future(self._wait_until_idle())
+            await asyncio.sleep(0)
+            if not idle.done():
                 writer.write(b"waiting\n")
                 await writer.drain()
-                await self._is_idle.wait()
+                await idle
             if reader.at_eof():  # the server has given up
                 return
             try:
@@ -118,7 +111,8 @@ def _connect(path: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(_CONNECT_SECONDS)
-        connection.connect(str(path))
+        with short_path(path) as address:
+            connection.connect(address)
         connection.settimeout(None)  # a turn may take long
     except OSError:
         connection.close()
@@ -138,7 +132,3 @@ def _read_lines(connection: socket.socket, stopped: Callable[[], bool]) -> Gener
         *lines, pending = (pending + data).split(b"\n")
         for line in lines:
             yield line.decode(errors="replace")
-
-
-def _socket_path(home: Path, pid: int) -> Path:
-    return home / f"chat-{pid}.sock"

@@ -1,4 +1,4 @@
-"""HTTP requests to the studio server on this machine: one per connection, with the token, streamed."""
+"""HTTP requests to a studio or another terminal on this machine: one per connection, streamed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agenticx.cli.client.sockets import short_path
 from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, SettingsError
-from agenticx.http.http1 import ConnectionPool, Http1Response, ProtocolError, request_bytes
+from agenticx.http.http1 import ConnectionPool, Http1Connection, Http1Response, ProtocolError, request_bytes
 from agenticx.tools.session_files import UnknownArtifact
 
-__all__ = ["RequestRejected", "ServerEndpoint", "ServerUnreachable", "ServerUnresponsive"]
+__all__ = ["TERMINAL_TOKEN", "RequestRejected", "ServerEndpoint", "ServerUnreachable", "ServerUnresponsive"]
+
+TERMINAL_TOKEN = "terminal"
+"""The token of a terminal's server, no secret: the mode of its socket decides who can connect."""
 
 _CONNECT_TIMEOUT = 5.0  # seconds
 _RESPONSE_TIMEOUT = 10.0  # seconds; no request of the CLI takes long
@@ -30,16 +34,23 @@ class ServerUnresponsive(ServerUnreachable):
 
 
 class RequestRejected(AgenticXError):
-    """Raised for a problem response (RFC 9457); the message is its `detail`, `code` its `code`."""
+    """Raised for a problem response (RFC 9457); the message is its `detail`, `code` its `code`.
 
-    def __init__(self, message: str, code: str) -> None:
+    `instance` is that of a server that answers that it cannot store turns.
+    """
+
+    def __init__(self, message: str, code: str, *, instance: str | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.instance = instance
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEndpoint:
-    """The address of a server, as it is written in a URL, and the bearer token for it; None sends no token."""
+    """The address of a server, as it is written in a URL, and the bearer token for it; None sends no token.
+
+    That of another terminal is the socket at `socket_path`.
+    """
 
     host: str
     port: int
@@ -49,10 +60,26 @@ class ServerEndpoint:
     """Seconds that the server may take to start a response."""
     token_file: Path | None = None
     """The file that the token was read from."""
+    socket_path: Path | None = None
+
+    @classmethod
+    def of_terminal(cls, socket_path: Path, pid: int) -> ServerEndpoint:
+        """Return the endpoint of the terminal that serves its sessions at a Unix socket."""
+        return cls("localhost", 0, TERMINAL_TOKEN, pid, socket_path=socket_path)
+
+    @property
+    def is_terminal(self) -> bool:
+        """True for another terminal, False for a studio."""
+        return self.socket_path is not None
 
     @property
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
+
+    @property
+    def name(self) -> str:
+        """The server as messages name it."""
+        return f"the server at {self.url}" if self.socket_path is None else "the agx that has the sessions"
 
     async def request_json(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, max_bytes: int | None = None
@@ -74,7 +101,7 @@ class ServerEndpoint:
         """Yield the chunks of the response body as they arrive; raise as `request_json` does, also while iterating."""
         with closing(ConnectionPool(idle_seconds=0)) as pool:
             with self._translate_errors("does not answer"):
-                connection = await pool.acquire((self.host.strip("[]"), self.port, False), _CONNECT_TIMEOUT)
+                connection = await self._connect(pool)
             with self._translate_errors():
                 content = self._request(method, path, body)
                 response = await pool.send(connection, content, self.response_timeout, _READ_TIMEOUT)
@@ -85,12 +112,18 @@ class ServerEndpoint:
                         raise self._error_from_problem(response.head.status, content)
                     yield chunks
 
+    async def _connect(self, pool: ConnectionPool) -> Http1Connection:
+        if self.socket_path is None:
+            return await pool.acquire((self.host.strip("[]"), self.port, False), _CONNECT_TIMEOUT)
+        with short_path(self.socket_path) as path:
+            return await pool.acquire_unix(path, _CONNECT_TIMEOUT)
+
     def unresponsive_error(self) -> ServerUnresponsive:
         """Return the error for a server that sends nothing."""
         if self.pid is None:
-            return ServerUnresponsive(f"the server at {self.url} does not answer")
+            return ServerUnresponsive(f"{self.name} does not answer")
         hint = f"if it is suspended, `kill -CONT {self.pid}` resumes it"
-        return ServerUnresponsive(f"the server at {self.url} (process {self.pid}) does not answer; {hint}")
+        return ServerUnresponsive(f"{self.name} (process {self.pid}) does not answer; {hint}")
 
     def _error_from_problem(self, status: int, content: bytes) -> AgenticXError:
         error = _error_from_problem(status, content)
@@ -122,7 +155,7 @@ class ServerEndpoint:
         except TimeoutError as exc:
             raise self.unresponsive_error() from exc
         except (OSError, ProtocolError) as exc:
-            raise ServerUnreachable(f"the server at {self.url} {what}") from exc
+            raise ServerUnreachable(f"{self.name} {what}") from exc
 
 
 async def _read_up_to(max_bytes: int | None, chunks: AsyncIterator[bytes]) -> bytes:
@@ -136,9 +169,11 @@ async def _read_up_to(max_bytes: int | None, chunks: AsyncIterator[bytes]) -> by
 
 
 def _error_from_problem(status: int, content: bytes) -> AgenticXError:
+    instance: str | None = None
     try:
         problem: Any = json.loads(content)
         code, detail = str(problem["code"]), str(problem["detail"])
+        instance = problem.get("server_instance")
     except (ValueError, KeyError, TypeError):
         code, detail = "", f"the server answered with status {status}"
     match code:
@@ -159,4 +194,4 @@ def _error_from_problem(status: int, content: bytes) -> AgenticXError:
         ):
             return SettingsError(detail)  # as if the turn ran in this process
         case _:
-            return RequestRejected(detail, code)
+            return RequestRejected(detail, code, instance=instance)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal, cast
 
 from agenticx.assembly import close_images, configured_images, default_tools, make_hub
 from agenticx.cli.client.base import RewindReport, SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
+from agenticx.cli.client.sharing import SessionSharing, SharedParts
 from agenticx.cli.client.stored_log import export_log, read_envelopes
 from agenticx.clocks import SystemClock, rfc3339
+from agenticx.core.session_notes import SessionNotes
 from agenticx.errors import SessionNotFound, StoreError
 from agenticx.llms.catalog.resolve import list_models
 from agenticx.llms.model_cache import ModelCache
@@ -21,9 +23,9 @@ from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, Qu
 from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.hub.hub import TurnRequest
+from agenticx.sessions.log.session_record import SessionRecord
+from agenticx.sessions.log.usage import DailyUsage
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.session_record import SessionRecord
-from agenticx.sessions.store.usage import DailyUsage
 from agenticx.settings import Settings
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.registry import Toolbox
@@ -35,17 +37,26 @@ _READ_EVENTS = 1000
 
 
 class PolicyGate(AsyncConfirmGate):
-    """A confirm gate that gives every confirmation the same answer at once, because no user can be asked."""
+    """A confirm gate that gives every confirmation of some sessions the same answer, as no user can be asked there.
+
+    Other terminals answer those of the other sessions.
+    """
 
     def __init__(self, answer: ConfirmAnswer) -> None:
         super().__init__()
         self._answer = answer
+        self.sessions = set[str]()
+        """The ids of the sessions of this terminal."""
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
+        if request.session_id not in self.sessions:
+            return await super().ask(request, announce)
         announce()
         return self._answer
 
     async def ask_question(self, request: QuestionRequest, announce: Callable[[], None]) -> QuestionAnswer:
+        if request.session_id not in self.sessions:
+            return await super().ask_question(request, announce)
         announce()
         return QuestionAnswer(by="policy")
 
@@ -65,8 +76,34 @@ class LocalClient:
         self._toolbox = Toolbox(default_tools(self._images))
         self._resumed: set[str] = set()
         self._used: set[str] = set()  # ids of the sessions in which turns were started or followed
+        self._own_turns: set[str] = set()  # ids of the turns that were started here
         self._confirms_by_policy = isinstance(gate, PolicyGate)
-        self._hub = make_hub(store, models=models, toolbox=self._toolbox, settings=settings, gate=gate)
+        if isinstance(gate, PolicyGate):
+            gate.sessions = self._used
+        self._notes = SessionNotes(settings, SystemClock(), store)
+        self._hub = make_hub(
+            store, models=models, toolbox=self._toolbox, settings=settings, gate=gate, notes=self._notes
+        )
+        self._sharing: SessionSharing | None = None
+
+    def share(self, sharing: SessionSharing) -> None:
+        """Serve the sessions to other terminals until this client is closed."""
+        self._sharing = sharing
+        sharing.serve(
+            SharedParts(
+                settings=self._settings,
+                store=self._store,
+                hub=self._hub,
+                toolbox=self._toolbox,
+                images=self._images,
+                notes=self._notes,
+            )
+        )
+
+    @property
+    def runs_turns_of_others(self) -> bool:
+        """True while a turn of another terminal runs here that does not wait for its user."""
+        return not self._hub.working_turns <= self._own_turns
 
     async def recover(self, resume: Collection[str] = ()) -> None:
         """End the turns of dead processes, but resume those of the sessions `resume` if possible; once per session."""
@@ -94,12 +131,10 @@ class LocalClient:
     async def list_sessions(
         self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
     ) -> Sequence[SessionInfo]:
-        archived_filter = "with" if archived else "without"
-        if not query:
-            records = await self._store.catalog.sessions(limit=limit, before=before, archived=archived_filter)
-            return [await self._session_info(record) for record in records]
-        results = await self._store.catalog.search(query, limit=limit, before=before, archived=archived_filter)
-        return [await self._session_info(found.record, [asdict(match) for match in found.matches]) for found in results]
+        listed = await self._store.catalog.sessions(
+            query=query or None, limit=limit, before=before, archived="with" if archived else "without"
+        )
+        return [replace(SessionInfo.of(one), running_turn_id=self._hub.running_turn_id(one.id)) for one in listed]
 
     async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
         if "model" in changes:
@@ -126,8 +161,8 @@ class LocalClient:
     async def delete(self, session_id: str) -> None:
         await self._hub.delete(session_id)
 
-    async def _session_info(self, record: SessionRecord, matches: Sequence[Mapping[str, Any]] = ()) -> SessionInfo:
-        return SessionInfo(record, self._hub.running_turn_id(record.id), matches)
+    async def _session_info(self, record: SessionRecord) -> SessionInfo:
+        return SessionInfo(record, self._hub.running_turn_id(record.id))
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -155,6 +190,7 @@ class LocalClient:
         )
         self._used.add(session_id)
         submission = await self._hub.submit(session_id, request)
+        self._own_turns.add(submission.turn.id)
         return TurnPosition(submission.turn.id, str(submission.after_seq))
 
     async def running_turn(self, session_id: str) -> TurnPosition | None:
@@ -246,7 +282,11 @@ class LocalClient:
         return [(tool.schema.name, tool.schema.description) for tool in self._toolbox]
 
     async def aclose(self) -> None:
+        if self._sharing is not None:
+            self._sharing.stop_accepting()
         await self._hub.close()
+        if self._sharing is not None:
+            await self._sharing.aclose()
         await self._models.aclose()
         await close_images(self._images)
         await self._store.aclose()

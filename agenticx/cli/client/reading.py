@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
-from typing import Any, Literal
+from typing import Literal
 
 from agenticx.cli.client.base import SessionInfo
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.stored_log import export_log, read_envelopes
 from agenticx.runtime import Session
 from agenticx.sessions.files.options import find_option, stored_session_files
+from agenticx.sessions.log.usage import DailyUsage
 from agenticx.sessions.store.base import StoreReader
-from agenticx.sessions.store.session_record import SessionRecord
-from agenticx.sessions.store.usage import DailyUsage
+from agenticx.sessions.store.blobs import MemoryBlobs
 from agenticx.tools.session_files import Artifact, Artifacts
 
 __all__ = ["ReadingClient"]
@@ -27,24 +26,16 @@ class ReadingClient:
         self._store = store
 
     async def get(self, session_id: str) -> SessionInfo:
-        (session,) = await self._with_turns([(await self._store.catalog.get(session_id), ())])
-        return session
+        record, running = await self._store.catalog.get(session_id), await self._store.log.turn(session_id)
+        return SessionInfo(record, running and running.id)
 
     async def list_sessions(
         self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
     ) -> Sequence[SessionInfo]:
-        archived_filter = "with" if archived else "without"
-        if not query:
-            records = await self._store.catalog.sessions(limit=limit, before=before, archived=archived_filter)
-            return await self._with_turns([(record, ()) for record in records])
-        results = await self._store.catalog.search(query, limit=limit, before=before, archived=archived_filter)
-        return await self._with_turns([(found.record, [asdict(match) for match in found.matches]) for found in results])
-
-    async def _with_turns(
-        self, found: Sequence[tuple[SessionRecord, Sequence[Mapping[str, Any]]]]
-    ) -> Sequence[SessionInfo]:
-        running = await self._store.catalog.running_turns([record.id for record, _ in found])
-        return [SessionInfo(record, running.get(record.id), matches) for record, matches in found]
+        listed = await self._store.catalog.sessions(
+            query=query or None, limit=limit, before=before, archived="with" if archived else "without"
+        )
+        return list(map(SessionInfo.of, listed))
 
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
@@ -74,7 +65,7 @@ class ReadingClient:
 
     async def _session_files(self, session_id: str) -> Session:
         state = await self._store.log.state(session_id)
-        return stored_session_files(state.parts, self._store.blobs, session_id)
+        return stored_session_files(state.parts, self._store.blobs or MemoryBlobs(), session_id)
 
     async def usage(
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
@@ -82,4 +73,4 @@ class ReadingClient:
         return await self._store.catalog.usage(session_id=session_id, since=since, until=until)
 
     async def aclose(self) -> None:
-        self._store.close()
+        await self._store.aclose()

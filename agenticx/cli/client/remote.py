@@ -26,14 +26,15 @@ from agenticx.http.sse import IdentifiedEvent, SseParser, StrayJson
 from agenticx.messages import MAIN_AGENT, UserMessage
 from agenticx.runtime.user_requests.kinds import kind_of
 from agenticx.runtime.user_requests.requests import UserAnswer
-from agenticx.sessions.store.session_record import SessionRecord
-from agenticx.sessions.store.usage import DailyUsage, UsageCounts
+from agenticx.sessions.log.session_record import SessionRecord
+from agenticx.sessions.log.usage import DailyUsage, UsageCounts
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.session_files import Artifact
 
 __all__ = ["RETRY_LIMIT_SECONDS", "RemoteClient"]
 
 _RETRY_SECONDS = 0.5
+_TERMINAL_RETRY_SECONDS = 0.05
 RETRY_LIMIT_SECONDS = 20.0
 """The longest wait for a server that was lost."""
 
@@ -45,7 +46,9 @@ class RemoteClient:
     """A `Client` over HTTP.
 
     `locate` finds the server again after the connection to it is lost; `notify` shows the user that it is. Once
-    `has_owner` says that no process has the sessions, the server has ended, and is waited for `restart_seconds`.
+    `has_owner` says that no process has the sessions, the server has ended, and is waited for `restart_seconds`. A
+    terminal that has ended does not come back: `take_over` has this process serve the sessions, and returns the
+    endpoint; None while it cannot, as another process is about to own them.
     """
 
     def __init__(
@@ -56,8 +59,10 @@ class RemoteClient:
         *,
         has_owner: Callable[[], bool],
         restart_seconds: float = RETRY_LIMIT_SECONDS,
+        take_over: Callable[[], Awaitable[ServerEndpoint | None]] | None = None,
     ) -> None:
         self._has_owner = has_owner
+        self._take_over = take_over
         self._restart_seconds = restart_seconds
         self._locate = locate
         self._server = server
@@ -78,13 +83,31 @@ class RemoteClient:
 
         A restarted server may have another address, and its former port may belong to another program.
         """
-        found = await self._locate()
+        found = await self._find_or_take_over()
         if found is None:
             return False
-        if (found.url, found.pid) != (self._server.url, self._server.pid):
-            self._notify(f"agx serve now runs at {found.url} (process {found.pid}), through which this goes on")
-        self._server, self._lost_since = found, None
+        self._use(found)
+        self._lost_since = None
         return True
+
+    def _use(self, found: ServerEndpoint) -> None:
+        """Send requests to a server from now on; a terminal takes the place of another one without notice."""
+        is_other = (found.url, found.pid) != (self._server.url, self._server.pid)
+        if is_other and not found.is_terminal:
+            self._notify(f"agx serve now runs at {found.url} (process {found.pid}), through which this goes on")
+        self._server = found
+
+    async def _find_or_take_over(self) -> ServerEndpoint | None:
+        """Return the server that has the sessions, None for none; it may be this process after a terminal's end."""
+        began = monotonic()
+        while True:
+            found = await self._locate()
+            if found is not None or self._take_over is None or not self._server.is_terminal:
+                return found
+            found = await self._take_over()
+            if found is not None or monotonic() - began > RETRY_LIMIT_SECONDS:
+                return found
+            await asyncio.sleep(_TERMINAL_RETRY_SECONDS)
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -266,15 +289,18 @@ class RemoteClient:
 
         Nothing is sent meanwhile, because another program may listen on the port of a server that was killed.
         """
+        is_first = True
         while True:
-            self._report_loss(error)
-            await asyncio.sleep(_RETRY_SECONDS)
+            if not (self._server.is_terminal and is_first):  # which has ended: a studio may be starting again
+                self._report_loss(error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            is_first = False
             try:
-                found, error = await self._locate(), None
+                found, error = await self._find_or_take_over(), None
             except ServerUnresponsive as exc:
                 found, error = None, exc
             if found is not None:
-                self._server = found
+                self._use(found)
                 return
 
     def _report_loss(self, error: ServerUnreachable | None) -> None:
@@ -293,7 +319,7 @@ class RemoteClient:
         waited = now - self._lost_since
         if waited > RETRY_LIMIT_SECONDS or (waited > self._restart_seconds and not self._has_owner()):
             raise ServerLost(
-                f"lost the server at {self._server.url}; when it runs again, `agx sessions show` shows the outcome, "
+                f"lost {self._server.name}; when it runs again, `agx sessions show` shows the outcome, "
                 "`/open last` in `agx chat` a question that waits for an answer"
             )
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.sessions.history.export import export_jsonl, export_markdown
+from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.base import SessionLog, read_log_pages
-from agenticx.sessions.store.session_record import SessionRecord
 
 __all__ = ["export_log", "read_envelopes"]
 

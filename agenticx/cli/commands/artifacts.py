@@ -34,7 +34,7 @@ _MAX_NAMES = 5
 _EPILOG = """\
 A model writes these files with create_file. They live in the session, not in its folder, until they are saved; each
 change is a revision. The options that `agx run --variants` makes have files of their own. ID is a session's id, a
-prefix that no other id has, or `last`. All of this also works while a server or a chat in another terminal owns the
+prefix that no other id has, or `last`. All of this also works while a server or another terminal owns the
 sessions. `save` keeps the paths of the files below the folder, and writes nothing outside of it, also where a link in
 it leads out. A file that decides what runs on this machine, such as .zshenv or .git/config, is saved only if PATH names
 it, and none into the folder of AgenticX.

@@ -3,38 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
+import io
+import os
 import re
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from types import FrameType
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 from agenticx.cli.client.base import RewindReport, SessionInfo
 from agenticx.cli.client.handover import HandoverListener
 from agenticx.cli.client.remote import RemoteClient
 from agenticx.cli.client.session_lookup import find_session
 from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS, PendingAttachments, validate_prompt
-from agenticx.cli.commands.session_changes import take_back
+from agenticx.cli.commands.session_changes import checked_name, take_back
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.options import ANSWERS, add_turn_options
 from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
-from agenticx.cli.terminal.event_text import Note, one_line
+from agenticx.cli.terminal.event_text import Note, one_line, user_message_note
 from agenticx.cli.terminal.keyboard import ChatKeyboard
 from agenticx.cli.terminal.output import FallbackOutput, Output, output_for, terminal_is_dumb
 from agenticx.cli.terminal.reasoning_output import ReasoningOutput
 from agenticx.cli.terminal.session_views import rewound_files, session_rows, show_last_turn
 from agenticx.cli.terminal.turns import OutputFailed, termination_signals
+from agenticx.cli.terminal.usage_report import usage_to_text
 from agenticx.core.agent_files import AgentFiles
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
+from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.messages import MAIN_AGENT, UserMessage, clean_text
 from agenticx.tools.permissions import PermissionMode
-from agenticx.tools.visible import visible, visible_line
+from agenticx.tools.visible import visible, visible_line, visible_path
 
 __all__ = ["configure", "run"]
 
@@ -42,21 +48,24 @@ T = TypeVar("T")
 
 _MAX_LISTED = 10
 _MAX_NUMBER_DIGITS = 6
-_SKIPPED_CHARS = 65_536
+_READ_BYTES = 65_536
+_MAX_SHELL_CHARS = 30_000
+_MAX_MODELS = 40
 _EPILOG = f"""\
 Type a message and Enter; Alt-Enter, or a backslash at the end of a line, begins another line, and pasted lines are one
 message. Tab completes commands, models and paths. Keys typed during an answer wait for the next prompt. Answers are
 rendered as Markdown. Ctrl-C stops the running turn, Ctrl-D quits. /help shows the commands; /attach FILE sends an
 image, PDF or text file with the next message; /rewind takes your last message back, with what its turn changed in
 files. /vault, /chat and /agent before a message choose its mode: from your notes, from general knowledge, or work
-with tools. The model gets the AGENTS.md of the folder, and of the folders above it in its repository; the first lines
-name them.
+with tools. @PATH in a message sends that file with it; !COMMAND runs a command of yours, whose output the model gets
+with the next message. The model gets the AGENTS.md of the folder, and of the folders above it in its repository; the
+first lines name them.
 
 A chat starts a new session, which is stored: -c continues the last one, --session any other, and /sessions, /open and
 /new switch between them. One that is in mode auto goes on in it only if you say so. A question that waited when its
 process was killed is asked again. `agx serve` takes the sessions over from a chat between two turns, and the chat goes
-on through it, or by itself once the server has ended. Beside another chat, which owns the sessions, a new one is not
-stored, and -c is an error.
+on through it, or by itself once the server has ended. Several chats share the sessions: the first one runs the turns of
+the others, each of which asks its own questions, and when it ends, the next one does.
 
 From a pipe each line is one message, and the exit code is that of the last turn; there /mode cannot allow more than
 the command line does, and /attach is refused.
@@ -65,6 +74,7 @@ the command line does, and /attach is refused.
 
 examples:
   agx chat
+  agx chat "fix the bug"                     with a first message
   agx chat -c                                continue the last session
   agx chat --agent page-builder              a session with an agent of a file
   agx chat --model ollama:qwen3 --cwd ~/notes
@@ -77,6 +87,7 @@ _RESTART_SECONDS = 2.0  # in which the next server may begin; a chat can go on w
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx chat` to its parser."""
     parser.epilog = _EPILOG
+    parser.add_argument("message", nargs="*", metavar="MESSAGE", help="the first message, also as several words")
     add_turn_options(parser, with_agent=True)
 
 
@@ -91,11 +102,14 @@ def run(arguments: Namespace) -> int:
             conversation.run(conversation.client.resolve_model(conversation.model_name))
         chat = _Chat(conversation, output)
         if is_typed:
-            _run_typed(chat, was_mode_given=arguments.permission_mode is not None)
+            _run_typed(chat, " ".join(arguments.message), was_mode_given=arguments.permission_mode is not None)
             return DONE
         chat.widest_mode = conversation.turn_mode
         with _TerminationSignals() as leaving:
-            for line in leaving.read_lines(_piped_lines()):
+            if arguments.message and not chat.handle_line(" ".join(arguments.message)):
+                return chat.last_code
+            lines = _PipedLines()
+            while (line := leaving.wait_for(conversation.runner, lines.read())) is not None:
                 if not chat.handle_line(line):
                     break
         return chat.last_code
@@ -110,19 +124,20 @@ def _chat_output() -> Output:
     return FallbackOutput(ReasoningOutput(MarkdownOutput()))
 
 
-def _run_typed(chat: _Chat, *, was_mode_given: bool) -> None:
-    """Run a chat at a terminal until Ctrl-D."""
+def _run_typed(chat: _Chat, message: str, *, was_mode_given: bool) -> None:
+    """Run a chat at a terminal until Ctrl-D, from this first message on if it is not empty."""
     from agenticx.cli.commands.chat_suggestions import ChatSuggestions
     from agenticx.cli.terminal.line_editor import LineCancelled, LineEditor  # prompt_toolkit takes 0.1 s
 
     conversation, output = chat.conversation, chat.output
     suggestions = ChatSuggestions(conversation, chat.command_names)
     editor = LineEditor(conversation.home / "chat_history", suggestions.suggest, suggestions.prepare)
-    listener = HandoverListener(conversation.home, conversation.at_prompt, conversation.hand_over)
+    listener = HandoverListener(conversation.home, conversation.wait_until_idle, conversation.hand_over)
     with ChatKeyboard() as keyboard, _TerminationSignals() as leaving, closing(listener):
         conversation.keyboard = keyboard
 
         async def edit_text(text: str) -> str | None:
+            output.show_note(Note("edit the arguments: Enter submits them, Alt-Enter begins a line, Ctrl-C cancels"))
             try:
                 return await editor.edit(text)
             except (LineCancelled, EOFError):
@@ -133,7 +148,10 @@ def _run_typed(chat: _Chat, *, was_mode_given: bool) -> None:
         chat.print_greeting(was_mode_given=was_mode_given)
         if conversation.client.persistent:  # through a server too: the chat owns the sessions once that ends
             conversation.run(listener.start())
-        while True:
+        if message:
+            output.show_note(user_message_note(message))
+        while not message or chat.handle_line(message):
+            message = ""
             try:
                 conversation.at_prompt.set()
                 line = leaving.wait_for(conversation.runner, editor.read(keyboard.take()))
@@ -150,14 +168,10 @@ def _run_typed(chat: _Chat, *, was_mode_given: bool) -> None:
 
 
 class _TerminationSignals:
-    """SIGTERM and SIGHUP handlers that end the chat at its next prompt, or at once if it waits for a message.
-
-    An exception from a signal handler is only raised while waiting for a line of a pipe: elsewhere it could be raised
-    inside an event loop, which would treat it as an error.
-    """
+    """SIGTERM and SIGHUP handlers that end the chat at its next prompt, or at once if it waits for a message."""
 
     def __init__(self) -> None:
-        self._received = self._is_waiting = False
+        self._received = False
         self._prompt: asyncio.Task[Any] | None = None
         self._previous: dict[signal.Signals, Any] = {}
 
@@ -174,8 +188,6 @@ class _TerminationSignals:
         self._received = True
         if self._prompt is not None:
             self._prompt.get_loop().call_soon_threadsafe(self._prompt.cancel)
-        elif self._is_waiting:
-            raise SystemExit(STOPPED)
 
     def wait_for(self, runner: asyncio.Runner, prompt: Coroutine[Any, Any, T]) -> T:
         """Return the result of `prompt`; raise SystemExit once a signal was received."""
@@ -194,28 +206,71 @@ class _TerminationSignals:
         finally:
             self._prompt = None
 
-    def read_lines(self, lines: Iterator[str]) -> Iterator[str]:
-        """Yield `lines`; raise SystemExit while or before waiting for the next one, once a signal was received."""
+
+class _PipedLines:
+    """The lines of stdin, read while the event loop runs: other terminals may use the sessions of this process."""
+
+    def __init__(self) -> None:
+        self._stream = sys.stdin
+        decode = codecs.getincrementaldecoder(self._stream.encoding or "utf-8")
+        self._decoder = io.IncrementalNewlineDecoder(decode("replace"), translate=True)
+        self._pending = ""
+        self._ended = False
+
+    async def read(self) -> str | None:
+        """Return the next line, None at the end; one that is too long is cut one character past the limit."""
+        line = ""
         while True:
-            try:
-                self._is_waiting = True
-                if self._received:
-                    raise SystemExit(STOPPED)
-                line = next(lines, None)
-            finally:
-                self._is_waiting = False
-            if line is None:
-                return
-            yield line
+            head, end, rest = self._pending.partition("\n")
+            line = (line + head)[: MAX_PROMPT_CHARS + 1]  # so that it is rejected
+            self._pending = rest
+            if end:
+                return line
+            if self._ended:
+                return line or None
+            self._pending = await self._receive()
+
+    async def _receive(self) -> str:
+        """Return the characters that have arrived, at least one unless the end has."""
+        descriptor = self._stream.fileno()
+        while True:
+            await _readable(descriptor)
+            data = os.read(descriptor, _READ_BYTES)
+            self._ended = not data
+            if (text := self._decoder.decode(data, final=self._ended)) or self._ended:
+                return text
 
 
-def _piped_lines() -> Iterator[str]:
-    """Yield the lines of stdin; one that is too long is cut one character past the limit, so that it is rejected."""
-    while line := sys.stdin.readline(MAX_PROMPT_CHARS + 1):
-        rest = line
-        while rest and not rest.endswith("\n"):
-            rest = sys.stdin.readline(_SKIPPED_CHARS)
-        yield line.rstrip("\r\n")
+async def _readable(descriptor: int) -> None:
+    """Wait until a read would not block; a file always can be read."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except (PermissionError, NotImplementedError):  # a file; Windows, where the read blocks the loop
+        return
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+async def _run_command(command: str, folder: Path) -> tuple[int, bytes]:
+    """Run a shell command without input, and return its exit code and output; cancelling the call ends it."""
+    process = await asyncio.create_subprocess_shell(
+        command,
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        output, _ = await process.communicate()
+    except asyncio.CancelledError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        raise
+    return process.returncode or 0, output
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -240,6 +295,8 @@ class _Chat:
     widest_mode: PermissionMode | None = None
     last_code: int = field(default=DONE)
     attachments: PendingAttachments = field(default_factory=PendingAttachments)
+    shell_runs: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """The commands that the user ran with `!` since the last message, each with its output."""
     rewind_undo: tuple[str, str | None] | None = None
     """The session that was rewound last, and the message to which `/rewind undo` goes back; None after a message."""
     wait_for_answer: Callable[[Coroutine[Any, Any, bool]], bool] | None = None
@@ -283,7 +340,9 @@ class _Chat:
                 return True
             if line.startswith("/") and not line.startswith("//") and "\n" not in line:
                 return self.run_command(line)
-            if line.strip():
+            if line.startswith("!") and self.widest_mode is None:
+                self._run_shell(line[1:].strip())
+            elif line.strip():
                 self._send(line.removeprefix("/"))
         except OutputFailed:
             raise
@@ -304,8 +363,35 @@ class _Chat:
             self.conversation.mode = None
 
     def build_message(self, text: str) -> UserMessage:
-        """Return the user message for `text`, with the pending attachments."""
-        return UserMessage(content=validate_prompt(text), attachments=self.attachments.take())
+        """Return the user message for `text`, with the files that are attached or mentioned in it as `@PATH`.
+
+        The output of commands that the user ran since the last message follows the text.
+        """
+        if self.widest_mode is None:
+            self.attachments.add_mentioned(text, self.conversation.workspace)
+        parts = [text, *(frame_text(f"output of `{command}`", output, MATERIAL) for command, output in self.shell_runs)]
+        message = UserMessage(content=validate_prompt("\n\n".join(parts)), attachments=self.attachments.take())
+        self.shell_runs.clear()
+        return message
+
+    def _run_shell(self, command: str) -> None:
+        """Run a command of the user in the folder of the session; the model reads its output with the next message."""
+        if not command:
+            self._print("!COMMAND runs a command of yours; the model gets its output with your next message")
+            return
+        try:
+            code, output = self.conversation.run(_run_command(command, self.conversation.workspace))
+        except KeyboardInterrupt:
+            self._print_warning("the command was stopped")
+            return
+        shown = output.decode(errors="replace")
+        if len(shown) > _MAX_SHELL_CHARS:
+            shown = f"{shown[: _MAX_SHELL_CHARS // 2]}\n… cut …\n{shown[-_MAX_SHELL_CHARS // 2 :]}"
+        if shown.strip():
+            self._print(shown.rstrip("\n"))
+        if code:
+            self._print_warning(f"exit code {code}")
+        self.shell_runs.append((command, f"{shown}\nexit code {code}"))
 
     def run_command(self, line: str) -> bool:
         """Run a slash command and return False if the chat should end."""
@@ -339,10 +425,14 @@ class _Chat:
             "vault": partial(self._explain_forced, "vault"),
             "chat": partial(self._explain_forced, "chat"),
             "rewind": self._rewind,
+            "retry": self._retry,
             "pick": self._pick,
             "sessions": self._sessions,
             "open": self._open,
             "new": self._new,
+            "rename": self._rename,
+            "usage": self._usage,
+            "export": self._export,
             "quit": lambda _: None,
         }
 
@@ -351,19 +441,25 @@ class _Chat:
             "/attach [FILE] show or add the files to send with your next message\n"
             "/detach        remove these files\n"
             "/mode [MODE]   show or change when you are asked\n"
-            "/model [M]     show or change the model\n"
+            "/model [M]     list the models, or change to one\n"
             "/agent [NAME]  show or choose the agent of the session; meta is the main one\n"
             "/vault TEXT    a message that is answered from your notes, whatever its words are\n"
             "/chat TEXT     one that is answered from general knowledge\n"
             "/agent TEXT    one, of several words, that is work with tools\n"
             "/tools         what the agent can use\n"
             "/rewind [N]    take back your last message, or the last N, with the files as they were; /rewind undo\n"
+            "/retry         take back your last message, with what it changed, and send it again\n"
             "/pick N        go on with option N, of those that were made to choose from\n"
             "/sessions [Q]  the latest sessions, or those that match Q\n"
             "/open ID       continue another session\n"
             "/new           start a new session with your next message\n"
+            "/rename NAME   name this session\n"
+            "/usage         its tokens and cost\n"
+            "/export [FILE] write it to a file, by default ID.md; with .jsonl all its events\n"
             "/stop          stop the running turn (Ctrl-C)\n"
             "/quit          exit (Ctrl-D)\n"
+            "!COMMAND       run a command of yours here; the model gets its output with your next message\n"
+            "@PATH          in a message: send that file with it\n"
             "//text         a message that begins with a slash"
         )
 
@@ -412,7 +508,14 @@ class _Chat:
             conversation.run(conversation.client.resolve_model(spec))
             conversation.run(conversation.change(model=spec))
             conversation.model = None
-        self._print(f"model: {conversation.run(conversation.client.resolve_model(conversation.model_name))}")
+        current = conversation.run(conversation.client.resolve_model(conversation.model_name))
+        self._print(f"model: {current}")
+        if not spec:
+            names = conversation.run(conversation.client.models())
+            for name in names[:_MAX_MODELS]:
+                self._print(f"{'*' if name == current else ' '} {visible_line(name)}")
+            if len(names) > _MAX_MODELS:
+                self._print(f"… and {len(names) - _MAX_MODELS} more: `agx models` lists them; Tab completes a name")
 
     def _agent(self, name: str) -> None:
         conversation, session = self.conversation, self.conversation.session
@@ -443,6 +546,57 @@ class _Chat:
         for text in taken:
             self._print(f"taken back: {one_line(text)}")
         self._print_rewound_files(report)
+
+    def _retry(self, _: str) -> None:
+        conversation, session = self.conversation, self.conversation.session
+        if session is None:
+            self._print("there is no message to send again; your next one starts a session")
+            return
+        taken, report = conversation.run(take_back(conversation.client, session, 1))
+        self._print_rewound_files(report)
+        for text in taken:
+            self.output.show_note(user_message_note(text))
+            self._send(text)
+
+    def _rename(self, name: str) -> None:
+        session = self.conversation.session
+        if session is None or not name:
+            self._print("/rename NAME names this session" if session else "your next message starts a session")
+            return
+        self.conversation.run(self.conversation.change(name=checked_name(name)))
+        self._print(f"name: {visible_line(name)}")
+
+    def _usage(self, _: str) -> None:
+        session = self.conversation.session
+        if session is None:
+            self._print("no model was called yet")
+            return
+        self._print(usage_to_text(self.conversation.run(self.conversation.client.usage(session_id=session.id))))
+
+    def _export(self, path: str) -> None:
+        session = self.conversation.session
+        if session is None or self.widest_mode is not None:
+            self._print(
+                "/export is for a terminal; `agx sessions export` is for scripts"
+                if session
+                else "there is no session yet"
+            )
+            return
+        file = Path(path).expanduser() if path else Path(f"{session.id}.md")
+        try:
+            size = self.conversation.run(self._write_export(session.id, file))
+        except OSError as exc:
+            self._print_error(f"/export {str(file)!r}: {exc.strerror or exc}")
+            return
+        self._print(f"{visible_path(str(file))}  {size} bytes")
+
+    async def _write_export(self, session_id: str, file: Path) -> int:
+        """Write a new file with the session and return its size; raise OSError, also for a file that exists."""
+        form: Literal["jsonl", "markdown"] = "jsonl" if file.suffix == ".jsonl" else "markdown"
+        async with self.conversation.client.export(session_id, form) as chunks:
+            content = b"".join([chunk async for chunk in chunks])
+        with open(file, "xb") as stream:  # noqa: ASYNC230 - a local file
+            return stream.write(content)
 
     def _pick(self, word: str) -> None:
         conversation, session = self.conversation, self.conversation.session

@@ -17,6 +17,7 @@ from agenticx.cli.terminal.event_text import one_line
 from agenticx.cli.terminal.line_editor import Suggestion
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.model_catalog import load_model_catalog
+from agenticx.messages import MAIN_AGENT
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible_line
 
@@ -82,10 +83,8 @@ class ChatSuggestions:
 
     def _arguments(self, command: str, typed: str) -> Iterator[Suggestion]:
         match command:
-            case "/mode":
-                yield from _matching(get_args(PermissionMode), typed)
-            case "/model":
-                yield from _matching(self._models, typed)
+            case "/mode" | "/model" | "/agent":
+                yield from _matching(self._names(command), typed)
             case "/open":
                 for session in self._sessions:
                     if session.id.startswith(typed):
@@ -96,10 +95,20 @@ class ChatSuggestions:
                     if str(number).startswith(typed):
                         yield Suggestion(str(number), len(typed), f"{number} {one_line(text, _NAME_CHARS)}")
                 yield from _matching(["undo"], typed)
-            case "/attach":
+            case "/attach" | "/export":
                 yield from _paths(typed, Path.cwd())
             case _:
                 return
+
+    def _names(self, command: str) -> Sequence[str]:
+        """Return the names that `/mode`, `/model` or `/agent` takes."""
+        match command:
+            case "/mode":
+                return get_args(PermissionMode)
+            case "/model":
+                return self._models
+            case _:
+                return (MAIN_AGENT,)
 
     def _workspace(self) -> Path:
         conversation = self._conversation
@@ -142,4 +151,4 @@ def _matching(candidates: Iterator[str] | Sequence[str], typed: str) -> Iterator
 
 
 def _start_of_word(text: str) -> int:
-    return max(text.rfind(blank) for blank in " \t\n\"'`(") + 1
+    return max(text.rfind(blank) for blank in " \t\n\"'`(@") + 1

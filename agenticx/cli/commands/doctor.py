@@ -10,26 +10,35 @@ import stat
 import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from agenticx import __version__
 from agenticx.cli.commands.doctor_checks import CheckResult, check_store, check_token
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.options import current_folder, enabled_tools
-from agenticx.errors import AgenticXError, SettingsError
+from agenticx.errors import AgenticXError, SettingsError, StoreError
 from agenticx.home_permissions import check_home, check_mode
 from agenticx.llms.catalog.key_check import KeyCheck, check_key
-from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, resolve_wire
+from agenticx.llms.catalog.resolve import (
+    ModelInfo,
+    default_model_spec,
+    find_model_facts,
+    is_offline,
+    list_models,
+    resolve_wire,
+)
 from agenticx.llms.model_catalog import Capability, ModelCatalog, Provider, load_model_catalog
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.llms.transport.proxy_settings import proxy_problems, read_proxies
 from agenticx.provider_keys import ProviderKey
+from agenticx.sessions.store.factory import read_workers, using_shared_place
+from agenticx.sessions.store.workers import describe_workers
 from agenticx.settings import Settings, load_settings, provider_setting
 from agenticx.tools.agents_files import find_agents_files
 from agenticx.tools.visible import visible_line
@@ -82,7 +91,7 @@ def _print(results: list[Finding]) -> None:
 
 def run_checks(*, online: bool = False) -> Iterator[Finding]:
     """Yield the finding of every check, cheap and certain ones first; only `online` contacts other machines."""
-    yield Finding("agenticx", f"{version('agenticx')} in {Path(__file__).parents[2]}")
+    yield Finding("agenticx", f"{__version__} in {Path(__file__).parents[2]}")
     yield Finding("python", f"{platform.python_version()} ({sys.executable}) on {platform.platform()}")
     try:
         settings = load_settings(project=current_folder())
@@ -97,7 +106,10 @@ def run_checks(*, online: bool = False) -> Iterator[Finding]:
     sentences = (sentence for sentence in check_home(settings.home) if sentence != home.text)
     yield from (Finding("home", sentence, "note") for sentence in sentences)
     yield _run_check("token", lambda: check_token(settings))
-    yield _run_check("store", lambda: check_store(settings))
+    if settings.postgres_urls:
+        yield from _check_workers(settings)
+    else:
+        yield _run_check("store", lambda: check_store(settings))
     yield from _check_proxies()
     yield from _check_models(settings, online)
     yield _check_sandbox()
@@ -201,6 +213,24 @@ def _run_check(topic: str, check: Callable[[], CheckResult]) -> Finding:
         return Finding(topic, str(exc), "problem")
 
 
+# --- workers of a database --------------------------------------------------------------------------------------------
+
+
+def _check_workers(settings: Settings) -> Iterator[Finding]:
+    """Report the workers of the store's databases, and what waits for one."""
+    try:
+        reports = read_workers(settings)
+    except (SettingsError, StoreError) as exc:
+        yield Finding("store", str(exc), "problem")
+        return
+    for name, report in reports.items():
+        if report is None:
+            yield Finding("store", f"{name} is empty: its tables are created on first use", "note")
+            continue
+        for sentence, is_fine in describe_workers(report):
+            yield Finding("store", sentence, "ok" if is_fine else "note")
+
+
 # --- proxies ----------------------------------------------------------------------------------------------------------
 
 
@@ -217,24 +247,34 @@ def _check_proxies() -> Iterator[Finding]:
 
 def _check_models(settings: Settings, online: bool) -> Iterator[Finding]:
     """Check keys, local model servers, the models in use, and describe what each model can do."""
-    try:
-        catalog, models = load_model_catalog(), asyncio.run(list_models(settings))
-    except SettingsError as exc:
-        yield Finding("models", str(exc), "problem")
-        return
-    yield from _check_keys(catalog, online)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(using_shared_place(settings, only_reads=True))
+        except (SettingsError, StoreError) as exc:
+            yield Finding("keys", str(exc), "problem")
+            return
+        try:
+            catalog, models = load_model_catalog(), asyncio.run(list_models(settings))
+        except SettingsError as exc:
+            yield Finding("models", str(exc), "problem")
+            return
+        yield from _check_keys(catalog, online)
+        yield from _check_model_servers(models)
+        yield from _check_models_in_use(settings)
+        for model in models:
+            provider = catalog.providers.get(model.provider)
+            defaults = (settings.model, provider and f"{provider.name}:{provider.model}")
+            if provider is None or not provider.keys or model.spec in defaults:
+                yield from _describe_capabilities(model, settings)
+
+
+def _check_model_servers(models: Sequence[ModelInfo]) -> Iterator[Finding]:
     servers = {model.source: model.provider for model in models if "local server" in model.source}
     for source, provider in servers.items():
         names = ", ".join(model.spec for model in models if model.source == source)
         yield Finding("servers", f"{provider}: {source}: {names}")
     if not servers:
         yield Finding("servers", "no local model server answers", "note")
-    yield from _check_models_in_use(settings)
-    for model in models:
-        provider = catalog.providers.get(model.provider)
-        defaults = (settings.model, provider and f"{provider.name}:{provider.model}")
-        if provider is None or not provider.keys or model.spec in defaults:
-            yield from _describe_capabilities(model, settings)
 
 
 def _check_models_in_use(settings: Settings) -> Iterator[Finding]:
@@ -276,7 +316,7 @@ def _key_finding(key: ProviderKey, check: KeyCheck) -> Finding:
 
 def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Finding]:
     """Describe the capabilities of a model, as far as they are known."""
-    if model.spec == "demo" or not _is_known_model(model.spec):
+    if is_offline(model.spec) or not _is_known_model(model.spec):
         return
     facts = model.facts
     if not facts.is_known:

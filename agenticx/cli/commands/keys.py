@@ -8,6 +8,7 @@ import sys
 import warnings
 from argparse import REMAINDER, SUPPRESS, ArgumentParser, Namespace
 from dataclasses import asdict
+from pathlib import Path
 
 from agenticx.cli.exit_codes import DONE, FAILED, USAGE
 from agenticx.cli.options import configure_terminal_logging
@@ -22,7 +23,10 @@ from agenticx.llms.catalog.keys import (
     store_key,
 )
 from agenticx.provider_keys import InvalidKey, key_store
-from agenticx.settings import load_settings
+from agenticx.secret_key import read_secret_key
+from agenticx.sessions.store.factory import read_workers, using_shared_place
+from agenticx.settings import Settings, load_settings
+from agenticx.shared_place import SharedPlace
 
 __all__ = ["configure", "run"]
 
@@ -30,16 +34,22 @@ _MAX_LINE_CHARS = 8192
 
 _EPILOG = """\
 A key is stored in the keyring of the operating system if AgenticX was installed with the extra `keyring` and there is
-one, else in keys.json in AGX_HOME, which only you can read. A variable such as OPENAI_API_KEY takes precedence over
-both. A running server uses the new key from the next turn on.
+one, else in keys.json in AGX_HOME, which only you can read; with a PostgreSQL store it is in the database, encrypted
+with the key of AGX_SECRET_FILE, for all workers. A variable such as OPENAI_API_KEY takes precedence over all of them.
+A running server uses the new key from the next turn on.
+
+`rotate-secret` encrypts all that the workers share with the key of another file: the token, keys of providers and
+memory. Workers use one key, so stop all of them first; then put the file in the place of AGX_SECRET_FILE on each
+worker, and start them.
 
 examples:
   agx keys set openai                        asks for the key, and does not show it
   pass show openai | agx keys set openai     reads it from standard input
   agx keys list
   agx keys remove openai
+  agx keys rotate-secret /etc/agenticx/secret.new
 
-exit codes: 0 done, 1 there is no stored key to remove, 2 usage"""
+exit codes: 0 done, 1 there is no stored key to remove or a worker runs, 2 usage"""
 
 
 _ADVICE = "`agx keys set PROVIDER` stores a key, `agx keys remove PROVIDER` removes it; `agx help keys` says more"
@@ -62,21 +72,31 @@ def configure(parser: ArgumentParser) -> None:
     rest.required = False
     removing = actions.add_parser("remove", help="remove a stored key", description="Remove the stored key.")
     removing.add_argument("provider", metavar="PROVIDER", help="a provider, such as openai")
+    rotating = actions.add_parser(
+        "rotate-secret",
+        help="encrypt what workers share with another key",
+        description="Encrypt what the workers of a database share with the key of another file.",
+    )
+    rotating.add_argument("file", metavar="NEW_FILE", type=Path, help="a file as AGX_SECRET_FILE names, with a new key")
 
 
 def run(arguments: Namespace) -> int:
     """Run `agx keys` and return its exit code."""
-    configure_terminal_logging(load_settings())
-    match arguments.action:
-        case None:
-            _list(as_json=False)
-            return _report(_ADVICE, DONE)
-        case "list":
-            return _list(as_json=arguments.json)
-        case "set":
-            return _set(arguments.provider, has_more=bool(arguments.rest))
-        case _:
-            return _remove(arguments.provider)
+    settings = load_settings()
+    configure_terminal_logging(settings)
+    with using_shared_place(settings) as shared:
+        match arguments.action:
+            case None:
+                _list(as_json=False)
+                return _report(_ADVICE, DONE)
+            case "list":
+                return _list(as_json=arguments.json)
+            case "set":
+                return _set(arguments.provider, has_more=bool(arguments.rest))
+            case "rotate-secret":
+                return _rotate_secret(settings, shared, arguments.file)
+            case _:
+                return _remove(arguments.provider)
 
 
 def _list(*, as_json: bool) -> int:
@@ -98,7 +118,7 @@ def _set(name: str, *, has_more: bool) -> int:
     except InvalidKey as exc:
         return _report(str(exc), USAGE)
     _report(
-        f"the key of {_owners(name)} is stored in {'the keyring' if stored == 'keyring' else key_store().path}", DONE
+        f"the key of {_owners(name)} is stored in {'the keyring' if stored == 'keyring' else key_store().place}", DONE
     )
     if provider.key_source() == "env" and (found := provider.find_key()) is not None:
         _report(f"{found.variable} is set in this environment and takes precedence over it here", DONE)
@@ -114,6 +134,25 @@ def _remove(name: str) -> int:
     provider = find_provider(name)
     if provider.key_source() == "env" and (found := provider.find_key()) is not None:
         _report(f"{found.variable} is set in this environment and still applies here", DONE)
+    return DONE
+
+
+def _rotate_secret(settings: Settings, shared: SharedPlace | None, path: Path) -> int:
+    if shared is None:
+        return _report("AGX_STORE_URL names no PostgreSQL database, and only workers of one share a secret", FAILED)
+    secret = read_secret_key(path, "the argument")
+    running = {
+        f"process {worker['pid']} on {worker['host']}"
+        for report in read_workers(settings).values()
+        for worker in (() if report is None else report["workers"])
+        if worker["is_alive"]
+    }
+    if running:
+        return _report(f"stop all workers first, which use the present key: {', '.join(sorted(running))}", FAILED)
+    count = shared.change_secret(secret)
+    _report(
+        f"{count} values are encrypted with the key of {str(path)!r}; let AGX_SECRET_FILE of all workers have it", DONE
+    )
     return DONE
 
 

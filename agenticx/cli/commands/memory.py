@@ -8,7 +8,9 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 
 from agenticx.cli.exit_codes import DONE
-from agenticx.knowledge.memory import MemoryEntry, UserMemory
+from agenticx.knowledge.memory import Memory, MemoryEntry, UserMemory
+from agenticx.knowledge.shared_memory import SharedMemory
+from agenticx.sessions.store.factory import using_shared_place
 from agenticx.settings import load_settings
 from agenticx.tools.visible import visible_path
 
@@ -43,7 +45,12 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run `agx memory` and return its exit code."""
-    memory = UserMemory(load_settings().home)
+    settings = load_settings()
+    with using_shared_place(settings) as shared:
+        return _run(arguments, UserMemory(settings.home) if shared is None else SharedMemory(shared))
+
+
+def _run(arguments: Namespace, memory: Memory) -> int:
     if arguments.action == "remove":
         removed = memory.remove(arguments.id)
         if arguments.json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shlex
 import sys
@@ -113,6 +114,16 @@ class PendingAttachments:
         check_attachments(files)
         self._files = files
 
+    def add_mentioned(self, text: str, folder: Path) -> None:
+        """Add the files that the user mentioned in a message as `@PATH`; a word that names no file stays a word.
+
+        Raise `AttachmentRefused` as `add` does.
+        """
+        paths = [folder / Path(word).expanduser() for word in _MENTION.findall(text)]
+        files = (*self._files, *(_load(path) for path in paths if os.path.isfile(path)))
+        check_attachments(files)
+        self._files = files
+
     def take(self) -> tuple[Attachment, ...]:
         """Return the attachments and clear the list."""
         files, self._files = self._files, ()
@@ -141,6 +152,7 @@ def _parse_paths(text: str) -> list[Path]:
     return [Path(word).expanduser() for word in words]
 
 
+_MENTION = re.compile(r"(?<!\S)@(\S*[^\s.,;:!?)])")
 _PIPE_SECONDS = 3.0
 
 MAX_PROMPT_CHARS = 4_000_000

@@ -15,7 +15,7 @@ from agenticx.cli.exit_codes import DONE, FAILED, USAGE
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AttachmentRefused, ModelError, SettingsError
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, Reply, ReplyBuilder, UsageDelta
-from agenticx.llms.catalog.resolve import find_model_facts, resolve_wire
+from agenticx.llms.catalog.resolve import find_model_facts, is_offline, resolve_wire
 from agenticx.llms.wrappers.capabilities import CapabilityModel
 from agenticx.messages import Message, SystemMessage, ToolCall, UserMessage
 from agenticx.runtime.deadlines import ModelClocks
@@ -68,8 +68,8 @@ def run(arguments: Namespace) -> int:
     except AttachmentRefused as exc:
         print(f"agx model call: {visible_line(str(exc))}", file=sys.stderr)
         return USAGE
-    if arguments.model == "demo" and arguments.base_url is not None:
-        raise SettingsError("--base-url cannot be used with the demo, which is offline; name another model")
+    if is_offline(arguments.model) and arguments.base_url is not None:
+        raise SettingsError(f"--base-url cannot be used with {arguments.model}, which is offline; name another model")
     model = CapabilityModel(
         resolve_wire(arguments.model, base_url=arguments.base_url), find_model_facts(arguments.model)
     )

@@ -11,6 +11,7 @@ from typing import Any
 from agenticx.cli.exit_codes import DONE
 from agenticx.cli.options import current_folder
 from agenticx.llms.catalog.resolve import ModelInfo, list_models
+from agenticx.sessions.store.factory import using_shared_place
 from agenticx.settings import load_settings
 from agenticx.tools.visible import visible_line
 
@@ -40,7 +41,9 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run `agx models` and return its exit code."""
-    models = asyncio.run(list_models(load_settings(project=current_folder()), available_only=not arguments.all))
+    settings = load_settings(project=current_folder())
+    with using_shared_place(settings):
+        models = asyncio.run(list_models(settings, available_only=not arguments.all))
     if arguments.json:
         for model in models:
             print(json.dumps(_to_json(model)))

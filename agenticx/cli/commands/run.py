@@ -20,8 +20,8 @@ __all__ = ["configure", "run"]
 
 _EPILOG = f"""\
 The session is stored: -c continues the last one, --session any, `agx sessions` shows it. If a server (agx serve) owns
-the sessions, it runs the turn, in the folder of this terminal, and the page shows it too; else this process does. While
-a chat owns them, the turn runs and is not stored. The answer goes to stdout; tool calls, questions and all else go to
+the sessions, it runs the turn, in the folder of this terminal, and the page shows it too; else this process does, or an
+agx in another terminal that has the sessions. The answer goes to stdout; tool calls, questions and all else go to
 stderr. Risky calls are confirmed at the terminal; without one they are denied unless --yes, and the model is told that
 nobody could be asked. A session in mode auto is continued in mode default then. Ctrl-C stops the turn; a second one
 exits at once. Sub-agents that are still at work when the turn has ended go on at a server, else the command stops them.
@@ -33,6 +33,7 @@ with the first complete one, unless /pick N in `agx chat -c`, or the page, picks
 
 examples:
   agx run "Which files are here?"
+  agx run List the files                     quotes are only for what the shell would change
   agx run -c "And which of them is the largest?"
   agx run "Write notes.txt with the text hello" --yes --cwd /tmp/demo
   git diff | agx run "Write a commit message" -m openai-chat:gpt-4.1-mini
@@ -48,7 +49,12 @@ exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx run` to its parser."""
     parser.epilog = _EPILOG
-    parser.add_argument("prompt", help="the task, to which piped input is added; - reads all of it from stdin")
+    parser.add_argument(
+        "prompt",
+        nargs="+",
+        metavar="TASK",
+        help="the task, also as several words, to which piped input is added; - reads all of it from stdin",
+    )
     add_turn_options(parser, with_agent=True)
     add_attach_option(parser)
     add_image_option(parser)
@@ -64,7 +70,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run `agx run` and return its exit code."""
-    prompt = read_task(arguments.prompt)
+    prompt = read_task(" ".join(arguments.prompt))
     try:
         message = UserMessage(content=prompt, attachments=load_attachments(arguments.attach, arguments.image))
     except AttachmentRefused as exc:

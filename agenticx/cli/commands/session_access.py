@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from agenticx.cli.client.base import Client, SessionInfo, SessionReader
-from agenticx.cli.client.discovery import open_reader, open_store_or_find_server, remote_client
+from agenticx.cli.client.discovery import is_shared_by_terminal, open_reader, open_store_or_find_server, remote_client
 from agenticx.cli.client.http import ServerEndpoint, ServerUnresponsive
 from agenticx.cli.client.local import LocalClient
 from agenticx.cli.client.session_lookup import find_session
@@ -39,11 +39,14 @@ async def open_client() -> AsyncGenerator[tuple[Client, Settings]]:
 async def open_session_reader() -> AsyncGenerator[tuple[SessionReader, Settings]]:
     """Yield a client that need not change anything, also beside an owner of the database that does not answer."""
     settings = _settings()
-    try:
-        owner = await open_store_or_find_server(settings)
-    except (OwnedElsewhere, ServerUnresponsive) as exc:
-        if isinstance(exc, ServerUnresponsive):
-            print_note(f"{exc}; this is read from its database")
+    owner = None
+    if not is_shared_by_terminal(settings):
+        try:
+            owner = await open_store_or_find_server(settings)
+        except (OwnedElsewhere, ServerUnresponsive) as exc:
+            if isinstance(exc, ServerUnresponsive):
+                print_note(f"{exc}; this is read from its database")
+    if owner is None:
         reader = open_reader(settings)
         try:
             yield reader, settings

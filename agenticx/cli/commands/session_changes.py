@@ -13,13 +13,13 @@ from agenticx.cli.client.base import Client, RewindReport, SessionInfo
 from agenticx.cli.client.http import RequestRejected
 from agenticx.cli.commands.session_access import open_session, print_note
 from agenticx.cli.exit_codes import DONE
-from agenticx.cli.terminal.session_views import rewound_files, session_rows, transcript_of
+from agenticx.cli.terminal.session_views import read_log_summary, rewound_files, session_rows
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.messages import clean_text
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.tools.visible import visible
 
-__all__ = ["START", "archive", "fork", "move", "pin", "rename", "rewind", "take_back", "user_messages"]
+__all__ = ["START", "archive", "checked_name", "fork", "move", "pin", "rename", "rewind", "take_back", "user_messages"]
 
 START = "start"
 _MAX_NAME_CHARS = 200
@@ -27,7 +27,7 @@ _MAX_NAME_CHARS = 200
 
 async def rename(arguments: Namespace) -> int:
     """Change the name of a session; an empty one removes it."""
-    name = _checked_name(arguments.name)
+    name = checked_name(arguments.name)
     async with open_session(arguments) as (client, session):
         _print_session(await client.change(session.id, {"name": name}))
     return DONE
@@ -111,12 +111,10 @@ def _is_of_user(message: Mapping[str, Any]) -> bool:
 
 
 async def _conversation(client: Client, session: SessionInfo) -> Sequence[dict[str, Any]]:
-    async with client.read_log(session.id) as log:
-        events = [event async for event in log]
-    return transcript_of(events)
+    return (await read_log_summary(client, session.id)).conversation.messages()
 
 
-def _checked_name(text: str) -> str | None:
+def checked_name(text: str) -> str | None:
     """Return a session's name, None for an empty one; raise `SettingsError` for one that the server would refuse."""
     name = clean_text(text).strip()
     if len(name) > _MAX_NAME_CHARS or not name.isprintable():

@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.cli.action_parser import ActionParser
-from agenticx.cli.client.base import SessionInfo
+from agenticx.cli.client.base import Client, SessionInfo
 from agenticx.cli.client.envelopes import Envelope
+from agenticx.cli.client.http import RequestRejected
 from agenticx.cli.client.session_lookup import UnknownSession, find_session, remember_last_session
-from agenticx.cli.commands.session_access import open_session, open_session_reader, open_stored_session, print_note
+from agenticx.cli.commands.session_access import open_client, open_session_reader, open_stored_session, print_note
 from agenticx.cli.commands.session_changes import START, archive, fork, move, pin, rename, rewind
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.options import LAST
 from agenticx.cli.terminal.confirm_ui import can_prompt
 from agenticx.cli.terminal.output import output_for
-from agenticx.cli.terminal.session_views import replay, session_rows, session_to_json, session_to_text
+from agenticx.cli.terminal.session_views import read_log_summary, replay, session_rows, session_to_json, session_to_text
 from agenticx.cli.terminal.usage_report import usage_to_json, usage_to_text
 from agenticx.errors import AgenticXError, SessionBusy, SettingsError, StoreError
 from agenticx.messages import clean_text
@@ -38,10 +39,9 @@ _MAX_DEPTH = 200  # of an event in a file; arguments are limited to 100
 _EPILOG = """\
 ID is a session's id, such as ses_a9f0747d77b97c8d1994; or the beginning of one that no other id has, also without
 ses_, so that a9f0 is enough; or `last`, the session last used in a terminal. After that is deleted, `last` is none.
-One process owns the sessions at a time. If it is a server (agx serve), that is asked, else the database in AGX_HOME is
-read. While a chat in another terminal owns them, list, show, export, replay and usage work, and what changes a session
-does not. A turn whose process was killed ends as `interrupted` at the next command that changes a session; one that
-waits for an answer stays, and agx chat --session asks its question again.
+One process owns the sessions at a time. If it is a server (agx serve) or an agx in another terminal, that is asked to
+change a session, else the database in AGX_HOME is changed. A turn whose process was killed ends as `interrupted` at the
+next command that changes a session; one that waits for an answer stays, and agx chat --session asks its question again.
 
 examples:
   agx sessions list
@@ -157,13 +157,13 @@ async def _list(arguments: Namespace) -> int:
 
 
 async def _show(arguments: Namespace) -> int:
-    async with open_stored_session(arguments) as (client, session), client.read_log(session.id) as log:
-        events = [event async for event in log]
+    async with open_stored_session(arguments) as (client, session):
+        summary = await read_log_summary(client, session.id)
         usage = await client.usage(session_id=session.id)
     if arguments.json:
-        print(json.dumps(session_to_json(session, events, usage)))
+        print(json.dumps(session_to_json(session, summary, usage)))
     else:
-        print(visible(session_to_text(session, events, usage, with_ids=arguments.ids)))
+        print(visible(session_to_text(session, summary, usage, with_ids=arguments.ids)))
     return DONE
 
 
@@ -216,21 +216,35 @@ async def _usage(arguments: Namespace) -> int:
 
 
 async def _delete(arguments: Namespace) -> int:
-    async with open_session(arguments) as (client, session):
-        if session.running_turn_id is not None and not arguments.yes:
-            raise SessionBusy(f"session {session.id} is running a turn; --yes stops the turn and deletes the session")
-        if not arguments.yes:
-            if not can_prompt():
-                raise SettingsError("there is no terminal to ask at; --yes deletes without asking")
-            if not _confirm_deletion(session):
-                print_note("nothing was deleted")
-                return FAILED
-        await client.delete(session.id)
+    async with open_client() as (client, settings):
+        session_id = await _session_to_delete(client, arguments, settings.home)
+        if session_id is None:
+            print_note("nothing was deleted")
+            return FAILED
+        await client.delete(session_id)
     if arguments.session == LAST:
         # so that a repeated `delete last` does not delete another session
-        remember_last_session(load_settings().home, session.id)
-    print_note(f"{session.id} was deleted")
+        remember_last_session(load_settings().home, session_id)
+    print_note(f"{session_id} was deleted")
     return DONE
+
+
+async def _session_to_delete(client: Client, arguments: Namespace, home: Path) -> str | None:
+    """Return the id of the session that the argument names, which may be unreadable with --yes; None if refused."""
+    try:
+        session = await find_session(client, arguments.session, home)
+    except (StoreError, RequestRejected) as exc:
+        is_unreadable = isinstance(exc, StoreError) or exc.code == "storage"
+        if arguments.session == LAST or not arguments.yes or not is_unreadable:
+            raise
+        return arguments.session
+    if arguments.yes:
+        return session.id
+    if session.running_turn_id is not None:
+        raise SessionBusy(f"session {session.id} is running a turn; --yes stops the turn and deletes the session")
+    if not can_prompt():
+        raise SettingsError("there is no terminal to ask at; --yes deletes without asking")
+    return session.id if _confirm_deletion(session) else None
 
 
 # --- shared helpers --------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from agenticx.cli.terminal.output import output_for
 from agenticx.errors import AttachmentRefused, SessionBusy, SettingsError
 from agenticx.llms.model_cache import NamedModels
 from agenticx.messages import UserMessage
+from agenticx.sessions.store.factory import using_shared_place
 from agenticx.settings import load_settings
 from agenticx.teams.configured.build import with_problems
 from agenticx.teams.configured.files import ConfiguredTeam, TeamFiles, team_item
@@ -110,10 +111,10 @@ def run(arguments: Namespace) -> int:
 
 def _list(arguments: Namespace) -> int:
     settings = load_settings(project=current_folder())
-    found = TeamFiles(settings.home).list_all()
-    for team in with_problems(
-        found, NamedModels(settings).get, make_toolbox(None, settings, configured_images(settings))
-    ):
+    with using_shared_place(settings):
+        toolbox = make_toolbox(None, settings, configured_images(settings))
+        found = with_problems(TeamFiles(settings.home).list_all(), NamedModels(settings).get, toolbox)
+    for team in found:
         print(
             json.dumps({**team_item(team), "path": str(team.path)})
             if arguments.json

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from argparse import Namespace
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from agenticx.cli.client.base import Client, SessionInfo, SessionOptions, TurnPosition
-from agenticx.cli.client.discovery import fallback_store, open_store_or_find_server, remote_client, server_with_pid
-from agenticx.cli.client.handover import HandoverRefused, is_chat
-from agenticx.cli.client.http import ServerEndpoint, ServerUnreachable, ServerUnresponsive
-from agenticx.cli.client.local import LocalClient, PolicyGate
+from agenticx.cli.client.handover import HandoverRefused
+from agenticx.cli.client.http import ServerUnreachable, ServerUnresponsive
+from agenticx.cli.client.local import LocalClient
 from agenticx.cli.client.remote import RETRY_LIMIT_SECONDS, RemoteClient
-from agenticx.cli.client.session_lookup import find_session, remember_last_session
+from agenticx.cli.client.session_lookup import remember_last_session
 from agenticx.cli.options import (
     configure_terminal_logging,
     enabled_tools,
     model_of,
-    reject_local_options,
     settings_for,
     workspace_of,
 )
@@ -38,22 +35,18 @@ from agenticx.cli.terminal.confirm_ui import (
     can_prompt,
     read_line,
 )
-from agenticx.cli.terminal.event_text import Note, Tone
+from agenticx.cli.terminal.connector import SessionConnector
+from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.keyboard import Keyboard, LineKeyboard, strip_paste_marks
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.turns import show_turn
 from agenticx.errors import SettingsError, StoreError
-from agenticx.llms.assembly import resolve_model
-from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog.resolve import default_model_spec
-from agenticx.llms.model_cache import ModelCache
+from agenticx.llms.catalog.local_servers import fetch_model_names_at
 from agenticx.messages import UserMessage
-from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas
-from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
-from agenticx.sessions.hub.session_fields import WorkspaceGone, check_folder
-from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.factory import open_store, probe_store_owner
+from agenticx.runtime import ConfirmAnswer
+from agenticx.sessions.hub.session_fields import check_folder
 from agenticx.settings import Settings
+from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import agents_file_names
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible_line
@@ -65,14 +58,6 @@ T = TypeVar("T")
 _WIDER_MODES = frozenset({"accept_edits", "auto"})
 """The modes that allow more without asking than mode default."""
 
-_HANDED_OVER_SECONDS = 5.0
-"""The time after a hand-over in which a server must take the sessions, or this process does again."""
-_RESTART_SECONDS = 1.0
-"""The same time after the end of a server."""
-_TAKEOVER_SECONDS = 30.0
-"""The time that a server which took the sessions may take to start."""
-_ENDING_SECONDS = 10.0
-"""The time that a server which owns the sessions may take to answer again, or to end."""
 _POLL_SECONDS = 0.1
 
 
@@ -89,6 +74,7 @@ class TerminalConversation:
     output: Output
     home: Path
     new_session_options: SessionOptions
+    connector: SessionConnector
     session: SessionInfo | None = None
     model: str | None = None
     mode: str | None = None
@@ -109,11 +95,9 @@ class TerminalConversation:
     """The kinds of calls that the user allowed while this process runs, by session id."""
     at_prompt: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while the user may type a message, so that nothing uses the client."""
-    reconnect: Callable[[], Awaitable[Client]] | None = None
-    """Makes the client to go on with after a hand-over or a server's end; None if this process must run the turns."""
     is_handed_over: bool = False
-    make_fallback_client: Callable[[Exception], Client] | None = None
-    """Makes a client that stores sessions in memory only, used if the store fails before the first turn starts."""
+    may_fall_back: bool = False
+    """True until the first turn starts in this process: if the store fails, sessions are kept in memory only."""
 
     def run_turn(self, message: UserMessage) -> int:
         """Run one turn and return its exit code; raise KeyboardInterrupt on a second termination signal."""
@@ -172,26 +156,56 @@ class TerminalConversation:
         """Close the store, so that a server can become its owner; raise `HandoverRefused`."""
         if self.is_handed_over:
             return
-        if self.reconnect is None:
+        if not self.connector.is_movable:
             raise HandoverRefused("it runs its turns with --base-url or --max-tool-rounds; end it first")
         self.is_handed_over = True
+        await self._close_clients()
+
+    @property
+    def is_idle(self) -> bool:
+        """True while the user may type a message and no turn of another terminal runs here."""
+        return self.at_prompt.is_set() and not self._runs_turns_of_others()
+
+    async def wait_for_turns_of_others(self) -> None:
+        """Wait until no turn of another terminal runs here, except one that waits for its user and goes on there."""
+        if self._runs_turns_of_others():
+            self.output.show_note(Note("waiting for the turn of another terminal to end; Ctrl-C stops it"))
+            await self._until(lambda: not self._runs_turns_of_others())
+
+    async def wait_until_idle(self) -> None:
+        """Wait until `is_idle`."""
+        await self._until(lambda: self.is_idle)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def _runs_turns_of_others(self) -> bool:
+        owner = self.connector.hosted or self.client
+        return not self.is_handed_over and isinstance(owner, LocalClient) and owner.runs_turns_of_others
+
+    async def _close_clients(self) -> None:
         await self.client.aclose()
+        await self.connector.aclose()
 
     async def go_on(self) -> None:
         """Go on after a hand-over or the end of a server, through the server that owns the sessions or without one.
 
         Raises an `AgenticXError` if neither is possible yet.
         """
-        if self.reconnect is None:
+        if not self.connector.is_movable:
             return
         if self.is_handed_over or (isinstance(self.client, RemoteClient) and not await self.client.find_server()):
-            self.client, self.make_fallback_client = await self.reconnect(), None
-            self.is_handed_over = False
+            self.client = await self.connector.reconnect(self.session, after_handover=self.is_handed_over)
+            self.new_session_options = self.connector.options_for(self.client, self.new_session_options)
+            self.is_handed_over = self.may_fall_back = False
 
     async def aclose(self) -> None:
         """Close the client."""
         if not self.is_handed_over:
-            await self.client.aclose()
+            await self._close_clients()
 
     async def note_stopped_subagents(self) -> None:
         """Show how many sub-agents stop because this process ends, if there are any."""
@@ -214,15 +228,15 @@ class TerminalConversation:
         try:
             return await self._start_and_show_turn(message, started, client_turn_id)
         except ServerUnreachable as exc:
-            if started or self.reconnect is None or isinstance(exc, ServerUnresponsive):
+            if started or not self.connector.is_movable or isinstance(exc, ServerUnresponsive):
                 raise
             await self.go_on()
             return await self._start_and_show_turn(message, started, client_turn_id)
         except StoreError as exc:
-            if not is_new or started or self.make_fallback_client is None:
+            if not is_new or started or not self.may_fall_back:
                 raise
             await self.client.aclose()
-            self.client, self.session, self.make_fallback_client = self.make_fallback_client(exc), None, None
+            self.client, self.session, self.may_fall_back = self.connector.memory_client(exc), None, False
             return await self._start_and_show_turn(message, started)
 
     async def _start_and_show_turn(
@@ -321,28 +335,26 @@ def open_conversation(
     A turn of a server that has ended waits `restart_seconds` for the next server, which may go on with it.
     On a KeyboardInterrupt, a second termination signal, the client is not closed, so that the process exits at once.
     """
-    limit_malloc_arenas()
-    opened: list[TerminalConversation] = []
-
-    def restore_terminal() -> None:
-        for conversation in opened:
-            conversation.keyboard.restore_at_exit()
-
-    with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop(), restore_terminal):
+    with asyncio.Runner() as runner:
         conversation = runner.run(_open(arguments, output, runner, restart_seconds))
-        opened.append(conversation)
         try:
             yield conversation
         except KeyboardInterrupt:
             raise
         except BaseException:
-            runner.run(conversation.aclose())
+            _close(runner, conversation)
             raise
         else:
             try:
                 runner.run(conversation.note_stopped_subagents())
             finally:
-                runner.run(conversation.aclose())
+                _close(runner, conversation)
+
+
+def _close(runner: asyncio.Runner, conversation: TerminalConversation) -> None:
+    with suppress(KeyboardInterrupt):
+        runner.run(conversation.wait_for_turns_of_others())
+    runner.run(conversation.aclose())
 
 
 async def _open(
@@ -356,172 +368,43 @@ async def _open(
     options = SessionOptions(
         workspace=str(workspace),
         permission_mode=settings.permission_mode,
-        model=model_of(arguments),
+        model=model_of(arguments) or await _served_model(arguments, settings, output),
         tools=settings.enabled_tools if arguments.agent is None else None,  # those of the agent
         team=arguments.team,
         agent=arguments.agent,
     )
-
-    @cache
-    def notify(text: str, tone: Tone = "warning") -> None:
-        output.show_note(Note(visible_line(text, 2_000), tone))
-
-    make_client = partial(_make_local_client, arguments=arguments, automatic=answer, notify=notify)
-    make_fallback_client: Callable[[Exception], Client] | None = None
-    connect = partial(remote_client, restart_seconds=restart_seconds)
-    owner = await _find_store(settings, arguments, notify)
-    if isinstance(owner, ServerEndpoint):
-        reject_local_options(arguments, owner.url)
-        client: Client = connect(settings, owner, lambda text: output.show_note(Note(text, "warning")))
-        options = _with_own_model(options, settings)
-        session = await _requested_session(client, arguments, settings)
-    else:
-
-        def make_memory_client(error: Exception) -> Client:
-            return make_client(fallback_store(error, notify), settings)
-
-        make_fallback_client = make_memory_client
-        try:
-            client, session = await _open_local_client(partial(make_client, owner), arguments, settings)
-        except StoreError as exc:
-            await owner.aclose()
-            if arguments.session is not None:
-                raise
-            client, session = make_memory_client(exc), None
+    connector = SessionConnector(settings, arguments, output, automatic=answer, restart_seconds=restart_seconds)
+    client, session = await connector.open()
     conversation = TerminalConversation(
         runner,
         client,
         output,
         settings.home,
-        options,
+        connector.options_for(client, options),
+        connector,
         automatic_answer=answer,
-        make_fallback_client=make_fallback_client,
+        may_fall_back=isinstance(client, LocalClient),
         keeps_mode=can_prompt() or arguments.yes or arguments.permission_mode is not None,
     )
-    if arguments.base_url is None and arguments.max_tool_rounds is None:
-        conversation.reconnect = partial(_reconnect, conversation, settings, make_client, connect)
     if session is not None:
         await _resume(conversation, session, arguments)
     return conversation
 
 
-async def _reconnect(
-    conversation: TerminalConversation,
-    settings: Settings,
-    make_client: Callable[[Store, Settings], LocalClient],
-    connect: Callable[[Settings, ServerEndpoint, Callable[[str], None]], Client],
-) -> Client:
-    """Return the client of the server that has taken the sessions over, or of the store if none has.
+async def _served_model(arguments: Namespace, settings: Settings, output: Output) -> str | None:
+    """Return the first model that the server of --base-url lists, for a new session without --model or AGX_MODEL.
 
-    Raise `StoreError` if another program has taken them or the store cannot be used.
+    Raise `SettingsError` if it lists none.
     """
-
-    def notify(text: str) -> None:
-        conversation.output.show_note(Note(text, "warning"))
-
-    loop = asyncio.get_running_loop()
-    began = unowned_since = loop.time()
-    pid: int | None = None
-    unowned_limit, limit = _RESTART_SECONDS, _ENDING_SECONDS
-    if conversation.is_handed_over:
-        unowned_limit, limit = _HANDED_OVER_SECONDS, _TAKEOVER_SECONDS
-    while loop.time() < min(unowned_since + unowned_limit, began + limit):
-        pid = probe_store_owner(settings)
-        server = await server_with_pid(settings, pid) if pid else None
-        if server is not None:
-            notify(f"agx serve (process {pid}) has taken the sessions over; this chat goes on through it")
-            options = conversation.new_session_options
-            conversation.new_session_options = _with_own_model(options, settings)
-            return connect(settings, server, notify)
-        if pid and is_chat(settings.home, pid):
-            break
-        if pid is not None:  # it is starting or ending
-            unowned_since = loop.time()
-        await asyncio.sleep(_POLL_SECONDS)
-    session = conversation.session
-    own = settings if session is None else settings.in_workspace(Path(session.record.workspace))
-    try:
-        client = make_client(open_store(settings), own)
-    except (StoreError, OSError) as exc:
-        if pid and is_chat(settings.home, pid):
-            raise StoreError(
-                f"another agx chat (process {pid}) has the sessions now; repeat this (the Up key brings it back) once "
-                "that has ended, or beside `agx serve`; `agx sessions list|show|export|usage` work meanwhile"
-            ) from exc
-        raise StoreError(f"no server has the sessions: {exc}; quit; `agx chat -c` continues") from exc
-    await client.recover()
-    notify("no server has the sessions; this chat stores them and runs the turns itself")
-    return client
-
-
-def _with_own_model(options: SessionOptions, settings: Settings) -> SessionOptions:
-    """Return the options with the AGX_MODEL of this process, as a server may have another; an agent has its own."""
-    return options if options.agent is not None else replace(options, model=options.model or settings.model)
-
-
-async def _find_store(
-    settings: Settings, arguments: Namespace, notify: Callable[[str], None]
-) -> Store | ServerEndpoint:
-    try:
-        try:
-            return await open_store_or_find_server(settings)
-        except ServerUnresponsive as exc:
-            notify(f"{exc}; waiting for it …")
-            return await open_store_or_find_server(settings, response_timeout=_ENDING_SECONDS)
-    except (StoreError, OSError) as exc:  # another owner, a later release's format, damage, a full or read-only disk
-        if arguments.session is not None:
-            raise
-        return fallback_store(exc, notify)
-
-
-async def _open_local_client(
-    make_client: Callable[[Settings], LocalClient], arguments: Namespace, settings: Settings
-) -> tuple[LocalClient, SessionInfo | None]:
-    """Return the client and the session to continue; the settings of the session's own folder apply to its turns."""
-    client = make_client(settings)
-    await client.recover()
-    session = await _requested_session(client, arguments, settings)
-    if session is not None:
-        client = make_client(settings_for(arguments, Path(session.record.workspace)))
-        await client.recover()  # or it would resume the session's turn at its first call
-    return client, session
-
-
-async def _requested_session(client: Client, arguments: Namespace, settings: Settings) -> SessionInfo | None:
-    """Return the session to continue, moved to --cwd if its own folder is gone; None for a new one."""
-    if arguments.session is None:
+    base_url: str | None = arguments.base_url
+    if base_url is None or settings.model is not None or arguments.session is not None or arguments.agent is not None:
         return None
-    session = await find_session(client, arguments.session, settings.home)
-    try:
-        check_folder(session.record)
-    except WorkspaceGone:
-        if arguments.cwd is None:
-            raise
-        session = await client.change(session.id, {"workspace": str(workspace_of(arguments))})
-    return session
-
-
-def _make_local_client(
-    store: Store,
-    settings: Settings,
-    *,
-    arguments: Namespace,
-    automatic: ConfirmAnswer | None,
-    notify: Callable[[str, Tone], None],
-) -> LocalClient:
-    def default() -> str:
-        spec, reason = default_model_spec(settings)
-        if not settings.model:
-            notify(f"model: {spec}, because {reason}", "quiet")
-        return spec
-
-    def assemble(spec: str) -> ChatModel:
-        if spec == "demo" and arguments.base_url is not None:
-            raise SettingsError("--base-url cannot be used with the demo, which is offline; name a model with --model")
-        return resolve_model(spec, settings=settings, base_url=arguments.base_url)
-
-    models = ModelCache(assemble, default)
-    return LocalClient(store, settings, models, AsyncConfirmGate() if automatic is None else PolicyGate(automatic))
+    names = await run_in_thread(fetch_model_names_at, base_url, name="agx models")
+    if not names:
+        raise SettingsError(f"{base_url.rstrip('/')}/models lists no model for chats; name one with --model")
+    others = f", the first of {len(names)}" if len(names) > 1 else ""
+    output.show_note(Note(visible_line(f"model: openai-chat:{names[0]}{others} that {base_url} lists", 2_000)))
+    return f"openai-chat:{names[0]}"
 
 
 async def _resume(conversation: TerminalConversation, session: SessionInfo, arguments: Namespace) -> None:

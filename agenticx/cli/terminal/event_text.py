@@ -127,7 +127,8 @@ def _tool_result(data: Mapping[str, Any]) -> Note:
     name, text = visible_line(data["name"], _NAME_CHARS), data["result"]
     lines = text.count("\n") + 1
     size = f"{lines} lines" if lines > 1 else describe_size(text)
-    head = f"← {name} {outcome}{duration}, {size}: {one_line(text, 80)}"
+    files = "".join(f" [attached: {visible_line(file['name'], _NAME_CHARS)}]" for file in data.get("attachments", ()))
+    head = f"← {name} {outcome}{duration}, {size}: {one_line(text, 80)}{files}"
     return Note(head, "bad" if data["is_error"] else "good")
 
 

@@ -17,9 +17,10 @@ from functools import cache
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import BlockQuote, CodeBlock, Heading, ListItem, Markdown, Paragraph
+from rich.markdown import BlockQuote, CodeBlock, Heading, ListItem, Markdown, Paragraph, TableElement
 from rich.segment import Segment
 from rich.syntax import Syntax
+from rich.table import Table
 from rich.text import Text
 
 from agenticx.tools.visible import escape_controls
@@ -71,12 +72,13 @@ def top_level_blocks(text: str) -> list[MarkdownBlock]:
     ]
 
 
-def render_markdown(text: str, console: Console, width: int) -> list[Line]:
+def render_markdown(text: str, console: Console, width: int, *, joins_lines: bool = False) -> list[Line]:
     """Return the lines of a Markdown text; none of them has a control character, whatever the text contains.
 
-    Raises `RecursionError` for a text that is nested too deeply.
+    With `joins_lines` the lines of a paragraph are joined, as in a document that is broken at some width. Raises
+    `RecursionError` for a text that is nested too deeply.
     """
-    rendered = console.render(_TerminalMarkdown(text), console.options.update(width=width))
+    rendered = console.render(_TerminalMarkdown(text, joins_lines), console.options.update(width=width))
     return [_escaped(line) for line in Segment.split_lines(rendered)]
 
 
@@ -104,10 +106,10 @@ def _parser() -> MarkdownIt:
 class _TerminalMarkdown(Markdown):
     """rich's Markdown, with the differences that the module's docstring names."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, joins_lines: bool) -> None:
         super().__init__("", code_theme=_CODE_THEME, hyperlinks=False)
         self.parsed = _parser().parse(text)
-        for token in self.parsed:
+        for token in () if joins_lines else self.parsed:
             for child in token.children or ():
                 if child.type == "softbreak":
                     child.type = "hardbreak"
@@ -172,6 +174,15 @@ class _ListItem(ListItem):
         return _with_margin(console, options, self, first, Segment(" " * first.cell_length))
 
 
+class _TableElement(TableElement):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            if isinstance(table, Table):
+                for column in table.columns:
+                    column.overflow = "fold"  # rich cuts a long word off
+            yield table
+
+
 def _with_margin(
     console: Console, options: ConsoleOptions, element: BlockQuote | ListItem, first: Segment, others: Segment
 ) -> Iterator[Segment]:
@@ -192,4 +203,5 @@ _TerminalMarkdown.elements = {
     "code_block": _CodeBlock,
     "blockquote_open": _BlockQuote,
     "list_item_open": _ListItem,
+    "table_open": _TableElement,
 }

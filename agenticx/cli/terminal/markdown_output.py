@@ -305,6 +305,10 @@ class MarkdownOutput(TerminalOutput):
         self._end_text()
         super().show_note(note)
 
+    def show_waiting(self, text: str) -> None:
+        if self._stream is None:
+            super().show_waiting(text)
+
     def _write_text(self, text: str, message_id: str) -> None:
         if message_id == self._plain_message:
             super()._write_text(text, message_id)

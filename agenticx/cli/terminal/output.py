@@ -55,6 +55,10 @@ class Output(Protocol):
         """Show a note that is not an event."""
         ...
 
+    def show_waiting(self, text: str) -> None:
+        """Show in place what is waited for, until anything else is shown; nothing on an output that cannot."""
+        ...
+
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         """Show a `confirm_required` or `question_asked` payload in full, then `prompt` with the cursor after it."""
         ...
@@ -236,6 +240,9 @@ class PlainOutput:
         self._end_open_lines()
         self._write_visible(note)
 
+    def show_waiting(self, text: str) -> None:
+        return
+
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         self._requests[str(data.get("id", ""))] = None
         self._write_request(data)
@@ -358,7 +365,8 @@ class TerminalOutput(PlainOutput):
         super().__init__(out, err)
         self._grown_bytes = dict[tuple[object, ...], int]()  # of files that are being written, by call and revision
         self._growing_options = dict[int, str]()  # what is drawn of options that write a file, by number
-        self._growing_line = ""  # what is drawn of all of them
+        self._growing_line = ""  # what is drawn of all of them, or of what is waited for
+        self._is_waiting = False  # whether that is something that is waited for
 
     @cached_property
     def _console(self) -> Console:
@@ -396,6 +404,19 @@ class TerminalOutput(PlainOutput):
         line = _line_end(line, width)
         if not self._growing_line:
             self._end_open_lines()
+        self._draw_line(line)
+        self._is_waiting = False
+
+    def show_waiting(self, text: str) -> None:
+        is_busy = self._out_open or self._err_open or self._open_request is not None
+        if is_busy or (self._growing_line and not self._is_waiting) or terminal_is_dumb():
+            return
+        width = self._console.width - 1
+        if width >= _MIN_GROWING_COLUMNS:
+            self._draw_line(_line_end(text, width))
+            self._is_waiting = True
+
+    def _draw_line(self, line: str) -> None:
         self._err.write("\r")
         self._write_progress(line)
         self._err.write("\x1b[K")
@@ -450,6 +471,9 @@ class JsonLinesOutput:
     def show_note(self, note: Note) -> None:
         self._plain.show_note(note)
 
+    def show_waiting(self, text: str) -> None:
+        return
+
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         self._plain.show_request(data, prompt)
 
@@ -474,6 +498,9 @@ class OutputWrapper:
 
     def show_note(self, note: Note) -> None:
         self._output.show_note(note)
+
+    def show_waiting(self, text: str) -> None:
+        self._output.show_waiting(text)
 
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         self._output.show_request(data, prompt)
@@ -514,6 +541,9 @@ class FallbackOutput:
     def show_note(self, note: Note) -> None:
         if not self._succeeds(partial(self._output.show_note, note)):
             self._write(self._err, f"{visible(note.text)}\n")
+
+    def show_waiting(self, text: str) -> None:
+        self._succeeds(partial(self._output.show_waiting, text))
 
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         if not self._succeeds(partial(self._output.show_request, data, prompt)):

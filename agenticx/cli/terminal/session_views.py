@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from agenticx.cli.client.base import Client, SessionInfo
+from agenticx.cli.client.base import Client, SessionInfo, SessionReader
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.terminal.event_text import (
     PAYLOAD_ERRORS,
@@ -20,26 +20,25 @@ from agenticx.cli.terminal.event_text import (
     user_message_note,
 )
 from agenticx.cli.terminal.output import Output
-from agenticx.cli.terminal.subagent_list import subagent_lines, subagents_to_json
+from agenticx.cli.terminal.subagent_list import SubagentList
 from agenticx.cli.terminal.usage_report import usage_lines, usage_sums_to_json
 from agenticx.runtime.events import TRANSCRIPT_EVENTS, EventType
 from agenticx.sessions.history.transcript import Conversation
-from agenticx.sessions.store.events import decode_line
-from agenticx.sessions.store.usage import DailyUsage
-from agenticx.sessions.turn_tree import LoggedTurn, TurnTree
+from agenticx.sessions.log.events import decode_line
+from agenticx.sessions.log.turn_tree import LoggedTurn, TurnTree
+from agenticx.sessions.log.usage import DailyUsage
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = [
+    "LogSummary",
     "TurnEnd",
+    "read_log_summary",
     "replay",
-    "returned_messages",
     "rewound_files",
     "session_rows",
     "session_to_json",
     "session_to_text",
     "show_last_turn",
-    "transcript_of",
-    "turn_ends",
 ]
 
 _NAME_CHARS = 70
@@ -101,9 +100,67 @@ class TurnEnd:
                 return "ended with an answer" if self.code == "answer" else f"ended: {self.code}"
 
 
-def turn_ends(events: Sequence[Envelope]) -> list[TurnEnd]:
-    """Return the turns that messages of the user began, in order."""
-    return [_turn_end(turn) for turn in _turn_tree(events).turns.values() if turn.parent_id is None]
+class LogSummary:
+    """The messages, turns and sub-agents of a session, folded from its log; it keeps no event."""
+
+    def __init__(self) -> None:
+        self.conversation = Conversation()
+        self.tree = TurnTree()
+        """The turns with their parents and terminal events, and nothing else of them."""
+        self.subagents = SubagentList()
+        self.returned: list[dict[str, str]] = []
+        """The queued messages that were returned unsent and not sent since, as `{message_id, input}`."""
+        self._root_starts: list[tuple[int, str]] = []  # the number of the first event of each root turn, and its id
+        self._count = 0
+        self._is_rewound = False
+
+    def feed(self, event: Envelope) -> None:
+        """Fold the next event of the log."""
+        self._count += 1
+        if event.type in TRANSCRIPT_EVENTS or event.terminal:
+            entry = decode_line(event.line)
+            self.conversation.feed_decoded([entry])
+            if event.type == EventType.TURN_STARTED or event.terminal:
+                self.tree.apply(entry.event)
+        self.subagents.feed(event)
+        self._feed_returned(event)
+        if event.begins_root_turn and event.turn_id is not None:
+            self._root_starts.append((self._count, event.turn_id))
+            self._is_rewound = False
+        elif event.type == EventType.SESSION_CHANGED and "rewound_to" in event.data:
+            self._is_rewound = True
+
+    def _feed_returned(self, event: Envelope) -> None:
+        if event.type == EventType.HANDED_BACK:
+            self.returned.append({name: event.data[name] for name in ("message_id", "input")})
+        elif event.type in (EventType.TURN_STARTED, EventType.STEERED):
+            text = event.data.get("input", event.data.get("text"))
+            self.returned = [message for message in self.returned if message["input"] != text]
+
+    def turn_ends(self) -> list[TurnEnd]:
+        """Return the turns that messages of the user began, in order."""
+        return [_turn_end(turn) for turn in self.tree.turns.values() if turn.parent_id is None]
+
+    def event_count(self) -> int:
+        """Return the number of events up to the last message of the conversation if it was rewound since it went on."""
+        if not self._is_rewound:
+            return self._count
+        path = self.conversation.path()
+        return path[-1].last_seq if path else 0
+
+    def last_turn_ids(self) -> set[str]:
+        """Return the ids of the last turn of the conversation that a message of the user began, and of those below."""
+        count = self.event_count()
+        return self.tree.within([turn_id for start, turn_id in self._root_starts if start <= count][-1:])
+
+
+async def read_log_summary(client: SessionReader, session_id: str) -> LogSummary:
+    """Return the summary of a session's log as it is now."""
+    summary = LogSummary()
+    async with client.read_log(session_id) as log:
+        async for event in log:
+            summary.feed(event)
+    return summary
 
 
 def _turn_end(turn: LoggedTurn) -> TurnEnd:
@@ -113,26 +170,24 @@ def _turn_end(turn: LoggedTurn) -> TurnEnd:
     return TurnEnd(turn.id, turn.end.type, data.get("code", data.get("reason")), data.get("text"))
 
 
-def session_to_json(session: SessionInfo, events: Sequence[Envelope], usage: Sequence[DailyUsage]) -> dict[str, Any]:
+def session_to_json(session: SessionInfo, summary: LogSummary, usage: Sequence[DailyUsage]) -> dict[str, Any]:
     """Return a session as JSON: the server's fields, messages, unsent messages, turns, sub-agents, and usage."""
-    turns = [asdict(turn) for turn in turn_ends(events)]
-    messages = transcript_of(events)
     fields = {**session.to_json(), "system_prompt": session.record.system_prompt}
     return {
         **fields,
-        "messages": messages,
-        "not_said": returned_messages(events),
-        "turns": turns,
-        "subagents": subagents_to_json(events),
+        "messages": summary.conversation.messages(),
+        "not_said": summary.returned,
+        "turns": [asdict(turn) for turn in summary.turn_ends()],
+        "subagents": summary.subagents.to_json(),
         "usage": usage_sums_to_json(usage),
     }
 
 
 def session_to_text(
-    session: SessionInfo, events: Sequence[Envelope], usage: Sequence[DailyUsage], *, with_ids: bool = False
+    session: SessionInfo, summary: LogSummary, usage: Sequence[DailyUsage], *, with_ids: bool = False
 ) -> str:
     """Return a session as text: its fields, usage, sub-agents, and transcript, on request with the ids of messages."""
-    record, turns = session.record, turn_ends(events)
+    record, turns = session.record, summary.turn_ends()
     rows = [
         ("name", record.name or "(without a name)"),
         ("folder", record.workspace),
@@ -142,24 +197,12 @@ def session_to_text(
         ("mode", record.permission_mode),
         ("created", local_time(record.created_at)),
         *(("" if index else "usage", line) for index, line in enumerate(usage_lines(usage))),
-        *(("" if index else "agents", line) for index, line in enumerate(subagent_lines(events, usage))),
+        *(("" if index else "agents", line) for index, line in enumerate(summary.subagents.lines(usage))),
         ("turns", f"{len(turns)}; the last one {turns[-1].describe()}" if turns else "none yet"),
     ]
     head = [record.id, *(f"{name:<8}{visible_line(value, _ROW_CHARS)}" for name, value in rows)]
-    returned = [f"\nnot sent: {visible(message['input'])}" for message in returned_messages(events)]
-    return "\n".join([*head, *_transcript_lines(transcript_of(events), with_ids=with_ids), *returned])
-
-
-def returned_messages(events: Sequence[Envelope]) -> list[dict[str, str]]:
-    """Return the queued messages that were returned unsent and not sent since, as `{message_id, input}`."""
-    returned: list[dict[str, str]] = []
-    for event in events:
-        if event.type == EventType.HANDED_BACK:
-            returned.append({name: event.data[name] for name in ("message_id", "input")})
-        elif event.type in (EventType.TURN_STARTED, EventType.STEERED):
-            text = event.data.get("input", event.data.get("text"))
-            returned = [message for message in returned if message["input"] != text]
-    return returned
+    returned = [f"\nnot sent: {visible(message['input'])}" for message in summary.returned]
+    return "\n".join([*head, *_transcript_lines(summary.conversation.messages(), with_ids=with_ids), *returned])
 
 
 def _transcript_lines(messages: Sequence[dict[str, Any]], *, with_ids: bool) -> Iterator[str]:
@@ -184,46 +227,19 @@ def _transcript_lines(messages: Sequence[dict[str, Any]], *, with_ids: bool) -> 
             yield f"  → {one_line(call['name'] + ' ' + json.dumps(call['arguments'], ensure_ascii=False))}"
 
 
-def transcript_of(events: Sequence[Envelope]) -> list[dict[str, Any]]:
-    """Return the messages of a session, as `GET /api/sessions/{id}/messages` does."""
-    return _conversation_of(events).messages()
-
-
-def _conversation_of(events: Sequence[Envelope]) -> Conversation:
-    conversation = Conversation()
-    conversation.feed_decoded(decode_line(event.line) for event in events if event.type in TRANSCRIPT_EVENTS)
-    return conversation
-
-
 async def show_last_turn(client: Client, session: SessionInfo, output: Output) -> None:
-    """Show the last turn of the conversation that a message of the user began, with those below it."""
+    """Show the last turn of the conversation that a message of the user began, with those below it.
+
+    The log is read twice: which turn that is shows only at its end.
+    """
+    summary = await read_log_summary(client, session.id)
+    count, shown = summary.event_count(), summary.last_turn_ids()
     async with client.read_log(session.id) as log:
-        events = [event async for event in log]
-    events = events[: _length_of_conversation(events)]
-    tree = _turn_tree(events)
-    last = [turn.id for turn in tree.turns.values() if turn.parent_id is None][-1:]
-    shown = tree.within(last)
-    for event in events:
-        if event.turn_id in shown:
-            show_past_event(event, output)
-
-
-def _turn_tree(events: Sequence[Envelope]) -> TurnTree:
-    """Return the turns of a session with their parents and terminal events, and nothing else of them."""
-    return TurnTree.of(
-        decode_line(event.line).event for event in events if event.type == EventType.TURN_STARTED or event.terminal
-    )
-
-
-def _length_of_conversation(events: Sequence[Envelope]) -> int:
-    """Return the number of events up to the last message of the conversation if a rewind was the last change of it."""
-    for event in reversed(events):
-        if event.begins_root_turn:
-            break
-        if event.type == EventType.SESSION_CHANGED and "rewound_to" in event.data:
-            path = _conversation_of(events).path()
-            return path[-1].last_seq if path else 0
-    return len(events)
+        number = 0
+        async for event in log:
+            number += 1
+            if number <= count and event.turn_id in shown:
+                show_past_event(event, output)
 
 
 async def replay(events: AsyncIterator[Envelope], output: Output, *, as_json: bool) -> None:

@@ -25,6 +25,7 @@ from agenticx.runtime.user_requests.kinds import kind_of_event
 __all__ = ["OutputFailed", "show_turn", "termination_signals"]
 
 
+_WAITING_SECONDS = 0.25
 _EXIT_SECONDS = 0.5
 """The delay after a second signal until the process exits, even if the turn's task has not ended."""
 
@@ -74,12 +75,57 @@ async def _show_events(
     client: Client, session_id: str, position: TurnPosition, output: Output, confirms: ConfirmResponder
 ) -> Envelope | None:
     """Show the events of a turn; return its terminal event, None if the log ends without one."""
-    async with client.follow(session_id, position) as events:
-        async for event in events:
-            _show_event(event, output, confirms)
-            if event.terminal and event.turn_id == position.turn_id:
-                return event
+    waiting = _WaitingLine(output)
+    showing = asyncio.create_task(waiting.show())
+    try:
+        async with client.follow(session_id, position) as events:
+            async for event in events:
+                _show_event(event, output, confirms)
+                if event.turn_id == position.turn_id:
+                    waiting.note(event)
+                    if event.terminal:
+                        return event
+    finally:
+        showing.cancel()
     return None
+
+
+class _WaitingLine:
+    """A line that says what is waited for, from one second of silence on, with the seconds."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._since = asyncio.get_running_loop().time()
+        self._subject: str | None = "the model"
+
+    def note(self, event: Envelope) -> None:
+        """Take from an event of the turn what is waited for: nothing while text or a question is shown."""
+        if event.type == EventType.TOKEN and event.data.get("waiting"):
+            return
+        self._since = asyncio.get_running_loop().time()
+        match event.type:
+            case EventType.TURN_STARTED | EventType.ROUND_START | EventType.TOOL_RESULT | EventType.COMPACTION:
+                self._subject = "the model"
+            case EventType.TOOL_CALL | EventType.CONFIRM_RESPONSE:
+                self._subject = "the tool"
+            case EventType.TOKEN | EventType.THINKING | EventType.FINAL | EventType.ERROR:
+                self._subject = None
+            case _ if event.type in ASKING_EVENTS:
+                self._subject = None
+            case _:
+                pass
+
+    async def show(self) -> None:
+        """Draw the line whenever a second has passed, until the task is cancelled."""
+        loop = asyncio.get_running_loop()
+        drawn = 0
+        while True:
+            await asyncio.sleep(_WAITING_SECONDS)
+            seconds = int(loop.time() - self._since)
+            if self._subject is not None and seconds not in (0, drawn):
+                with suppress(OSError):  # the next event says that the output failed
+                    self._output.show_waiting(f"… waiting for {self._subject} ({seconds} s)")
+            drawn = seconds
 
 
 def _show_event(event: Envelope, output: Output, confirms: ConfirmResponder) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from agenticx.messages import MAIN_AGENT
-from agenticx.sessions.store.usage import DailyUsage, UsageCounts
+from agenticx.sessions.log.usage import DailyUsage, UsageCounts
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible_line
 

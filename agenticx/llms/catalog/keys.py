@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from agenticx.errors import SettingsError
 from agenticx.llms.model_catalog import Provider, load_model_catalog
-from agenticx.provider_keys import KeySource, find_key_source, key_store
+from agenticx.provider_keys import KeySource, StoredKeySource, find_key_source, key_store
 
 __all__ = [
     "KeyInEnvironment",
@@ -70,7 +69,7 @@ def list_key_sources() -> list[ProviderKeySource]:
     ]
 
 
-def store_key(name: str, key: str) -> Literal["keyring", "file"]:
+def store_key(name: str, key: str) -> StoredKeySource:
     """Store the key of a provider, for all that share its variable, and return where.
 
     A variable of the environment still takes precedence. Raises `UnknownProvider`, `InvalidKey`, and `SettingsError`

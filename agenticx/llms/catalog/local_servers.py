@@ -27,7 +27,7 @@ from agenticx.llms.opening import OpenReply, open_reply
 from agenticx.llms.wrappers.base import ModelWrapper
 from agenticx.logs import get_logger
 
-__all__ = ["LocalModel", "ServedModel", "fetch_model_names", "fetch_models", "fetch_window"]
+__all__ = ["LocalModel", "ServedModel", "fetch_model_names", "fetch_model_names_at", "fetch_models", "fetch_window"]
 
 _WAIT_SECONDS = 0.3
 _ANSWER_SECONDS = 1.0
@@ -59,7 +59,12 @@ class ServedModel:
 def fetch_model_names(provider: Provider) -> list[str]:
     """Return the chat models that the provider's server lists; none if it does not answer like a model server."""
     base_url = provider.effective_base_url()
-    listed = _fetch_json(f"{base_url}/v1" if provider.wire == "ollama" else base_url, "/models")
+    return fetch_model_names_at(f"{base_url}/v1" if provider.wire == "ollama" else base_url)
+
+
+def fetch_model_names_at(base_url: str) -> list[str]:
+    """Return the chat models that the server at an address such as http://127.0.0.1:8080/v1 lists; blocks."""
+    listed = _fetch_json(base_url.rstrip("/"), "/models")
     return [name for entry in items_in(listed, "data")[:_MAX_MODELS] if _is_for_chat(name := text_in(entry, "id"))]
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "default_model_spec",
     "find_file_limits",
     "find_model_facts",
+    "is_offline",
     "list_models",
     "load_wire",
     "local_window_query",
@@ -40,7 +41,7 @@ __all__ = [
 
 _EMBEDDING_PATHS: Mapping[WireName, str] = {"responses": "/embeddings", "chat": "/embeddings", "ollama": "/api/embed"}
 _IMAGE_WIRES: frozenset[WireName] = frozenset({"responses", "chat"})
-_DEMO = ModelFacts(capabilities=("tools",))
+_OFFLINE = ModelFacts(capabilities=("tools",))
 
 _log = get_logger(__name__)
 
@@ -61,20 +62,28 @@ def resolve_wire(spec: str, *, api_key: str | None = None, base_url: str | None 
 
     `api_key` and `base_url` replace the provider's key and its usual address. At another address than the usual one,
     Chat Completions is used instead of Responses if the server lacks these. Raises `SettingsError` for an unknown name
-    a missing key or an
-    address of `demo`; the message says what is expected.
+    a missing key or an address of an offline model; the message says what is expected.
     """
     check_names(spec, api_key, base_url)
     if spec == "demo":
         from agenticx.llms.demo import DemoModel
 
         return DemoModel()
+    if spec == "test":
+        from agenticx.llms.tool_caller import TestModel
+
+        return TestModel()
     catalog = load_model_catalog()
     provider, model = _parse_spec(spec, catalog)
     facts = catalog.model_facts(provider, model)
     if not facts.is_known:
         _log.info(f"{spec} is not in the catalogue; {facts.assumption}")
     return _make_model(provider, model, spec, api_key, base_url, facts)
+
+
+def is_offline(spec: str) -> bool:
+    """Return whether `spec` names a model without a provider: `demo`, or `test`, which calls every tool once."""
+    return spec in ("demo", "test")
 
 
 def resolve_embedding_model(spec: str, *, api_key: str | None = None, base_url: str | None = None) -> EmbeddingModel:
@@ -127,14 +136,16 @@ def _parse_image_spec(spec: str, catalog: ModelCatalog) -> tuple[Provider, str]:
 
 
 def check_names(spec: object, api_key: object, base_url: object) -> None:
-    """Raise `TypeError` for a model's name, key or address that is no str, `SettingsError` for an address of `demo`."""
+    """Raise `TypeError` for one that is no str, and `SettingsError` for the address of an offline model."""
     check_str("the name of a model", spec)
     if api_key is not None:
         check_str("api_key", api_key)
     if base_url is not None:
         check_str("base_url", base_url)
-        if spec == "demo":
-            raise SettingsError("the demo model is offline and takes no base_url; name the model that the server has")
+        if is_offline(str(spec)):
+            raise SettingsError(
+                f"the {spec} model is offline and takes no base_url; name the model that the server has"
+            )
 
 
 def load_wire(spec: str) -> None:
@@ -144,6 +155,8 @@ def load_wire(spec: str) -> None:
     """
     if spec == "demo":
         import agenticx.llms.demo as _
+    elif spec == "test":
+        import agenticx.llms.tool_caller as _
     else:
         provider, _ = _parse_spec(spec, load_model_catalog())
         WIRES[provider.wire].load()
@@ -153,8 +166,8 @@ def load_wire(spec: str) -> None:
 
 def find_model_facts(spec: str) -> ModelFacts:
     """Return the facts of the model named `spec`; raises `SettingsError` for an unknown name."""
-    if spec == "demo":
-        return _DEMO
+    if is_offline(spec):
+        return _OFFLINE
     catalog = load_model_catalog()
     return catalog.model_facts(*_parse_spec(spec, catalog))
 
@@ -171,7 +184,7 @@ def find_file_limits(spec: str, base_url: str | None = None) -> FileLimits | Non
 
 def local_window_query(spec: str, base_url: str | None = None) -> Callable[[], int | None] | None:
     """Return a blocking function that asks the model's server for its window; None for a provider with keys."""
-    if spec == "demo":
+    if is_offline(spec):
         return None
     provider, model = _parse_spec(spec, load_model_catalog())
     return None if provider.keys else partial(fetch_window, provider, model, base_url)
@@ -280,7 +293,7 @@ def _all_models(settings: Settings) -> Iterator[ModelInfo]:
         yield replace(configured, facts=local_facts.get(configured.spec, configured.facts))
     yield from _default_models(catalog)
     yield from local
-    yield ModelInfo("demo", "demo", "offline and scripted", _DEMO)
+    yield ModelInfo("demo", "demo", "offline and scripted", _OFFLINE)
     yield from _catalogue_models(catalog)
 
 
@@ -288,7 +301,7 @@ def _configured_model(spec: str, catalog: ModelCatalog) -> ModelInfo:
     """Return the model of AGX_MODEL, also if its name is unknown: the error is raised when it is used."""
     name, _, model = spec.partition(":")
     provider = catalog.providers.get(name)
-    facts = _DEMO if spec == "demo" else ModelFacts() if provider is None else catalog.model_facts(provider, model)
+    facts = _OFFLINE if is_offline(spec) else ModelFacts() if provider is None else catalog.model_facts(provider, model)
     usable = provider is None or not provider.keys or bool(provider.base_url_override() or provider.find_key())
     return ModelInfo(spec, name, "AGX_MODEL", facts, available=usable)
 

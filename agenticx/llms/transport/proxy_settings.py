@@ -119,7 +119,9 @@ def _read_proxy(variable: str, text: str) -> Proxy:
         expected = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
         raise ValueError(f"{variable} is {shown!r}; a proxy begins with {expected} and has a host")
     if url.scheme.startswith("socks") and find_spec("socksio") is None:
-        raise ValueError(f"{variable} is {shown!r}, and SOCKS needs the extra `socks`: pip install 'agenticx[socks]'")
+        raise ValueError(
+            f"{variable} is {shown!r}, and SOCKS needs the extra `socks`: pip install 'agenticx-studio[socks]'"
+        )
     if not url.userinfo:
         return Proxy(variable, shown, shown)
     user, _, password = url.userinfo.partition(":")

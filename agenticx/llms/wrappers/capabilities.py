@@ -16,14 +16,14 @@ from typing import cast
 from agenticx.errors import ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema
 from agenticx.llms.downgrades import Downgrade, find_downgrade
-from agenticx.llms.message_attachments import content_parts
+from agenticx.llms.message_attachments import content_parts, result_parts
 from agenticx.llms.model_catalog import ModelFacts
 from agenticx.llms.opening import OpenReply
 from agenticx.llms.opening_policy import open_with_downgrades
 from agenticx.llms.sampling import Sampling, SamplingField
 from agenticx.llms.wrappers.base import ModelWrapper
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from agenticx.messages import AssistantMessage, Message, ToolMessage, UserMessage, files_of
 
 __all__ = ["CapabilityModel", "attachments_as_text", "split_parallel_calls"]
 
@@ -69,8 +69,7 @@ class CapabilityModel(ModelWrapper):
 
     def _warn_of_hidden_files(self, request: ModelRequest) -> None:
         """Log once that the request has files that this model cannot read."""
-        users = (message for message in request.messages if isinstance(message, UserMessage))
-        names = [file.name for message in users for file in message.attachments if file.kind != "text"]
+        names = [file.name for message in request.messages for file in files_of(message) if file.kind != "text"]
         if names and not self._has_warned:
             self._has_warned = True
             _log.warning(
@@ -93,6 +92,8 @@ class CapabilityModel(ModelWrapper):
 
 def attachments_as_text(message: Message) -> Message:
     """Return the message with its attachments as text: text files in full, other files only mentioned."""
+    if isinstance(message, ToolMessage) and message.attachments:
+        return message.model_copy(update={"content": result_parts(message, ())[0], "attachments": ()})
     if not (isinstance(message, UserMessage) and message.attachments):
         return message
     text = "\n\n".join(part for part in content_parts(message, ()) if isinstance(part, str))

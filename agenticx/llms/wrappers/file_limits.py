@@ -57,7 +57,7 @@ class FileLimitModel(ModelWrapper):
         """Return the messages with notes in place of files over a limit; refuse those of the newest message."""
         replies = [index for index, message in enumerate(messages) if isinstance(message, AssistantMessage)]
         new = messages[replies[-1] + 1 if replies else 0 :]
-        new_ids = {message.message_id for message in new if not (isinstance(message, UserMessage) and message.injected)}
+        new_ids = {message.message_id for message in new if isinstance(message, UserMessage) and not message.injected}
         if refused := [(file, reason) for file, reason in over if file.message.message_id in new_ids]:
             clauses = "; ".join(
                 f"the file {file.attachment.name!r} cannot be sent: {reason}" for file, reason in refused

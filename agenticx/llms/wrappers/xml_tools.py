@@ -26,7 +26,7 @@ from agenticx.llms.base import (
 )
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.memory_estimate import history_size
-from agenticx.llms.message_attachments import content_parts
+from agenticx.llms.message_attachments import content_parts, result_parts
 from agenticx.llms.opening import OpenReply, open_reply
 from agenticx.llms.wrappers.base import ModelWrapper
 from agenticx.llms.wrappers.xml_format import (
@@ -39,7 +39,7 @@ from agenticx.llms.wrappers.xml_format import (
     render_tools,
 )
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from agenticx.settings import prompt_text
 from agenticx.threads import run_sized
 
@@ -165,5 +165,10 @@ def _render_history_call(call: ToolCall, schema: ToolSchema | None) -> str:
 
 
 def _result_message(results: Sequence[ToolMessage], names: ToolNames) -> UserMessage:
-    texts = [render_result(names.sent_name(result.name), result.content) for result in results]
-    return UserMessage(content="\n".join(texts), message_id=f"{results[0].message_id}_xml", injected=True)
+    texts, files = list[str](), list[Attachment]()
+    for result in results:
+        text, sent = result_parts(result, [file.media_type for file in result.attachments if file.kind != "text"])
+        texts.append(render_result(names.sent_name(result.name), text))
+        files += sent
+    id_ = f"{results[0].message_id}_xml"
+    return UserMessage(content="\n".join(texts), attachments=tuple(files), message_id=id_, injected=True)

@@ -14,7 +14,7 @@ from agenticx.errors import AgenticXError, InvalidArguments, ToolError
 from agenticx.messages import ToolOutcome, clean_text, new_id
 from agenticx.runtime.calls.asking import Asker, ClosingAnswer, OpenRequest, question_request
 from agenticx.runtime.calls.concurrency import Slot
-from agenticx.runtime.calls.result_rendering import render_value
+from agenticx.runtime.calls.result_rendering import truncate
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, ValidatedArguments, validate_arguments
 from agenticx.runtime.interrupts import cancel_and_wait
 from agenticx.runtime.resume import ResumedRequest
@@ -143,7 +143,7 @@ class CallAuthorizer:
             if resumed is None:
                 request = self._request(turn, tool, bound, assessment, verdict, context.call_id)
                 closing = ClosingAnswer(CONFIRMATION.no_answer("stop"))
-                answer = await self._confirms(turn).ask(turn, request, slot, closing)
+                answer = await self._asker(turn, request).ask(turn, request, slot, closing)
             else:
                 answer = await self._ask_resumed(turn, resumed, open_request, digest)
             await slot.acquire()
@@ -189,14 +189,11 @@ class CallAuthorizer:
                 pending.value.append(closing.answer.answer)
         await slot.acquire()
         await turn.channel.wait_until_written()
-        text, truncated = render_value(clean_text(_answer_text(answer)), self.settings.tool_result_chars)
+        text, truncated = truncate(clean_text(_answer_text(answer)), self.settings.tool_result_chars)
         return CallOutcome(text, truncated=truncated)
 
-    def _confirms(self, turn: Turn) -> Asker[ConfirmRequest, ConfirmAnswer]:
-        return Asker(CONFIRMATION, turn.gate, self.settings, self.clock)
-
     def _asker(self, turn: Turn, request: UserRequest) -> Asker[Any, Any]:
-        return Asker(kind_of(request), turn.gate, self.settings, self.clock)
+        return Asker(kind_of(request), turn.gate_for(request), self.settings, self.clock)
 
     async def _assess(self, turn: Turn, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         """Return the tool's assessment; raise `CallRefused` if it fails or returns anything else.
@@ -248,7 +245,7 @@ class CallAuthorizer:
         if open_request is not None:
             answer = await open_request.close(answer)
         elif resumed is not None and not resumed.is_response_logged:
-            self._confirms(turn).emit_answer(turn, resumed.request.id, answer)
+            self._asker(turn, resumed.request).emit_answer(turn, resumed.request.id, answer)
         if verdict.decision == "deny":
             raise CallRefused(f"Denied: {' '.join(verdict.reasons)}", "denied")
         if not answer.approved:  # the user answered before the mode's verdict closed the confirmation
@@ -281,7 +278,7 @@ class CallAuthorizer:
         answer, request = cast("ConfirmAnswer | None", resumed.answer), cast("ConfirmRequest", resumed.request)
         if request.digest != digest:
             answer = CONFIRMATION.no_answer("restart", "the effect of the call changed while the program was down")
-        return await self._confirms(turn).answer_again(turn, resumed, open_request, answer)
+        return await self._asker(turn, request).answer_again(turn, resumed, open_request, answer)
 
     def close_resumed(self, turn: Turn, by: AnsweredBy = "stop", call_id: str | None = None) -> None:
         """Close the requests of an interrupted turn that its calls, or the named one, have not taken up."""

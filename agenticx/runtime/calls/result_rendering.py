@@ -1,17 +1,30 @@
-"""Rendering of a tool's return value as bounded, encodable text that gives its true size."""
+"""The result of a call, made of a tool's value: bounded text that gives its true size, and files."""
 
 from __future__ import annotations
 
 import json
 from collections import ChainMap, UserDict, UserList, deque
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, MappingView, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import (
+    AsyncGenerator,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    MappingView,
+    Sequence,
+    Set,
+)
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
+from pathlib import PurePath
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_json
 
+from agenticx.attachments import Attachment, check_attachments, file_type, make_attachment
 from agenticx.errors import ToolError
 from agenticx.messages import clean_text
 from agenticx.runtime.turn_agent import TurnChange
@@ -27,35 +40,52 @@ _CONTAINERS = frozenset({dict, list, tuple})
 _SCALARS = frozenset({float, bool, type(None)})
 _PLAIN = _SCALARS | {str, int, bytes}
 
+_MAX_DEPTH = 200
+"""Levels of lists and dicts in which files are looked for; `to_json` refuses a little more."""
 
-def render_value(value: object, limit: int) -> tuple[str, bool]:
-    """Return `value` as text of about `limit` characters at most, and whether anything was left out.
+_RETURNABLE = (
+    "A tool may return text, numbers, dates, enum members, paths, lists, sets, dicts, dataclasses and pydantic models, "
+    "and images and files as load_attachment returns them."
+)
 
-    Text is returned as it is, bytes as UTF-8 with replacement characters, None as "", models and JSON values as JSON,
-    anything else as its `repr`. May raise any exception of the value's own code: call it as user code.
 
-    Raises `ToolError` for a value that has an agent in it, or another change of the turn: only as the very value that a
-    tool returns it has an effect, and what belongs to an agent, such as its instructions, is not for a model to read.
+def render_value(value: object, limit: int) -> ToolOutput:
+    """Return `value` as text of about `limit` characters at most, and the files in it.
+
+    Text is returned as it is, None as "", bytes as UTF-8 with replacement characters, anything else as the JSON that
+    pydantic writes for dates, enums, decimals, sets, paths, data classes and models, with NaN as "NaN"; JSON that is a
+    string is returned without quotes. An `Attachment`, and the bytes of an image or a PDF, are files of the result, by
+    themselves and in lists and dicts, where the text has their name and type. May raise any exception of the value's
+    own code: call it as user code.
+
+    Raises `ToolError` that says what a tool may return, for a value without such a form and for one that has an agent
+    in it, or another change of the turn: only as the very value that a tool returns it has an effect, and what belongs
+    to an agent, such as its instructions, is not for a model to read. Raises `AttachmentRefused` or
+    `AttachmentTooLarge` for files that one message cannot have.
     """
-    if not isinstance(value, str):
-        _reject_changes_in(value)
-    match value:
-        case str():
-            return truncate(value, limit)
-        case ToolOutput():
-            text, truncated = truncate(value.text, limit)
-            return text, truncated or value.truncated
+    if isinstance(value, str):
+        return _output(value, limit)
+    if isinstance(value, ToolOutput):
+        check_attachments(value.attachments)
+        text, truncated = truncate(value.text, limit)
+        return replace(value, text=text, truncated=truncated or value.truncated)
+    _reject_parts(value)
+    files = _ResultFiles()
+    match files.replace_in(value):
+        case str() as text:
+            output = _output(text, limit)
         case None:
-            return "", False
-        case bytes() | bytearray():
-            return _from_bytes(bytes(value[: 4 * limit + 4]), len(value), limit)
-        case BaseModel():
-            return truncate(value.model_dump_json(), limit)
-        case _:
-            return truncate(_as_json(value), limit)
+            output = ToolOutput("")
+        case bytes() | bytearray() as content:
+            output = ToolOutput(*_from_bytes(bytes(content[: 4 * limit + 4]), len(content), limit))
+        case other:
+            text = _as_json(other)
+            output = _output(json.loads(text) if text.startswith('"') else text, limit)
+    check_attachments(files.found)
+    return replace(output, attachments=tuple(files.found))
 
 
-async def render_value_async(value: object, limit: int) -> tuple[str, bool]:
+async def render_value_async(value: object, limit: int) -> ToolOutput:
     """Return what `render_value` returns, from a thread if the value `is_large`; raise what it raises."""
     return await run_sized(render_value, value, limit, size=LARGE if is_large(value) else 0, name="agx result")
 
@@ -64,10 +94,12 @@ def is_large(value: object) -> bool:
     """Return whether rendering `value` may take more than a few milliseconds; read no further than needed.
 
     Text and bytes are cut before they are read. For any value but these and small JSON values the time is unknown, and
-    it counts as large: its conversion to JSON or its `repr` runs its own code.
+    it counts as large: its conversion to JSON runs its own code.
     """
-    if isinstance(value, str | bytes | bytearray | ToolOutput):
-        return False
+    if isinstance(value, str | bytes | bytearray):
+        return not isinstance(value, str) and file_type(value[:16]) is not None
+    if isinstance(value, ToolOutput):
+        return bool(value.attachments)
     remaining, unread = LARGE, [value]
     while unread and remaining > 0:
         item: Any = unread.pop()
@@ -106,23 +138,39 @@ async def reject_unfinished(value: object) -> object:
 _UNFINISHED = "Error: the tool returned {kind}; it must {remedy} and return that."
 
 
-def _reject_changes_in(value: object) -> None:
-    """Raise `ToolError` if there is a `TurnChange` in containers, data classes, models and partial functions.
+def _output(text: str, limit: int) -> ToolOutput:
+    return ToolOutput(*truncate(text, limit))
 
-    At any depth; the `repr` of any other object shows no more of an agent than its name.
+
+def _reject_parts(value: object) -> None:
+    """Raise `ToolError` for a `TurnChange`, an iterator or a file in an object.
+
+    In containers, data classes, models and partial functions, at any depth. An iterator, such as an open file, may
+    never end, and reading it may have effects.
     """
     seen, unread = set[int](), [value]
     while unread:
         item: Any = unread.pop()
+        place = "" if item is value else f" in a {type(value).__name__}"
         if isinstance(item, TurnChange):
-            place = "" if item is value else f" in a {type(value).__name__}"
             raise ToolError(
                 f"Error: the tool returned a value of type {type(item).__name__}{place}, which no model may read. To "
                 "hand over, return the agent or a Result with it by itself; else return a text or plain values."
             )
+        if isinstance(item, Iterator):
+            name = type(cast("object", item)).__name__
+            raise ToolError(
+                f"Error: the tool returned an iterator of type {name}{place}; it must return a list of its items."
+            )
         if id(item) not in seen:
             seen.add(id(item))
-            unread += [child for child in _children(item) if type(child) not in _PLAIN]
+            children = [child for child in _children(item) if type(child) not in _PLAIN]
+            if type(item) not in _CONTAINERS and any(isinstance(child, Attachment) for child in children):
+                name = type(item).__name__
+                raise ToolError(
+                    f"Error: the tool returned a file in a {name}; return it by itself, in a list or in a dict."
+                )
+            unread += children
 
 
 def _children(item: Any) -> Sequence[Any]:
@@ -149,6 +197,53 @@ def _children(item: Any) -> Sequence[Any]:
     return ()
 
 
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+class _ResultFiles:
+    """The files of a result, in their order."""
+
+    def __init__(self) -> None:
+        self.found: list[Attachment] = []
+        self._replaced: dict[int, Any] = {}  # lists and dicts by id, themselves while they are being read
+
+    def replace_in(self, value: Any) -> Any:
+        """Return the value with its files replaced by their descriptions, as text if it is a list of these and text."""
+        replaced: object = self._replace(value, 0)
+        if not (self.found and isinstance(replaced, list)):
+            return replaced
+        items = cast("list[object]", replaced)
+        texts = [item for item in items if isinstance(item, str)]
+        return items if len(texts) < len(items) else "\n".join(texts)
+
+    def _replace(self, value: Any, depth: int) -> Any:
+        match value:
+            case Attachment():
+                self.found.append(value)
+                return value.description
+            case bytes() | bytearray() if (media_type := file_type(value[:16])) is not None:
+                name = f"result-{len(self.found) + 1}.{media_type.rpartition('/')[2]}"
+                return self._replace(make_attachment(name, bytes(value), media_type), depth)
+            case dict() | list() | tuple() if depth < _MAX_DEPTH and type(cast("object", value)) in _CONTAINERS:
+                return self._replace_container(cast("Any", value), depth)
+            case _:
+                return value
+
+    def _replace_container(self, value: Any, depth: int) -> Any:
+        key = id(value)
+        if key not in self._replaced:
+            self._replaced[key] = value
+            if isinstance(value, dict):
+                members = cast("dict[Any, Any]", value)
+                self._replaced[key] = {name: self._replace(item, depth + 1) for name, item in members.items()}
+            else:
+                self._replaced[key] = [self._replace(item, depth + 1) for item in value]
+        return self._replaced[key]
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
 def truncate(text: str, limit: int) -> tuple[str, bool]:
     """Return head and tail of a text longer than `limit`, the number of characters left out between them.
 
@@ -170,7 +265,56 @@ def _from_bytes(head: bytes, size: int, limit: int) -> tuple[str, bool]:
 
 
 def _as_json(value: Any) -> str:
+    """Return the value as JSON; raise `ToolError` that says what can be returned if there is no JSON of it."""
+    unknown = list[str]()
+
+    def plain(item: Any) -> Any:
+        """Return what `to_json` writes for a type that it does not know."""
+        match item:
+            case Mapping():
+                return dict(cast("Mapping[Any, Any]", item))
+            case Sequence() | Set():
+                return list(cast("Iterable[Any]", item))
+            case _:
+                unknown.append(type(item).__name__)
+                raise TypeError
+
+    write = partial(to_json, inf_nan_mode="strings", fallback=plain)
     try:
-        return json.dumps(value, ensure_ascii=False, default=repr)
-    except (TypeError, ValueError, RecursionError):  # odd keys, cycles, depth
-        return repr(value)
+        try:
+            return write(value).decode()
+        except PydanticSerializationError as exc:
+            if "surrogates not allowed" not in str(exc):
+                raise
+            return write(_without_surrogates(value)).decode()
+    except PydanticSerializationError as exc:
+        raise ToolError(f"Error: the tool returned {_problem(value, unknown, str(exc))}. {_RETURNABLE}") from exc
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Return the value with lone surrogates in its text replaced, as in names of files that are not UTF-8."""
+    match value:
+        case str() | PurePath():
+            return clean_text(str(value))
+        case dict():
+            members = cast("Mapping[Any, Any]", value)
+            return {_without_surrogates(key): _without_surrogates(item) for key, item in members.items()}
+        case list() | tuple():
+            return [_without_surrogates(item) for item in cast("Sequence[Any]", value)]
+        case _:
+            return value
+
+
+def _problem(value: object, unknown: Sequence[str], error: str) -> str:
+    """Return a clause that says why `value` cannot be written as JSON."""
+    name = type(value).__name__
+    if unknown:
+        place = "" if unknown[0] == name else f" in a {name}"
+        return f"a value of type {unknown[0]}{place}, which has no form as text"
+    if "Circular reference" in error:
+        return f"a {name} that contains itself"
+    if "depth exceeded" in error:
+        return f"a {name} that is nested too deeply"
+    if "utf-8" in error:
+        return f"a {name} with bytes or text that are not UTF-8"
+    return f"a {name} that cannot be written as JSON ({error.removeprefix('Error serializing to JSON: ')})"

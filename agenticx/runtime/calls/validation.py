@@ -31,7 +31,7 @@ _MAX_CHARS_ON_LOOP = 2 * 1024
 class CallOutcome:
     """The answer of one call; `effect` is its result if that may change the turn, `sources` name texts of others.
 
-    `attachments` are files for the model, which it gets behind the results of the round.
+    `attachments` are the images and files of the result.
     """
 
     text: str

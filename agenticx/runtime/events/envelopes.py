@@ -46,13 +46,22 @@ def envelope_adapter() -> TypeAdapter[Any]:
 
 
 def _envelope_type(type_: EventType, payload: type) -> Any:
-    """Return the TypedDict of one event type's envelope.
+    """Return the TypedDict of one event type's envelope, which has the name of the event's class.
 
     It is made at run time, because its literal tag comes from the enum.
     """
-    common: dict[str, Any] = {"agent_id": str, "session_id": str, "turn_id": str | None, "seq": int, "ts": str}
     make: Any = TypedDict
-    return make(f"{payload.__name__}_{type_.value}", {"type": Literal[type_.value], "data": payload, **common})
+    name = f"{type_.value.title().replace('_', '')}Event"
+    return make(name, {"type": Literal[type_.value], "data": payload, **_COMMON_FIELDS})
+
+
+_COMMON_FIELDS: dict[str, Any] = {
+    "agent_id": Annotated[str, Field(description="The agent whose event it is.")],
+    "session_id": Annotated[str, Field(description="The session in whose log it is.")],
+    "turn_id": Annotated[str | None, Field(description="The turn that it belongs to; null for an event of no turn.")],
+    "seq": Annotated[int, Field(description="The number of the event in its session, from 1, without gaps.")],
+    "ts": Annotated[str, Field(description="The time of the event, in RFC 3339, UTC.")],
+}
 
 
 @cache

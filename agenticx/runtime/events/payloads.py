@@ -1,12 +1,14 @@
 """The payloads of the events: the keys of `RuntimeEvent.data`, a class per event type.
 
-Names and keys are those of the published `AgentRuntime` and of this project's wire contract.
+Names and keys are those of the published `AgentRuntime` and of this project's wire contract. The descriptions of the
+keys stand in the OpenAPI document too.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from agenticx.messages import ToolOutcome
@@ -52,119 +54,189 @@ __all__ = [
 
 TurnState = Literal["idle", "planning", "executing", "observing", "responding", "done"]
 
+_MessageId = Annotated[str, Field(description="The id of the message, unique in the session.")]
+_CallId = Annotated[str, Field(description="The id of the tool call, unique in the session.")]
+_ToolName = Annotated[str, Field(description="The name of the tool.")]
+_TextOffset = Annotated[
+    int, Field(description="The number of Unicode code points of this message that were sent before in such events.")
+]
+_RequestId = Annotated[str, Field(description="The id of the request, by which it is answered.")]
+_ExpiresAt = Annotated[str, Field(description="The time at which the request counts as not answered, in RFC 3339.")]
+_AgentPath = Annotated[
+    list[str],
+    Field(description="The agents above the one that asks, from the top, and that one; absent for the main agent."),
+]
+_AnsweredBy = Annotated[
+    Literal["user", "policy", "timeout", "stop", "restart"],
+    Field(description="Who or what answered: a person, a rule, the expiry, the end of the turn, or a restart."),
+]
+_ClientTurnId = Annotated[str, Field(description="The id that the client gave to the message.")]
+_RoundNumber = Annotated[int, Field(description="The number of the round, from 1.")]
+_MaxRounds = Annotated[int, Field(description="The number of rounds that the turn may have.")]
+_InputTokens = Annotated[
+    int | None, Field(description="The tokens of the request, cached ones included; null if they are not known.")
+]
+_OutputTokens = Annotated[int | None, Field(description="The tokens of the reply; null if they are not known.")]
+_CachedTokens = Annotated[int, Field(description="The tokens of the request that the provider had in its cache.")]
+_ReasoningTokens = Annotated[int, Field(description="The tokens of the reply that were spent on reasoning.")]
+_CostUsd = Annotated[str, Field(description="The cost in US dollars, as a decimal number.")]
+
 
 class AttachmentData(TypedDict):
-    name: str
-    media_type: str
-    size: int
+    name: Annotated[str, Field(description="The name of the file.")]
+    media_type: Annotated[str, Field(description="The media type, found by the content.")]
+    size: Annotated[int, Field(description="The size in bytes.")]
+    sha256: Annotated[str, Field(description="The SHA-256 of the content in hexadecimal digits, by which it is read.")]
+
+
+_Attachments = Annotated[list[AttachmentData], Field(description="The files of the message.")]
 
 
 class TurnStartedData(TypedDict):
-    input: str
-    model: str
-    message_id: str
-    attachments: NotRequired[list[AttachmentData]]
-    client_turn_id: NotRequired[str]
-    parent_turn_id: NotRequired[str]
-    mode: NotRequired[Literal["chat", "vault", "agent"]]
-    mode_reason: NotRequired[str]
+    input: Annotated[str, Field(description="The text of the user's message, or the task of a child turn.")]
+    model: Annotated[str, Field(description="The name of the model.")]
+    message_id: _MessageId
+    attachments: NotRequired[_Attachments]
+    client_turn_id: NotRequired[_ClientTurnId]
+    parent_turn_id: NotRequired[
+        Annotated[str, Field(description="The turn in which an agent, a team or a tool began this one.")]
+    ]
+    mode: NotRequired[
+        Annotated[
+            Literal["chat", "vault", "agent"],
+            Field(description="What the message is answered from: the model alone, notes, or tools as well."),
+        ]
+    ]
+    mode_reason: NotRequired[Annotated[str, Field(description="Why it is this mode.")]]
 
 
 class RoundStartData(TypedDict):
-    round: int
-    max_rounds: int
+    round: _RoundNumber
+    max_rounds: _MaxRounds
 
 
 class StateData(TypedDict):
-    state: TurnState
+    state: Annotated[TurnState, Field(description="The state that the turn is in from now on.")]
 
 
 class TokenData(TypedDict):
-    text: str
-    message_id: str
-    offset: int
-    waiting: NotRequired[bool]
-    elapsed_seconds: NotRequired[float]
+    text: Annotated[str, Field(description="The next part of the text; empty while the reply is awaited.")]
+    message_id: _MessageId
+    offset: _TextOffset
+    waiting: NotRequired[
+        Annotated[bool, Field(description="True for the one event that says that the model's reply is awaited.")]
+    ]
+    elapsed_seconds: NotRequired[Annotated[float, Field(description="The seconds since the model was called.")]]
 
 
 class ThinkingData(TypedDict):
-    text: str
-    message_id: str
-    offset: int
+    text: Annotated[str, Field(description="The next part of the reasoning.")]
+    message_id: _MessageId
+    offset: _TextOffset
 
 
 class ToolCallDeltaData(TypedDict):
-    tool_call_id: str
-    name: str
-    arguments_delta: str
+    tool_call_id: _CallId
+    name: _ToolName
+    arguments_delta: Annotated[
+        str, Field(description="The next part of the arguments as JSON text; a call is never carried out from it.")
+    ]
 
 
 class ToolCallData(TypedDict):
-    tool_call_id: str
-    name: str
-    arguments: dict[str, Any] | str
+    tool_call_id: _CallId
+    name: _ToolName
+    arguments: Annotated[
+        dict[str, Any] | str,
+        Field(description="The arguments; those that are not a JSON object are the text that the model sent."),
+    ]
 
 
 class ToolProgressData(TypedDict):
-    tool_call_id: str
-    name: str
-    elapsed_seconds: float
-    output: NotRequired[str]
+    tool_call_id: _CallId
+    name: _ToolName
+    elapsed_seconds: Annotated[float, Field(description="The seconds since the tool began.")]
+    output: NotRequired[
+        Annotated[str, Field(description="What the tool reports; absent in the beat of every two seconds.")]
+    ]
 
 
 class ToolResultData(TypedDict):
-    tool_call_id: str
-    name: str
-    result: str
-    is_error: bool
-    outcome: ToolOutcome
-    duration_ms: NotRequired[float]
-    truncated: NotRequired[bool]
-    repaired: NotRequired[bool]
-    untrusted: NotRequired[bool]
-    sources: NotRequired[list[str]]
+    tool_call_id: _CallId
+    name: _ToolName
+    result: Annotated[str, Field(description="The text that the model gets.")]
+    is_error: Annotated[bool, Field(description="True unless `outcome` is `ok`.")]
+    outcome: Annotated[
+        ToolOutcome, Field(description="What became of the call; `unknown`: the process died while it ran.")
+    ]
+    duration_ms: NotRequired[
+        Annotated[float, Field(description="The milliseconds that the tool ran; absent if it did not.")]
+    ]
+    truncated: NotRequired[Annotated[bool, Field(description="True if the middle of a long result is left out.")]]
+    repaired: NotRequired[
+        Annotated[
+            bool,
+            Field(description="True if arguments had to be converted to fit the schema, such as a number in quotes."),
+        ]
+    ]
+    attachments: NotRequired[
+        Annotated[
+            list[AttachmentData], Field(description="The images and files of the result, which the model gets too.")
+        ]
+    ]
+    untrusted: NotRequired[
+        Annotated[bool, Field(description="True if the result has texts of others, such as web pages.")]
+    ]
+    sources: NotRequired[Annotated[list[str], Field(description="The names of those texts.")]]
 
 
 class ConfirmContextData(TypedDict):
-    tool: str
-    tool_call_id: str
-    arguments: dict[str, Any]
-    risk: str
-    reasons: list[str]
-    command: NotRequired[str]
-    path: NotRequired[str]
-    diff: NotRequired[str]
-    rule: NotRequired[str]
-    sandboxed: NotRequired[bool]
+    tool: _ToolName
+    tool_call_id: _CallId
+    arguments: Annotated[dict[str, Any], Field(description="The arguments of the call, which the answer may replace.")]
+    risk: Annotated[str, Field(description="What the call can do: `read`, `write` or `execute`.")]
+    reasons: Annotated[list[str], Field(description="Why the user is asked, a sentence each.")]
+    command: NotRequired[Annotated[str, Field(description="The command, if the call runs one.")]]
+    path: NotRequired[Annotated[str, Field(description="The path, if the call changes a file.")]]
+    diff: NotRequired[Annotated[str, Field(description="The change of the file as a unified diff.")]]
+    rule: NotRequired[Annotated[str, Field(description="A rule by which equal calls would be allowed.")]]
+    sandboxed: NotRequired[Annotated[bool, Field(description="True if the command runs in a sandbox.")]]
 
 
 class ConfirmRequiredData(TypedDict):
-    id: str
-    question: str
-    context: ConfirmContextData
-    digest: str
-    expires_at: str
-    agent_path: NotRequired[list[str]]
+    id: _RequestId
+    question: Annotated[str, Field(description="The question for the user, in a sentence.")]
+    context: Annotated[ConfirmContextData, Field(description="What is asked about.")]
+    digest: Annotated[str, Field(description="The digest of the question's content, which an answer repeats.")]
+    expires_at: _ExpiresAt
+    agent_path: NotRequired[_AgentPath]
 
 
 class ConfirmResponseData(TypedDict):
-    id: str
-    approved: bool
-    by: Literal["user", "policy", "timeout", "stop", "restart"]
-    remember: NotRequired[Literal["once", "session"]]
-    arguments: NotRequired[dict[str, Any]]
-    reason: NotRequired[str]
+    id: _RequestId
+    approved: Annotated[bool, Field(description="True if the call may run.")]
+    by: _AnsweredBy
+    remember: NotRequired[
+        Annotated[
+            Literal["once", "session"],
+            Field(description="How long the answer counts: for this call, or for equal ones of the session."),
+        ]
+    ]
+    arguments: NotRequired[
+        Annotated[dict[str, Any], Field(description="The arguments that replace those of the call.")]
+    ]
+    reason: NotRequired[Annotated[str, Field(description="Why a call was denied, for the model.")]]
 
 
 class QuestionAskedData(TypedDict):
     """The payload of `question_asked`; the call `tool_call_id`, or else the turn's work, waits for the answer."""
 
-    id: str
-    text: str
-    options: NotRequired[list[str]]
-    expires_at: str
-    tool_call_id: NotRequired[str]
-    agent_path: NotRequired[list[str]]
+    id: _RequestId
+    text: Annotated[str, Field(description="The question.")]
+    options: NotRequired[Annotated[list[str], Field(description="Suggested answers.")]]
+    expires_at: _ExpiresAt
+    tool_call_id: NotRequired[Annotated[str, Field(description="The id of the call that asks.")]]
+    agent_path: NotRequired[_AgentPath]
 
 
 class QuestionAnsweredData(TypedDict):
@@ -173,17 +245,17 @@ class QuestionAnsweredData(TypedDict):
     `by` is `policy` if nobody could be asked.
     """
 
-    id: str
-    answer: str
-    by: Literal["user", "policy", "timeout", "stop", "restart"]
+    id: _RequestId
+    answer: Annotated[str, Field(description="The text of the answer.")]
+    by: _AnsweredBy
 
 
 class CompactionData(TypedDict):
-    compacted_count: int
-    summary: str
-    tokens_before: int
-    tokens_after: int
-    tokens_spent: NotRequired[int]
+    compacted_count: Annotated[int, Field(description="The number of messages that the summary replaces.")]
+    summary: Annotated[str, Field(description="The summary, which the model gets instead of them.")]
+    tokens_before: Annotated[int, Field(description="The estimated tokens of the conversation before.")]
+    tokens_after: Annotated[int, Field(description="The estimated tokens of the conversation now.")]
+    tokens_spent: NotRequired[Annotated[int, Field(description="The tokens that making the summary took.")]]
 
 
 class UsageData(TypedDict):
@@ -193,15 +265,19 @@ class UsageData(TypedDict):
     `organization_id` is that of the agent of an `AgentExecutor` to whose organization the call counts.
     """
 
-    input_tokens: int | None
-    output_tokens: int | None
-    cached_tokens: NotRequired[int]
-    reasoning_tokens: NotRequired[int]
-    cost_usd: NotRequired[str]
-    reserved_tokens: NotRequired[int]
-    reserved_usd: NotRequired[str]
-    organization_id: NotRequired[str]
-    model: str
+    input_tokens: _InputTokens
+    output_tokens: _OutputTokens
+    cached_tokens: NotRequired[_CachedTokens]
+    reasoning_tokens: NotRequired[_ReasoningTokens]
+    cost_usd: NotRequired[_CostUsd]
+    reserved_tokens: NotRequired[
+        Annotated[int, Field(description="The tokens that a budget counts for counts that were not reported.")]
+    ]
+    reserved_usd: NotRequired[
+        Annotated[str, Field(description="The US dollars that a budget counts for them, as a decimal number.")]
+    ]
+    organization_id: NotRequired[Annotated[str, Field(description="The organization of the agent whose call it was.")]]
+    model: Annotated[str, Field(description="The name of the model that was called.")]
 
 
 class StallData(TypedDict):
@@ -212,13 +288,21 @@ class StallData(TypedDict):
     `elapsed_seconds` ago, was still pending.
     """
 
-    phase: Literal["first_chunk", "heartbeat", "hard", "tool", "confirm"]
-    elapsed_seconds: float
-    limit_seconds: float
-    action: Literal["waiting", "retrying", "failed"]
-    retry_at: NotRequired[str]
-    reason: NotRequired[str]
-    model: NotRequired[str]
+    phase: Annotated[
+        Literal["first_chunk", "heartbeat", "hard", "tool", "confirm"],
+        Field(
+            description="What is waited for: the first chunk of a reply, the next one, its end, a tool, or the user."
+        ),
+    ]
+    elapsed_seconds: Annotated[float, Field(description="The seconds waited so far.")]
+    limit_seconds: Annotated[float, Field(description="The seconds after which it became a stall.")]
+    action: Annotated[
+        Literal["waiting", "retrying", "failed"],
+        Field(description="What follows: more waiting, another try, or the end of the turn."),
+    ]
+    retry_at: NotRequired[Annotated[str, Field(description="The time of the next try, in RFC 3339.")]]
+    reason: NotRequired[Annotated[str, Field(description="Why there is another try.")]]
+    model: NotRequired[Annotated[str, Field(description="The model that is called next.")]]
 
 
 class QueuedData(TypedDict):
@@ -228,17 +312,19 @@ class QueuedData(TypedDict):
     ends first, the message is queued again, for a turn of its own.
     """
 
-    turn_id: str
-    message_id: str
-    input: str
-    attachments: NotRequired[list[AttachmentData]]
-    client_turn_id: NotRequired[str]
+    turn_id: Annotated[
+        str, Field(description="The turn that the message will begin, or the running one that is to receive it.")
+    ]
+    message_id: _MessageId
+    input: Annotated[str, Field(description="The text of the message.")]
+    attachments: NotRequired[_Attachments]
+    client_turn_id: NotRequired[_ClientTurnId]
 
 
 class SteeredData(TypedDict):
-    message_id: str
-    text: str
-    attachments: NotRequired[list[AttachmentData]]
+    message_id: _MessageId
+    text: Annotated[str, Field(description="The text of the message.")]
+    attachments: NotRequired[_Attachments]
 
 
 class ArtifactData(TypedDict):
@@ -248,43 +334,55 @@ class ArtifactData(TypedDict):
     `media_type`, and `content` unless that was shown or has more than 256 kB; or it is `dropped`: nothing was stored.
     """
 
-    path: str
-    final: bool
-    revision: NotRequired[int]
-    tool_call_id: NotRequired[str]
-    delta: NotRequired[str]
-    offset: NotRequired[int]
-    content: NotRequired[str]
-    media_type: NotRequired[str]
-    sha256: NotRequired[str]
-    size: NotRequired[int]
-    dropped: NotRequired[bool]
+    path: Annotated[str, Field(description="The path of the file in the session.")]
+    final: Annotated[bool, Field(description="True for the last event of a revision.")]
+    revision: NotRequired[Annotated[int, Field(description="The number of the revision, from 1.")]]
+    tool_call_id: NotRequired[
+        Annotated[str, Field(description="The id of the call that writes the file; absent for one made of an answer.")]
+    ]
+    delta: NotRequired[Annotated[str, Field(description="The text that is added at `offset`.")]]
+    offset: NotRequired[
+        Annotated[int, Field(description="The number of Unicode code points of the revision before `delta`.")]
+    ]
+    content: NotRequired[Annotated[str, Field(description="The whole text, after an edit.")]]
+    media_type: NotRequired[Annotated[str, Field(description="The media type of the file.")]]
+    sha256: NotRequired[Annotated[str, Field(description="The SHA-256 of the stored bytes, in hexadecimal digits.")]]
+    size: NotRequired[Annotated[int, Field(description="The size of the stored file in bytes.")]]
+    dropped: NotRequired[
+        Annotated[bool, Field(description="True if nothing was stored, so that the earlier revision stands.")]
+    ]
 
 
 class Citation(TypedDict):
     """A citation of an answer: of a note in a vault, or of a page with a URL."""
 
-    marker: int
-    status: Literal["verified", "located", "unsupported", "changed"]
-    vault: NotRequired[str]
-    path: NotRequired[str]
-    url: NotRequired[str]
-    heading: NotRequired[str]
-    line_start: int
-    line_end: int
-    quote: str
-    quote_line: NotRequired[int]
-    sha256: NotRequired[str]
+    marker: Annotated[int, Field(description="The number in the text, as in `[2]`.")]
+    status: Annotated[
+        Literal["verified", "located", "unsupported", "changed"],
+        Field(
+            description="`verified`: the passage has what the sentence says. `located`: that cannot be checked. "
+            "`unsupported`: the passage lacks a part of it. `changed`: the passage is no longer there."
+        ),
+    ]
+    vault: NotRequired[Annotated[str, Field(description="The id of the vault with the note.")]]
+    path: NotRequired[Annotated[str, Field(description="The path of the note in its vault.")]]
+    url: NotRequired[Annotated[str, Field(description="The address of a page.")]]
+    heading: NotRequired[Annotated[str, Field(description="The heading that the passage stands under.")]]
+    line_start: Annotated[int, Field(description="The first line of the passage, from 1.")]
+    line_end: Annotated[int, Field(description="The last line of the passage.")]
+    quote: Annotated[str, Field(description="The line of the passage that supports the sentence best.")]
+    quote_line: NotRequired[Annotated[int, Field(description="The line of the quote.")]]
+    sha256: NotRequired[Annotated[str, Field(description="The SHA-256 of the passage, in hexadecimal digits.")]]
 
 
 class CitationData(Citation):
-    message_id: str
+    message_id: _MessageId
 
 
 class HandoffData(TypedDict):
-    from_agent: str
-    to_agent: str
-    reason: NotRequired[str]
+    from_agent: Annotated[str, Field(description="The agent that hands over.")]
+    to_agent: Annotated[str, Field(description="The agent that acts next.")]
+    reason: NotRequired[Annotated[str, Field(description="Why, in the words of the first one.")]]
 
 
 class SpeakerSelectedData(TypedDict):
@@ -294,9 +392,9 @@ class SpeakerSelectedData(TypedDict):
     goes on, or the first participant begins.
     """
 
-    team: str
-    speakers: list[str]
-    fallback: NotRequired[str]
+    team: Annotated[str, Field(description="The name of the team.")]
+    speakers: Annotated[list[str], Field(description="The names of the participants that speak next.")]
+    fallback: NotRequired[Annotated[str, Field(description="The last reply of a model that named no candidate.")]]
 
 
 class TeamMessageData(TypedDict):
@@ -305,78 +403,87 @@ class TeamMessageData(TypedDict):
     Of an attachment in it there is `{name, media_type, size, sha256}`, without the content.
     """
 
-    team: str
-    message: dict[str, Any]
+    team: Annotated[str, Field(description="The name of the team.")]
+    message: Annotated[dict[str, Any], Field(description="The message, with its `type` and the fields of that.")]
 
 
 class _Subagent(TypedDict):
-    parent_agent_id: str | None
-    depth: int
+    parent_agent_id: Annotated[str | None, Field(description="The agent that began it; null for the main agent.")]
+    depth: Annotated[int, Field(description="The number of agents above it.")]
 
 
 class SubagentStartedData(_Subagent):
-    task: str
+    task: Annotated[str, Field(description="The task that it was given.")]
 
 
 class SubagentProgressData(_Subagent):
-    text: str
+    text: Annotated[str, Field(description="What it is doing.")]
 
 
 class SubagentCheckpointData(_Subagent):
-    round: int
-    max_rounds: int
+    round: _RoundNumber
+    max_rounds: _MaxRounds
 
 
 class SubagentPausedData(_Subagent):
-    round: int
-    max_rounds: int
-    checkpoint: dict[str, Any]
+    round: _RoundNumber
+    max_rounds: _MaxRounds
+    checkpoint: Annotated[
+        dict[str, Any],
+        Field(description="Where it stands: the number of `messages`, the `last_text`, and the `todos`."),
+    ]
 
 
 class SubagentCompletedData(_Subagent):
-    result: str
+    result: Annotated[str, Field(description="Its answer.")]
 
 
 class SubagentErrorData(_Subagent):
-    text: str
-    code: str
+    text: Annotated[str, Field(description="What happened, in a sentence.")]
+    code: Annotated[str, Field(description="The code of the error, as in `error`.")]
 
 
 class SessionChangedData(TypedDict, total=False):
-    name: str | None
-    model: str | None
-    permission_mode: str
-    tools: list[str] | None
-    vaults: list[str] | None
-    system_prompt: str | None
-    agent: str | None
-    workspace: str
-    pinned: bool
-    archived: bool
-    rewound_to: str | None
-    team_reset: str
-    picked: int
-    message_id: str
-    text: str
+    name: Annotated[str | None, Field(description="The new name; null: none.")]
+    model: Annotated[str | None, Field(description="The model of the next turns; null: the default.")]
+    permission_mode: Annotated[str, Field(description="The new permission mode.")]
+    tools: Annotated[list[str] | None, Field(description="The tools of the next turns; null: all.")]
+    vaults: Annotated[list[str] | None, Field(description="The ids of the vaults of the next turns; null: all.")]
+    system_prompt: Annotated[str | None, Field(description="The system prompt of the next turns; null: the usual one.")]
+    agent: Annotated[str | None, Field(description="The agent of the next turns; null: the main agent.")]
+    workspace: Annotated[str, Field(description="The new workspace.")]
+    pinned: Annotated[bool, Field(description="Whether the session is pinned now.")]
+    archived: Annotated[bool, Field(description="Whether the session is archived now.")]
+    rewound_to: Annotated[str | None, Field(description="The message that is the last one now; null: none.")]
+    team_reset: Annotated[str, Field(description="The team that begins anew in this session.")]
+    picked: Annotated[int, Field(description="The number of the option that was picked.")]
+    message_id: Annotated[str, Field(description="The id of the message that tells the model of it.")]
+    text: Annotated[str, Field(description="The text of that message.")]
 
 
 class FinalUsageData(TypedDict):
-    input_tokens: int | None
-    output_tokens: int | None
-    cached_tokens: NotRequired[int]
-    reasoning_tokens: NotRequired[int]
-    cost_usd: NotRequired[str]
+    input_tokens: _InputTokens
+    output_tokens: _OutputTokens
+    cached_tokens: NotRequired[_CachedTokens]
+    reasoning_tokens: NotRequired[_ReasoningTokens]
+    cost_usd: NotRequired[_CostUsd]
 
 
 class FinalData(TypedDict):
     """The end of a turn; with `output` the object asked for, and with `stop_reason` why the run of a team stopped."""
 
-    text: str
-    message_id: str
-    reason: Literal["answer", "resolved", "not_resolved", "handoff", "partial"]
-    usage: FinalUsageData
-    output: NotRequired[Any]
-    stop_reason: NotRequired[str]
+    text: Annotated[str, Field(description="The text of the last reply.")]
+    message_id: _MessageId
+    reason: Annotated[
+        Literal["answer", "resolved", "not_resolved", "handoff", "partial"],
+        Field(
+            description="Why the turn ends: an answer, what the agent says of its task, a handoff, or a part of an "
+            "answer after all rounds."
+        ),
+    ]
+    usage: Annotated[FinalUsageData, Field(description="The sum of all model calls of the turn.")]
+    output: NotRequired[Annotated[Any, Field(description="The object that was asked for.")]]
+    stop_reason: NotRequired[Annotated[str, Field(description="Why the run of a team stopped.")]]
 
 
 class ErrorData(TypedDict):
@@ -389,10 +496,12 @@ class ErrorData(TypedDict):
     Others: `loop_warning` with a `detector`, `hook_failed`, `tool_failed`.
     """
 
-    text: str
-    code: str
-    fatal: bool
-    tool_call_id: NotRequired[str]
-    retryable: NotRequired[bool]
-    retry_at: NotRequired[str]
-    detector: NotRequired[str]
+    text: Annotated[str, Field(description="What happened, in a sentence.")]
+    code: Annotated[str, Field(description="The code of the error, for programs.")]
+    fatal: Annotated[bool, Field(description="True if the turn ends with it.")]
+    tool_call_id: NotRequired[_CallId]
+    retryable: NotRequired[Annotated[bool, Field(description="True if another try may succeed.")]]
+    retry_at: NotRequired[
+        Annotated[str, Field(description="The time from which another try may succeed, in RFC 3339.")]
+    ]
+    detector: NotRequired[Annotated[str, Field(description="The kind of loop that was found.")]]

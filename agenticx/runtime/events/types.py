@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast, get_args
 
+from agenticx.argument_types import check_str
+from agenticx.errors import AgenticXError
 from agenticx.messages import MAIN_AGENT
 from agenticx.runtime.events.payloads import (
     ArtifactData,
@@ -174,13 +176,27 @@ TypeT = TypeVar("TypeT", bound=str)
 DataT = TypeVar("DataT")
 
 
-class _TypedEvent(RuntimeEvent, Generic[TypeT, DataT]):
-    """An event of one type, whose class declares all that is known of the type.
+class _EventHelp:
+    """The `__doc__` of the event classes, made when it is read: `help(Event)` shows a table of all events."""
 
-    The two attributes are those of the base class, known more closely to type checkers.
-    """
+    def __get__(self, instance: object, owner: type) -> str:
+        from agenticx.runtime.events.descriptions import describe_event, event_table  # only for readers
+
+        type_ = next((type_ for type_, each in _CLASSES.items() if each is owner), None)
+        if type_ is not None:
+            return describe_event(type_, PAYLOADS[type_])
+        return event_table({str(type_): payload for type_, payload in sorted(PAYLOADS.items())})
+
+
+class _TypedEvent(RuntimeEvent, Generic[TypeT, DataT]):
+    # An event of one type, whose class declares all that is known of the type. At run time it is `Event`. The two
+    # attributes are those of the base class, known more closely to type checkers.
 
     __slots__ = ()
+    __doc__ = cast("str", _EventHelp())
+
+    def __init_subclass__(cls) -> None:
+        cls.__doc__ = cast("str", _EventHelp())
 
     ends_turn: ClassVar[bool | str] = False
     """Whether it is the last one of its turn; as text, it is if that key of its data is true."""
@@ -242,8 +258,35 @@ class ToolResultEvent(_TypedEvent[Literal["tool_result"], ToolResultData]):
 
 
 class ConfirmRequiredEvent(_TypedEvent[Literal["confirm_required"], ConfirmRequiredData]):
-    __slots__ = ()
+    """A call that waits for an answer. One that `Agent.stream` yields can be answered by its methods."""
+
+    __slots__ = ("_answer",)
     asks = is_logged = True
+
+    def approve(self) -> None:
+        """Let the call run. Raises `AgenticXError` outside of the running stream of an agent that yielded the event."""
+        self._answer_with(True, None)
+
+    def deny(self, reason: str | None = None) -> None:
+        """Keep the call from running; the model reads the reason. Raises as `approve` does."""
+        if reason is not None:
+            check_str("reason", reason)
+        self._answer_with(False, reason)
+
+    def answered_by(self, answer: Callable[[bool, str | None], None]) -> ConfirmRequiredEvent:
+        """Return the event with a function that is called with its answer and the reason."""
+        event = ConfirmRequiredEvent(self.type, self.data, self.agent_id, self.turn_id)  # type: ignore[arg-type]
+        object.__setattr__(event, "_answer", answer)
+        return event
+
+    def _answer_with(self, approved: bool, reason: str | None) -> None:
+        answer: Callable[[bool, str | None], None] | None = getattr(self, "_answer", None)
+        if answer is None:
+            raise AgenticXError(
+                "only a confirm_required of `async with agent.stream(...) as turn` has approve and deny; elsewhere "
+                "answer by the gate, such as AsyncConfirmGate.resolve, or by hub.answer"
+            )
+        answer(approved, reason)
 
 
 class ConfirmResponseEvent(_TypedEvent[Literal["confirm_response"], ConfirmResponseData]):
@@ -430,7 +473,7 @@ Event = (
     | SpeakerSelectedEvent
     | TeamMessageEvent
 )
-"""The events of a turn; compare `type` with a literal string to narrow it."""
+"""The events of a turn; compare `type` with a literal string to narrow it. `help(Event)` shows their data."""
 
 AskingEvent = ConfirmRequiredEvent | QuestionAskedEvent
 """The `ASKING_EVENTS`."""
@@ -450,6 +493,11 @@ for _class in get_args(Event):
     _literal, _payload = get_args(_class.__orig_bases__[0])
     _type = EventType(get_args(_literal)[0])
     PAYLOADS[_type], EVENT_CLASSES[_type], _CLASSES[_type] = _payload, _class, _class
+
+
+if not TYPE_CHECKING:  # a union has no help of its own
+    _TypedEvent.__name__ = _TypedEvent.__qualname__ = "Event"
+    Event = _TypedEvent
 
 
 def _types_with(flag: str) -> frozenset[EventType]:

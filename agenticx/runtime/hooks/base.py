@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agenticx.argument_types import check_str
@@ -15,11 +15,19 @@ __all__ = ["AgentHook", "Block", "HookContext"]
 
 @dataclass(frozen=True, slots=True)
 class HookContext:
-    """The session, agent and round in which a hook runs."""
+    """The place in which a hook runs: session, turn, agent, the name of its model, and the round, from 1 on.
+
+    `call_id` is the id of the tool call in `before_tool_call` and `after_tool_call`, else None. `context_variables` are
+    those that tools get, which belong to the application: the dict itself, so that a change of it is seen by all.
+    """
 
     session_id: str
     agent_id: str
     round: int
+    turn_id: str = ""
+    model: str = ""
+    call_id: str | None = None
+    context_variables: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ class BackgroundTasks(set[asyncio.Task[None]]):
         task = asyncio.get_running_loop().create_task(_run_user_code(work), name="agx background task")
         self.add(task)
         task.add_done_callback(self._on_done)
+        task.add_done_callback(lambda _task: work.close())  # which a task that is cancelled at once never awaits
 
     async def finish(self) -> None:
         """Wait at most 3 s for the tasks, of which there is one at least, then cancel them."""

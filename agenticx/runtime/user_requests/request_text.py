@@ -53,7 +53,7 @@ def confirm_lines(question: str, context: Mapping[str, Any], agent_path: Sequenc
         yield _field("reason", visible_line(reason))
     if len(reasons) > _SHOWN_REASONS:
         yield _field("reason", f"and {len(reasons) - _SHOWN_REASONS} more")
-    if "path" in context:
+    if "path" in context and not _ends_with_path(question, context["path"]):
         yield _field("path", visible_line(context["path"]))
     if "command" in context:
         command = _command_as_given(context, repeated)
@@ -140,7 +140,8 @@ def _other_arguments(context: Mapping[str, Any], repeated: Mapping[str, str]) ->
         text, size = (value, describe_size(value)) if isinstance(value, str) else _as_json(value)
         label = visible_line(name, _NAME_CHARS)
         if "\n" not in text and len(text) <= _SHORT_VALUE_CHARS:
-            yield _field(label, visible(text))
+            if not (isinstance(value, str) and _is_changed(value, diff)):
+                yield _field(label, visible(text))
         elif isinstance(value, str) and _is_in(value, diff):
             yield _field(label, f"{size}, shown as a change below")
         else:
@@ -164,6 +165,16 @@ def _as_json(value: Any) -> tuple[str, str]:
             return "".join(fragments), f"more than {_BLOCK_CHARS} characters, of which not all are shown"
     text = "".join(fragments)
     return text, describe_size(text)
+
+
+def _ends_with_path(question: str, path: str) -> bool:
+    """Return whether the question ends with the path, as a word of its own: it need not be shown twice."""
+    return f" {visible_line(question)}".endswith(f" {visible_line(path)}?")
+
+
+def _is_changed(value: str, diff: str) -> bool:
+    """Return whether `value` is a whole line that `diff`, which is shown in full, adds or removes."""
+    return bool(value) and len(diff) <= _BLOCK_CHARS and not {f"+{value}", f"-{value}"}.isdisjoint(diff.split("\n"))
 
 
 def _is_in(value: str, diff: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
 
 from agenticx.errors import AgenticXError
 from agenticx.messages import MAIN_AGENT
+from agenticx.tools.base import Risk
 
 __all__ = [
     "GIVEN_BY",
@@ -59,9 +60,10 @@ class QuestionClosed(AgenticXError):
 class ConfirmRequest:
     """A request to confirm a call.
 
-    `context` is the payload of `confirm_required.context`. `digest` covers the tool, its arguments and all that the
-    tool's assessment bound them to (`confirm_digest`), but not the other keys of `context`. `agent_path` has the ids of
-    the agents from the turn at the top to the one that asks; it is empty for the turn at the top.
+    `tool`, `arguments`, `risk`, `reasons` and, where it has them, `command`, `path` and `diff` describe the call; they
+    are in `context`, the payload of `confirm_required.context`. `digest` covers the tool, its arguments and all that
+    the tool's assessment bound them to (`confirm_digest`), but not the other keys of `context`. `agent_path` has the
+    ids of the agents from the turn at the top to the one that asks; it is empty for the turn at the top.
     """
 
     id: str
@@ -77,6 +79,41 @@ class ConfirmRequest:
     def tool_call_id(self) -> str:
         """The id of the call that asks, "" outside of turns."""
         return self.context.get("tool_call_id", "")
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool, "" outside of turns."""
+        return self.context.get("tool", "")
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of the call, as JSON values."""
+        return self.context.get("arguments", {})
+
+    @property
+    def risk(self) -> Risk:
+        """The effect of the call: "read", "write" or "execute"."""
+        return self.context.get("risk", "execute")
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """Sentences about the call, which help to decide."""
+        return self.context.get("reasons", ())
+
+    @property
+    def command(self) -> str | None:
+        """The command that would run, None if the call runs none."""
+        return self.context.get("command")
+
+    @property
+    def path(self) -> str | None:
+        """The file that would change, None if the call names none."""
+        return self.context.get("path")
+
+    @property
+    def diff(self) -> str | None:
+        """The change of that file, None if there is none to show."""
+        return self.context.get("diff")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

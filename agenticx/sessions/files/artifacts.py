@@ -21,7 +21,7 @@ class SessionContents:
 
     async def put(self, content: bytes) -> None:
         """Store a content whatever room is left; it is stored to its end if the caller is cancelled."""
-        storing = asyncio.ensure_future(self._blobs.put_removable(self._session_id, content))
+        storing = asyncio.ensure_future(self._blobs.put(self._session_id, content, retention="removable"))
         self._storing.add(storing)
         storing.add_done_callback(self._storing.discard)
         await asyncio.shield(storing)

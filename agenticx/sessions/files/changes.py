@@ -16,9 +16,9 @@ from typing import TypeAlias, TypeVar
 
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
-from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.log.records import Fact, FileEdited, FileRewound
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.records import Fact, FileEdited, FileRewound
 
 __all__ = [
     "FileChange",

@@ -14,11 +14,11 @@ from agenticx.runtime import Session
 from agenticx.runtime.events import ErrorEvent, FinalEvent, UsageEvent
 from agenticx.runtime.session import Option
 from agenticx.sessions.files.artifacts import SessionContents
+from agenticx.sessions.log.damage import map_decode_errors
+from agenticx.sessions.log.events import StoredEvent, decode
+from agenticx.sessions.log.tool_state import Parts, load_files
 from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.events import StoredEvent, decode
-from agenticx.sessions.store.tool_state import Parts, load_files
 from agenticx.tools.session_files import Artifacts, UnknownArtifact, is_image_type
 
 __all__ = [

@@ -19,8 +19,8 @@ from typing import Literal
 from agenticx.errors import ToolError
 from agenticx.sessions.files.changes import FileChange, file_rewound
 from agenticx.sessions.files.snapshots import SessionSnapshots
+from agenticx.sessions.log.records import Fact, FileEdited, FileRewound
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, content_digest
-from agenticx.sessions.store.records import Fact, FileEdited, FileRewound
 from agenticx.threads import run_in_thread
 from agenticx.tools.builtin.files import file_version
 from agenticx.tools.paths import (

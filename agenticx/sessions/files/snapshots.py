@@ -18,18 +18,17 @@ from agenticx.logs import get_logger
 from agenticx.sessions.files.changes import (
     FileChange,
     checked_changes,
-    damaged_change,
     damaged_list_error,
     file_edited,
     reversed_edit,
 )
+from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.log.records import Fact, FileEdited, FileFact, FileRewound
 from agenticx.sessions.store.base import Doubtful, Log
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, Blobs, content_digest
-from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.records import Fact, FileEdited, FileFact, FileRewound, ForkedPath
 from agenticx.threads import run_in_thread
 
-__all__ = ["SessionSnapshots", "forked_edits", "share_contents"]
+__all__ = ["SessionSnapshots", "read_changes", "share_contents"]
 
 _log = get_logger(__name__)
 
@@ -98,10 +97,11 @@ class SessionSnapshots:
         return task
 
     async def _record_edit(self, edit: FileEdited, before: bytes | None, after: bytes) -> None:
+        retention = "kept" if edit.in_place else "limited"
         if before is not None:
-            await self._blobs.put(self._session_id, before, kept=edit.in_place)
+            await self._blobs.put(self._session_id, before, retention=retention)
         # Otherwise it need not be synced, as it is about to be written to the file as well.
-        await self._blobs.put(self._session_id, after, synced=edit.in_place, kept=edit.in_place)
+        await self._blobs.put(self._session_id, after, synced=edit.in_place, retention=retention)
         await self._commit([edit])
 
     async def _cancel_edit(self, recording: asyncio.Future[None], edit: FileEdited) -> None:
@@ -121,7 +121,7 @@ class SessionSnapshots:
     async def keep(self, *contents: bytes) -> None:
         """Store contents whatever room is left, before a file with one of them is written in place."""
         for content in contents:
-            await self._blobs.put(self._session_id, content, kept=True)
+            await self._blobs.put(self._session_id, content, retention="kept")
 
     async def changes(self) -> list[FileChange]:
         """Return all changes of files, in order; raise `DamagedData`."""
@@ -142,18 +142,13 @@ def _is_outside(path: Path, folder: Path) -> bool:
     return not path.is_relative_to(os.path.realpath(folder))
 
 
-async def forked_edits(log: Log, session_id: str, path: ForkedPath) -> list[FileEdited]:
-    """Return the edits that a fork has.
-
-    If those of the session cannot be read, those of the fork cannot be either, as they are unknown.
-    """
+async def read_changes(log: Log, session_id: str) -> list[FileChange] | None:
+    """Return all changes of the session's files, in order; None, and log why, if one is damaged."""
     try:
-        changes = await _read_changes(lambda: log.facts(session_id, FileFact))
+        return await _read_changes(lambda: log.facts(session_id, FileFact))
     except DamagedData as exc:
-        _log.error("file edits not copied to the fork", error=str(exc))
-        return [damaged_change()]
-    forked = (change.forked(path) for change in changes)
-    return [change for change in forked if isinstance(change, FileEdited)]
+        _log.error("changes of files cannot be read", session=session_id, error=str(exc))
+        return None
 
 
 async def share_contents(blobs: Blobs, session_id: str, other_id: str, edits: Sequence[FileEdited]) -> None:

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
 
 from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.base import SessionLog, read_log_pages
-from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.threads import run_in_thread
 from agenticx.tools.visible import escape_controls
 
@@ -40,7 +40,7 @@ def as_markdown(record: SessionRecord, messages: Sequence[dict[str, Any]]) -> st
     fences that their content cannot close. An answer is followed by its citations as footnotes.
     """
     parts = [f"# {_escape_line(record.name or 'Conversation')}", f"*{record.created_at}, `{record.id}`*"]
-    results = {message["tool_call_id"]: message["content"] for message in messages if message["role"] == "tool"}
+    results = {message["tool_call_id"]: message for message in messages if message["role"] == "tool"}
     speaker = ""
     for message in messages:
         if message["role"] == "tool":
@@ -52,7 +52,7 @@ def as_markdown(record: SessionRecord, messages: Sequence[dict[str, Any]]) -> st
             parts.append(message["content"].strip("\n"))
         if "citations" in message:
             parts.append("\n".join(_footnotes(message["citations"])))
-        parts += (f"*Attached: {_escape_line(file['name'])}*" for file in message.get("attachments", ()))
+        parts += _attached(message)
         parts += (_render_call(call, results.get(call["id"])) for call in message.get("tool_calls", ()))
     return "\n\n".join(parts) + "\n"
 
@@ -67,11 +67,16 @@ def _footnotes(citations: Sequence[dict[str, Any]]) -> Iterator[str]:
     return (f"[^{marker}]: {'; '.join(found)}" for marker, found in places.items())
 
 
-def _render_call(call: dict[str, Any], result: str | None) -> str:
+def _render_call(call: dict[str, Any], result: dict[str, Any] | None) -> str:
     arguments = call["arguments"]
     shown = arguments if isinstance(arguments, str) else json.dumps(arguments, indent=2, ensure_ascii=False)
-    shown_result = "*(no result)*" if result is None else _fenced(result)
-    return f"**{_escape_line(call['name'])}**\n\n{_fenced(shown, 'json')}\n\n{shown_result}"
+    shown_result = "*(no result)*" if result is None else _fenced(result["content"])
+    parts = [f"**{_escape_line(call['name'])}**", _fenced(shown, "json"), shown_result]
+    return "\n\n".join([*parts, *_attached(result or {})])
+
+
+def _attached(message: dict[str, Any]) -> Iterator[str]:
+    return (f"*Attached: {_escape_line(file['name'])}*" for file in message.get("attachments", ()))
 
 
 def _fenced(text: str, language: str = "") -> str:

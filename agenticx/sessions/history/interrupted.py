@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolOutcome
 from agenticx.runtime import EventType, RuntimeEvent
@@ -19,9 +20,9 @@ from agenticx.runtime.resume import ResumedRequest, ResumedTurn, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
 from agenticx.runtime.user_requests.kinds import kind_of_event
 from agenticx.runtime.user_requests.requests import AnsweredBy, UserAnswer
-from agenticx.sessions.store.events import asked_request, given_answer
-from agenticx.sessions.store.records import CallBegan, Fact, RequestAnswered
-from agenticx.sessions.turn_tree import LoggedTurn
+from agenticx.sessions.log.events import asked_request, given_answer
+from agenticx.sessions.log.records import CallBegan, Fact, RequestAnswered
+from agenticx.sessions.log.turn_tree import LoggedTurn
 
 __all__ = [
     "InterruptedTurn",
@@ -149,7 +150,7 @@ def resume_point(
         state="executing",
         usage=interrupted.turn.usage,
         last_text=interrupted.turn.text,
-        handed_over_to=interrupted.turn.acting_agent_id if interrupted.turn.has_handed_over else None,
+        acting_agent=interrupted.turn.acting_agent_id,
         previews=interrupted.turn.previews,
     )
 
@@ -197,13 +198,15 @@ def _results(messages: Sequence[Message]) -> dict[str, ToolMessage]:
 
 
 def _result_event(message: ToolMessage) -> RuntimeEvent:
-    data = {
+    data: dict[str, Any] = {
         "tool_call_id": message.tool_call_id,
         "name": message.name,
         "result": message.content,
         "is_error": message.outcome != "ok",
         "outcome": message.outcome,
     }
+    if message.attachments:
+        data["attachments"] = [dict(file.summary) for file in message.attachments]
     if message.sources:
         data |= {"untrusted": True, "sources": list(message.sources)}
     return RuntimeEvent(EventType.TOOL_RESULT, data)

@@ -10,8 +10,8 @@ from typing import Any
 
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
-from agenticx.sessions.store.events import SessionEvent
-from agenticx.sessions.turn_tree import result_message
+from agenticx.sessions.log.events import SessionEvent
+from agenticx.sessions.log.turn_tree import result_message
 
 __all__ = ["CurrentHistory", "messages_of_agent", "not_run_result", "rebuild_history"]
 
@@ -52,14 +52,17 @@ def rebuild_history(
 ) -> list[Message]:
     """Return the messages of `path`.
 
-    The `current` ones, compacted ones too, have exactly the bytes that the provider expects back. Messages rebuilt from
-    the log, because they were rewound away, have plain text and calls, and only the names of attachments.
+    The `current` ones, compacted ones too, have exactly the bytes that the provider expects back. Messages behind them
+    that are rebuilt from the log, because they were rewound away, have plain text and calls, and only the names of
+    attachments.
     """
     if not path:
         return []
     current_ids = {entry.id for entry in conversation.path()}
-    history = current.messages_until(path[-1]) if path[-1].id in current_ids else None
-    return _with_missing_results(_messages_from_log(path) if history is None else history)
+    common = sum(entry.id in current_ids for entry in path)  # at the start: both are paths of one tree
+    history = current.messages_until(path[common - 1]) if common else None
+    rest = path if history is None else path[common:]
+    return _with_missing_results([*(history or ()), *_messages_from_log(rest)])
 
 
 def messages_of_agent(events: Iterable[SessionEvent], agent_id: str) -> list[Message]:

@@ -13,9 +13,10 @@ from agenticx.runtime.events import (
     ToolResultEvent,
     TurnStartedEvent,
 )
-from agenticx.sessions.turn_tree import TurnTree
+from agenticx.runtime.events.payloads import ToolResultData
+from agenticx.sessions.log.turn_tree import TurnTree
 
-__all__ = ["SpeechCalls"]
+__all__ = ["SpeechCalls", "message_row", "result_fields"]
 
 
 class SpeechCalls:
@@ -45,8 +46,8 @@ class SpeechCalls:
         """Return the rows."""
         return list(self._rows)
 
-    def feed(self, event: Event) -> None:
-        """Fold an event of the session; the tree has the turn that it begins."""
+    def feed(self, event: Event, ts: str) -> None:
+        """Fold an event of the session and its time; the tree has the turn that it begins."""
         turn_id = event.turn_id
         if isinstance(event, TurnStartedEvent):
             parent_id = self._tree[turn_id or ""].parent_id
@@ -55,9 +56,9 @@ class SpeechCalls:
         elif isinstance(event, SpeakerSelectedEvent) and (self._tree.is_root(turn_id) or turn_id in self._speaking):
             self._speakers[turn_id] = event.data["speakers"][0]
         elif turn_id in self._speaking:
-            self._feed_speech(event)
+            self._feed_speech(event, ts)
 
-    def _feed_speech(self, event: Event) -> None:
+    def _feed_speech(self, event: Event, ts: str) -> None:
         match event:
             case RoundStartEvent():
                 self._text, self._text_id, self._calls = [], None, None
@@ -69,16 +70,26 @@ class SpeechCalls:
                 if self._calls is None:
                     self._calls = []
                     message_id = self._text_id or f"calls_{data['tool_call_id']}"
-                    self._add(
-                        message_id, "assistant", "".join(self._text), sender=event.agent_id, tool_calls=self._calls
-                    )
+                    row = message_row(message_id, "assistant", "".join(self._text), ts)
+                    self._add(row | {"sender": event.agent_id, "tool_calls": self._calls})
                 self._calls.append(call)
             case ToolResultEvent(data=data):
-                call_id = data["tool_call_id"]
-                self._add(f"result_{call_id}", "tool", data["result"], tool_call_id=call_id)
+                row = message_row(f"result_{data['tool_call_id']}", "tool", data["result"], ts)
+                self._add(row | result_fields(data))
             case _:
                 pass
 
-    def _add(self, message_id: str, role: str, content: str, **more: Any) -> None:
-        self.ids.add(message_id)
-        self._rows.append({"message_id": message_id, "role": role, "content": content, **more})
+    def _add(self, row: dict[str, Any]) -> None:
+        self.ids.add(row["message_id"])
+        self._rows.append(row)
+
+
+def message_row(message_id: str, role: str, content: str, ts: str) -> dict[str, Any]:
+    """Return the fields that each row of `transcript` has."""
+    return {"message_id": message_id, "role": role, "content": content, "created_at": ts}
+
+
+def result_fields(data: ToolResultData) -> dict[str, Any]:
+    """Return the fields that the row of a tool's result has besides."""
+    fields = ("tool_call_id", "outcome", "is_error", "attachments")
+    return {name: value for name, value in data.items() if name in fields}

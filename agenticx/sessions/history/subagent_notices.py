@@ -15,10 +15,10 @@ from agenticx.runtime.events import TEAM_REPLAY_EVENTS, EventType, SteeredEvent
 from agenticx.runtime.session import Notice
 from agenticx.sessions.history.transcript import Conversation
 from agenticx.sessions.history.turns_on_path import TurnsOnPath, read_events_on_path
+from agenticx.sessions.log.events import SessionEvent
+from agenticx.sessions.log.records import Fact, SubagentDelivered, SubagentFact
+from agenticx.sessions.log.subagent_runs import SubagentRuns
 from agenticx.sessions.store.base import Log
-from agenticx.sessions.store.events import SessionEvent, decode
-from agenticx.sessions.store.records import Fact, SubagentDelivered, SubagentFact
-from agenticx.sessions.subagent_runs import SubagentRuns
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 
 __all__ = [
@@ -115,7 +115,7 @@ async def read_talk_events(log: Log, session_id: str) -> list[SessionEvent]:
     """Return the events of teams on the path, and what participants were told; raises `DamagedData`."""
     events = await read_events_on_path(log, session_id, TEAM_REPLAY_EVENTS)
     facts = await log.facts(session_id, SubagentFact)
-    return with_subagent_notices(map(decode, events), facts)
+    return with_subagent_notices(events, facts)
 
 
 def with_subagent_notices(events: Iterable[SessionEvent], facts: Sequence[Fact]) -> list[SessionEvent]:

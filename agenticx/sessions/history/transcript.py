@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 from agenticx.errors import AgenticXError
@@ -28,12 +29,12 @@ from agenticx.runtime.events import (
     TurnStartedEvent,
 )
 from agenticx.runtime.events.payloads import FinalData, SessionChangedData, ToolResultData
-from agenticx.sessions.history.speech_calls import SpeechCalls
+from agenticx.sessions.history.speech_calls import SpeechCalls, message_row, result_fields
+from agenticx.sessions.log.damage import map_decode_errors
+from agenticx.sessions.log.events import SessionEvent, StoredEvent, decode
+from agenticx.sessions.log.searchable_texts import SearchableText
+from agenticx.sessions.log.turn_tree import TurnTree
 from agenticx.sessions.store.base import SessionLog, read_log_pages
-from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.events import SessionEvent, StoredEvent, decode
-from agenticx.sessions.store.search import SearchableText
-from agenticx.sessions.turn_tree import TurnTree
 
 __all__ = [
     "Conversation",
@@ -53,10 +54,11 @@ class MessageNotFound(AgenticXError):
 
 
 def transcript(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
-    """Return the messages of a session: `{message_id, role, content, …}`.
+    """Return the messages of a session: `{message_id, role, content, created_at, …}`.
 
-    Those of the user have `attachments?`, those of the assistant `tool_calls?`, `sender?` and, if they are answers,
-    `citations?`, results `tool_call_id`.
+    `created_at` is the time of the event with which the message begins, as in its envelope. Messages of the user have
+    `attachments?`, those of the assistant `tool_calls?`, `sender?` and, if they are answers, `citations?`, results
+    `tool_call_id`, `outcome` and `is_error`.
     Sub-agents have turns of their own and are left out. An assistant message without text but with calls takes its id
     from the first call. A speech in a team has the name of the participant as `sender`; the last one is the answer of
     the turn. Before it are the replies in which the participant made calls, and their results.
@@ -64,21 +66,17 @@ def transcript(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
     return Conversation.from_events(events).messages()
 
 
-async def read_conversation(log: SessionLog, session_id: str) -> tuple[list[StoredEvent], Conversation]:
-    """Return all events of a session and the conversation folded from them."""
-    events, conversation = list[StoredEvent](), Conversation()
-    async for page in read_log_pages(log, session_id):
-        events += page
-        conversation.feed(page)
-    return events, conversation
-
-
-async def read_messages(log: SessionLog, session_id: str) -> list[dict[str, Any]]:
-    """Return the `transcript` of a session's log, with no more than a page of it in memory."""
+async def read_conversation(log: SessionLog, session_id: str) -> Conversation:
+    """Return the conversation of a session, folded from its log with no more than a page of it in memory."""
     conversation = Conversation()
     async for page in read_log_pages(log, session_id):
         conversation.feed(page)
-    return conversation.messages()
+    return conversation
+
+
+async def read_messages(log: SessionLog, session_id: str) -> list[dict[str, Any]]:
+    """Return the `transcript` of a session's log."""
+    return (await read_conversation(log, session_id)).messages()
 
 
 @dataclass(slots=True)
@@ -123,15 +121,17 @@ class Conversation:
         self.tree = TurnTree()
         """The turns that have begun, without their other events."""
         self.entries: dict[str, TranscriptEntry] = {}
+        """All messages by their ids; that which is being written may lack the end of its text, which `path` adds."""
         self.head: str | None = None
         self._resets: list[tuple[int, str | None]] = []  # the number of each `team_reset`, and the last message before
         self._seq = 0
+        self._ts = ""
         self._turn_id: str | None = None
         self._is_talk = False  # whether the team of this turn has chosen a speaker: what it says then is no task
         self._speech: TranscriptEntry | None = None  # the last one of this turn, until the answer repeats it
         self._reply: TranscriptEntry | None = None  # the assistant message that calls of this round belong to
-        self._streaming: TranscriptEntry | None = None  # the message that `_chunks` belong to, until they are joined
-        self._chunks: list[str] = []
+        self._streaming: TranscriptEntry | None = None  # the message whose text goes on with `_text`
+        self._text = StringIO()
         self._citations: dict[str, list[dict[str, Any]]] = {}  # by the id of an answer that is not complete yet
         self._copies: dict[str, int] = {}  # by id, the number of messages that have it
         self._calls = SpeechCalls(self.tree)
@@ -155,11 +155,10 @@ class Conversation:
                 if isinstance(event, TurnStartedEvent):
                     self.tree.apply(event)
                 if self._agent_id is None:
-                    self._calls.feed(event)
+                    self._calls.feed(event, entry.ts)
                 if self._has(event.turn_id):
-                    self._seq, self._turn_id = entry.seq, entry.turn_id
+                    self._seq, self._ts, self._turn_id = entry.seq, entry.ts, entry.turn_id
                     self._feed_event(event)
-            self._join_chunks()
 
     def _has(self, turn_id: str | None) -> bool:
         """Return whether the messages are those of this turn, or of the session itself."""
@@ -176,7 +175,8 @@ class Conversation:
         if message_id is not None and message_id not in self.entries:
             if message_id in self._calls.ids:
                 raise MessageNotFound(f"message {message_id!r} is part of a speech; take the speech that follows it")
-            raise MessageNotFound(f"no message of this session has the id {message_id!r}; GET …/messages lists them")
+            raise MessageNotFound(f"no message of this session has the id {message_id!r}")
+        self._complete_text()
         path: dict[str, TranscriptEntry] = {}
         current_id = message_id or self.head
         while current_id is not None and current_id not in path:  # a damaged log may have a message before itself
@@ -213,7 +213,7 @@ class Conversation:
                 self._calling_entry(data["tool_call_id"]).message.setdefault("tool_calls", []).append(call)
             case ToolResultEvent(data=data):
                 entry = self._add_entry(f"result_{data['tool_call_id']}", "tool", data["result"])
-                entry.message["tool_call_id"] = data["tool_call_id"]
+                entry.message |= result_fields(data)
                 entry.result = data
             case FinalEvent(data=data) if data["text"]:
                 self._feed_answer(data)
@@ -236,7 +236,7 @@ class Conversation:
 
     def _feed_answer(self, data: FinalData) -> None:
         """Complete an answer, with the citations of it."""
-        self._join_chunks()
+        self._complete_text()
         message = self._reply_entry(data["message_id"]).message
         message["content"] = data["text"]
         if citations := self._citations.pop(data["message_id"], None):
@@ -254,17 +254,16 @@ class Conversation:
             self._resets.append((self._seq, self.head))
 
     def _append_text(self, entry: TranscriptEntry, text: str) -> None:
-        """Collect a chunk of the message's text; chunks are joined once, as appending to a long string copies it."""
+        """Append to the message's text, which has it once it is complete: appending to a long str copies it."""
         if self._streaming is not entry:
-            self._join_chunks()
-            self._streaming = entry
-        self._chunks.append(text)
+            self._complete_text()
+            self._streaming, self._text = entry, StringIO()
+        self._text.write(text)
 
-    def _join_chunks(self) -> None:
+    def _complete_text(self) -> None:
         if self._streaming is not None:
-            self._streaming.message["content"] += "".join(self._chunks)
+            self._streaming.message["content"] += self._text.getvalue()
             self._streaming = None
-            self._chunks.clear()
 
     def _reply_entry(self, message_id: str) -> TranscriptEntry:
         if self._speech is not None:
@@ -304,7 +303,7 @@ class Conversation:
         while message_id in self.entries:  # never written by us; a log that repeats an id is read all the same
             self._copies[wanted] = self._copies.get(wanted, 1) + 1
             message_id = f"{wanted}.{self._copies[wanted]}"
-        message: dict[str, Any] = {"message_id": message_id, "role": role, "content": content}
+        message = message_row(message_id, role, content, self._ts)
         entry = self.entries[message_id] = TranscriptEntry(
             message, self._turn_id, self.head, self._seq, calls=self._calls.take()
         )

@@ -8,9 +8,9 @@ from datetime import datetime
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.runtime.user_requests.kinds import kind_of
 from agenticx.runtime.user_requests.requests import GIVEN_BY, UserAnswer
+from agenticx.sessions.log.events import stored_request
+from agenticx.sessions.log.records import Fact, RequestAnswered, RequestAsked, RequestDecided
 from agenticx.sessions.store.base import Lease, Log, find_fact, read_event
-from agenticx.sessions.store.events import stored_request
-from agenticx.sessions.store.records import Fact, RequestAnswered, RequestAsked, RequestDecided
 
 __all__ = ["store_answer"]
 

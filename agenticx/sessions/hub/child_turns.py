@@ -20,12 +20,12 @@ from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter, TurnS
 from agenticx.sessions.hub.live_turns import NOT_STORED, DueEnd, LiveTurn, LiveTurns
 from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
+from agenticx.sessions.log.commits import Loaded
+from agenticx.sessions.log.records import CallBegan, ChildTurnSaved, Fact, ProcessStarted
+from agenticx.sessions.log.session_record import TurnRecord
+from agenticx.sessions.log.tool_state import ENCODING_ERRORS, encode_tool_state
 from agenticx.sessions.store.base import Log, OwnershipLost, TurnEnded
-from agenticx.sessions.store.commits import Loaded
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.records import CallBegan, Fact, ProcessStarted, TurnWaiting
-from agenticx.sessions.store.session_record import TurnRecord
-from agenticx.sessions.store.tool_state import ENCODING_ERRORS, encode_tool_state
 
 __all__ = ["ChildTurnRecords", "FactJournal", "SessionChildTurns"]
 
@@ -93,7 +93,7 @@ class SessionChildTurns:
         if turn is None:
             parent_id = child.parent_id
             record = TurnRecord(id=child.id, session_id=self.session.id, input=child.input, parent_turn_id=parent_id)
-            turn = LiveTurn(record=record, logged=live.tree.add(child.id))
+            turn = LiveTurn(record=record, tree=live.tree)
             live.add(turn)
         turn.child, turn.detached = child, child.detached
         self._all_released.clear()
@@ -152,11 +152,11 @@ class SessionChildTurns:
         async with self._ending:  # none is ended twice
             try:
                 loaded = await self._writer.read()
-                stored = {record.id for record in loaded.children}
+                stored = {record.id for record in loaded.child_turns}
                 for turn in self.live.children:
                     if turn.due_end is not None and turn.child is None and turn.id not in stored:
                         self.live.remove(turn)  # nothing of it was stored
-                for record in reversed(loaded.children):
+                for record in reversed(loaded.child_turns):
                     turn = self.live.by_id.get(record.id)
                     if turn is not None and turn.due_end is not None:
                         await self._append_end(loaded, record, turn, turn.due_end)
@@ -169,7 +169,7 @@ class SessionChildTurns:
         with bound_ids(turn=turn.id):
             interrupted = await read_interrupted(self._log, record, loaded)
             events = interrupted.closing_events(interrupted.missing_messages([]), *end)
-            facts = [TurnWaiting(key=turn.id, turn_id=turn.id)] if interrupted.turn.requests else []
+            facts = [ChildTurnSaved(key=turn.id, turn_id=turn.id)] if interrupted.turn.requests else []
             try:
                 await self.commit(turn.id, events, facts, round_=interrupted.turn.round)
             except TurnEnded as exc:
@@ -246,7 +246,7 @@ class _ChildTurnWriter:
             await turns.end_not_resumed(turn.id)
         turns.check_open(turn)
         begins = turn.record if turn.status == "queued" else None
-        facts = [*self._waiting_facts(events), *delivered_facts(turns.session, turn.id)]
+        facts = [*self._saved_facts(events), *delivered_facts(turns.session, turn.id)]
         rounds = [event.data["round"] for event in events if event.type is EventType.ROUND_START]
         try:
             await turns.commit(turn.id, events, facts, begins, round_=rounds[-1] if rounds else turn.logged.round)
@@ -255,12 +255,12 @@ class _ChildTurnWriter:
                 turn.due_end = DueEnd("storage", _NO_TERMINAL_EVENT)
             raise
 
-    def _waiting_facts(self, events: Sequence[RuntimeEvent]) -> Sequence[Fact]:
+    def _saved_facts(self, events: Sequence[RuntimeEvent]) -> Sequence[Fact]:
         """Return the fact with which a turn that asks the user goes on after a restart; it is emptied at the end."""
         turn, child = self.turn, self.turn.child
         has_asked = any(event.type in ASKING_EVENTS for event in events)
         if events[-1].terminal:
-            return [TurnWaiting(key=turn.id, turn_id=turn.id)] if has_asked or turn.logged.requests else []
+            return [ChildTurnSaved(key=turn.id, turn_id=turn.id)] if has_asked or turn.logged.requests else []
         if not has_asked or child is None:
             return []
         try:
@@ -268,7 +268,7 @@ class _ChildTurnWriter:
         except ENCODING_ERRORS as exc:
             _log.warning("a turn cannot go on after a restart: its tool state is not JSON", error=str(exc))
             return []
-        waiting = TurnWaiting(
+        saved = ChildTurnSaved(
             key=turn.id,
             turn_id=turn.id,
             messages=tuple(child.session.messages),
@@ -276,7 +276,7 @@ class _ChildTurnWriter:
             agent_path=tuple(child.agent_path),
             detached=child.detached,
         )
-        return [waiting]
+        return [saved]
 
     async def close(self) -> None:
         await run_to_completion(self.turns.release(self.turn))

@@ -17,8 +17,8 @@ from agenticx.runtime.user_requests.kinds import CONFIRMATION, QUESTION, kind_of
 from agenticx.runtime.user_requests.requests import ConfirmAnswer, QuestionAnswer, UserAnswer
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.submission import Submission, TurnRequest
+from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
 from agenticx.sessions.store.base import OwnershipLost
-from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 
 __all__ = [
     "Answer",
@@ -35,7 +35,7 @@ __all__ = [
     "StopOption",
     "SubagentAction",
     "Submit",
-    "WaitingTurn",
+    "SuspendedTurn",
     "decode_command",
     "decode_result",
     "encode_command",
@@ -56,10 +56,12 @@ class NothingStored(OwnershipLost):
 class Submit:
     """Accept a message; the result is a `Submission`.
 
-    Its `work` runs in this process only, see `TurnContext`: in a new turn, or in the waiting turn `turn_id`.
+    Its `work` runs in this process only, see `TurnContext`: in a new turn, or in the suspended turn `turn_id`. So does
+    a turn with `objects`, which are `TurnObjects`.
     """
 
     request: TurnRequest
+    objects: Annotated[Any, Field(exclude=True)] = None
     work: Annotated[Any, Field(exclude=True)] = None
     turn_id: Annotated[str | None, Field(exclude=True)] = None
     name: Literal["submit"] = "submit"
@@ -126,10 +128,10 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingTurn:
-    """Find the turn that waits for the work of the application; the result is its record, None if there is none."""
+class SuspendedTurn:
+    """Find the turn that is suspended until the application runs its work; the result is its record, or None."""
 
-    name: Literal["waiting_turn"] = "waiting_turn"
+    name: Literal["suspended_turn"] = "suspended_turn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +181,7 @@ Command = (
     | Rewind
     | ResetTeam
     | Answer
-    | WaitingTurn
+    | SuspendedTurn
     | Delete
     | Pick
     | StopOption
@@ -240,7 +242,7 @@ def _result_adapter(name: str) -> TypeAdapter[Any]:
         "rewind": RewindResult,
         "reset_team": None,
         "answer": AnyAnswer,
-        "waiting_turn": TurnRecord | None,
+        "suspended_turn": TurnRecord | None,
         "delete": None,
         "list_subagents": list[dict[str, Any]],
         "direct_subagent": dict[str, Any],

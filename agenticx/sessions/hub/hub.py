@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from itertools import chain, repeat
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
 
-from agenticx.argument_types import check_int, check_path, check_str, check_type, is_encodable, wrong_type
+from agenticx.argument_types import (
+    check_int,
+    check_mapping,
+    check_path,
+    check_str,
+    check_type,
+    is_encodable,
+    wrong_type,
+)
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SessionNotFound, SettingsError, StoreError
 from agenticx.llms.base import ChatModel
@@ -30,9 +39,11 @@ from agenticx.runtime import (
     Session,
     UserRequest,
 )
-from agenticx.runtime.results import UserInput
+from agenticx.runtime.results import RunResult, UserInput, own_events, run_result
 from agenticx.runtime.session import Option
+from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn import TurnWork
+from agenticx.runtime.turn_agent import AgentDefinition, OutputT
 from agenticx.runtime.user_requests.kinds import AnswerT, kind_of
 from agenticx.sessions.files.options import OptionState, find_option, option_states, stored_session_files
 from agenticx.sessions.history.transcript import read_messages
@@ -50,7 +61,7 @@ from agenticx.sessions.hub.commands import (
     Stop,
     StopOption,
     Submit,
-    WaitingTurn,
+    SuspendedTurn,
     decode_command,
     decode_result,
     encode_command,
@@ -64,12 +75,13 @@ from agenticx.sessions.hub.readers import EventReader
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.session_fields import check_fields, check_text
-from agenticx.sessions.hub.state import load_session
+from agenticx.sessions.hub.state_tracker import load_session
 from agenticx.sessions.hub.submission import (
     HubClosed,
     Submission,
     TurnConflict,
     TurnFailed,
+    TurnObjects,
     TurnRequest,
     check_files,
     check_request,
@@ -82,26 +94,44 @@ from agenticx.sessions.hub.turn_services import (
     TeamSource,
     TurnServices,
 )
+from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.log.events import SessionEvent, stored_request
+from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
 from agenticx.sessions.store.attachments import AttachmentLease
-from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
-from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.events import SessionEvent, stored_request
-from agenticx.sessions.store.hosts import is_workspace_here, this_host
-from agenticx.sessions.store.records import RequestAsked
-from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
+from agenticx.sessions.store.base import (
+    ArchivedFilter,
+    ListedSession,
+    NoOwner,
+    OwnershipLost,
+    SessionOwnedElsewhere,
+    Store,
+)
+from agenticx.sessions.store.hosts import is_workspace_here, workspace_host
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
-from agenticx.tools.base import Tool
+from agenticx.tools.base import DepsT, Tool
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.session_files import Artifacts
 
 __all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest", "workspace_folder"]
 
+T = TypeVar("T")
+
 _OWNER_SECONDS = 10.0  # time for the lease of an owner that does not answer to run out
 _CLOSING_OWNER_SECONDS = 0.5  # for an owner that is ending too to give the session up
+_DRAIN_PAUSE_SECONDS = 0.02  # between two looks for turns that have ended
 _PAUSE_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # between attempts at a session whose owner changes
 
 _log = get_logger(__name__)
+
+
+class HubRunOptions(TypedDict, total=False):
+    """Keyword arguments of `Hub.run`, as those of `run_turn`."""
+
+    context_variables: Mapping[str, Any] | None
+    model: str | None
+    permission_mode: PermissionMode | None
+    sampling: Sampling | None
 
 
 class Hub:
@@ -157,6 +187,7 @@ class Hub:
         self._takeover = Takeover(store, self._take_over, self._services.clock)
         self._resume_only: Collection[str] | None = ()  # no turn resumes before `recover`
         self._serving, self._is_serving = AsyncExitStack(), False
+        self._draining = False
         self._readers = WeakSet[EventReader]()
 
     async def create(
@@ -193,13 +224,15 @@ class Hub:
         check_fields(fields | {"agent": agent, "vaults": vaults})
         if team is not None:
             check_str("team", team)
-        folder = await run_in_thread(workspace_folder, workspace or settings.workspace_root, name="agx workspace")
+        folder, host = await run_in_thread(
+            _workspace, workspace or settings.workspace_root, settings.shared_workspaces, name="agx workspace"
+        )
         record = SessionRecord(
             name=name,
             model=model,
             permission_mode=mode,
             workspace=folder,
-            workspace_host=this_host(),
+            workspace_host=host,
             tools=None if tools is None else tuple(tools),
             vaults=None if vaults is None else tuple(vaults),
             system_prompt=system_prompt,
@@ -216,12 +249,96 @@ class Hub:
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
+    @overload
+    async def run(
+        self,
+        session_id: str,
+        user_input: UserInput,
+        *,
+        agent: AgentDefinition[DepsT, OutputT],
+        deps: DepsT | None = None,
+        output_type: None = None,
+        **options: Unpack[HubRunOptions],
+    ) -> RunResult[OutputT]: ...
+    @overload
+    async def run(
+        self,
+        session_id: str,
+        user_input: UserInput,
+        *,
+        agent: AgentDefinition[Any, Any] | None = None,
+        deps: Any = None,
+        output_type: type[T],
+        **options: Unpack[HubRunOptions],
+    ) -> RunResult[T]: ...
+    @overload
+    async def run(
+        self,
+        session_id: str,
+        user_input: UserInput,
+        *,
+        agent: AgentDefinition[Any, Any] | None = None,
+        deps: Any = None,
+        output_type: Any = None,
+        **options: Unpack[HubRunOptions],
+    ) -> RunResult[Any]: ...
+    async def run(
+        self,
+        session_id: str,
+        user_input: UserInput,
+        *,
+        agent: AgentDefinition[Any, Any] | None = None,
+        deps: Any = None,
+        output_type: Any = None,
+        **options: Unpack[HubRunOptions],
+    ) -> RunResult[Any]:
+        """Run a turn of a session as `run_turn` does, and return its result.
+
+        The hub asks the person who answers by `answer`, in a page, at a terminal or in another task; an agent with a
+        `confirm_gate` asks that. `options` are `context_variables`, `model`, `permission_mode` and `sampling`, as of
+        `run_turn`. Raises `TurnError` if the turn fails, `HubClosed` if the hub is closed while it waits for an
+        answer, and as `run_turn` does.
+        """
+        record = await self._record(session_id)
+        if output_type is None:
+            output_type = self._services.output_type(record) if agent is None else agent.output_type
+        output = None if output_type is None else OutputType(output_type)
+        turn = self.run_turn(session_id, user_input, agent=agent, deps=deps, output_type=output, **options)
+        events = [event async for event in turn]
+        return await self.turn_result(session_id, events, output, agent=agent)
+
+    async def _record(self, session_id: str) -> SessionRecord:
+        _check_session_id(session_id)
+        return await self.store.catalog.get(session_id)
+
+    async def turn_result(
+        self, session_id: str, events: Sequence[Event], output: OutputType | None = None, *, agent: Any = None
+    ) -> RunResult[Any]:
+        """Return the result of a turn of a session with these events, all up to its end; `output` has its object.
+
+        `agent` is the one that began it. Raises `TurnError` if the turn failed, and `HubClosed` for one without an end.
+        """
+        own = own_events(events)
+        if not own[-1].terminal:
+            raise HubClosed("the hub was closed while the turn waited for an answer; it goes on in the next one")
+        session = load_session(await self._record(session_id), await self.store.log.state(session_id))
+        ids, end = [message.message_id for message in session.messages], own[-1]
+        first, last = (cast("Mapping[str, Any]", event.data).get("message_id", "") for event in (own[0], end))
+        begin = ids.index(first) if first in ids else 0  # a summary may have taken its place
+        added = session.messages[begin : ids.index(last) + 1 if last in ids else len(ids)]
+        acted = agent if agent is not None and agent.name == end.agent_id else self._services.agent_named(end.agent_id)
+        return run_result(events, added, output, agent=acted, context_variables=session.state.context_variables)
+
     async def run_turn(
         self,
         session_id: str,
         user_input: UserInput,
         *,
+        agent: AgentDefinition[Any, Any] | None = None,
+        deps: Any = None,
+        context_variables: Mapping[str, Any] | None = None,
         model: str | None = None,
+        output_type: Any = None,
         permission_mode: PermissionMode | None = None,
         sampling: Sampling | None = None,
         client_turn_id: str | None = None,
@@ -239,6 +356,11 @@ class Hub:
         `model` and `permission_mode` take the place of the session's for this turn, and the parameters of `sampling`
         that of the model's. They are stored: the turn keeps them while it is queued and across a restart.
 
+        An `agent`, such as an `Agent`, acts in this turn instead of the session's. Its tools and instructions, the
+        `deps` and an `output_type` (see `Agent.run`) are not stored, so such a turn is not queued; after a restart one
+        that waits for an answer goes on if the hub was opened with an agent of that name. `context_variables` are
+        added to those of the session.
+
         Raises as `submit` does, `TurnFailed` if the message is handed back before its turn begins, `SessionNotFound` if
         the session is deleted.
         """
@@ -252,7 +374,14 @@ class Hub:
             sampling=sampling,
             when_busy=when_busy,
         )
-        submission = await self.submit(session_id, request)
+        if context_variables is not None:
+            check_mapping("context_variables", context_variables)
+        if agent is None and deps is None and output_type is None and not context_variables:
+            submission = await self.submit(session_id, request)
+        else:
+            output = output_type if isinstance(output_type, OutputType | None) else OutputType(output_type)
+            objects = TurnObjects(agent=agent, deps=deps, context_variables=context_variables or {}, output=output)
+            submission = await self._submit_here(session_id, request, objects)
         if submission.state == "handed_back":
             raise TurnFailed("the message was handed back: its turn never began")
         reader = await self._new_reader(session_id, submission.after_seq, submission.turn.id)
@@ -321,6 +450,16 @@ class Hub:
             await check_files(request.attachments)
         return await self._perform(session_id, Submit(request=request))
 
+    async def _submit_here(self, session_id: str, request: TurnRequest, objects: TurnObjects) -> Submission:
+        self._check_open()
+        if objects.agent is not None:
+            check_type("agent", objects.agent, AgentDefinition, "an Agent")
+        if request.when_busy != "reject":
+            raise ValueError(f"when_busy must be 'reject', not {request.when_busy!r}: objects of a turn cannot wait")
+        check_request(request)
+        await check_files(request.attachments)
+        return await self._perform_here(session_id, Submit(request=request, objects=objects))
+
     def _check_open(self) -> None:
         if self._actors.is_closed:
             raise HubClosed("the hub is closed; open it again")
@@ -335,21 +474,55 @@ class Hub:
     def running_turn_id(self, session_id: str) -> str | None:
         """Return the id of the turn that the session runs in this process, None when none runs."""
         actor = self._actors.get(session_id)
-        return actor.turns.running.id if actor and actor.turns.running else None
+        return actor.turns.current.id if actor and actor.turns.current else None
+
+    @property
+    def working_turns(self) -> frozenset[str]:
+        """The ids of the sessions' turns that run in this process and do not wait for a person."""
+        turns = [actor.turns.live.main for actor in self._actors]
+        return frozenset(turn.id for turn in turns if turn is not None and turn.status in ("queued", "running"))
 
     async def wait_for_turn(self, session_id: str, turn_id: str) -> None:
-        """Wait until this process does not run that turn any more: it has ended, or a later process goes on with it."""
+        """Wait until this process does not run that turn any more: it has ended, or a later process goes on with it.
+
+        A turn that another worker of the store runs is waited for until it has ended, or its session is deleted.
+        """
         actor = self._actors.get(session_id)
         main = None if actor is None else actor.turns.live.main
         if main is not None and main.id == turn_id and main.task is not None:
             await asyncio.wait({main.task})
+        elif self.store.log.is_shared:
+            with suppress(SessionNotFound):
+                await self._wait_for_turn_elsewhere(session_id, turn_id)
 
-    async def running_turn_ids(self, session_ids: Collection[str]) -> Mapping[str, str]:
-        """Return the ids of the turns that these sessions run, here or at another owner, by session id."""
-        actors = {session_id: self._actors.get(session_id) for session_id in session_ids}
-        elsewhere = [session_id for session_id, actor in actors.items() if actor is None]
-        running = {id_: actor.turns.running.id for id_, actor in actors.items() if actor and actor.turns.running}
-        return running | dict(await self.store.catalog.running_turns(elsewhere) if elsewhere else {})
+    async def _wait_for_turn_elsewhere(self, session_id: str, turn_id: str) -> None:
+        turn = await self.store.log.turn(session_id, turn_id)
+        if turn is not None:
+            reader = await self._new_reader(session_id, turn.after_seq or 0, turn_id)
+            while await reader.next_events():
+                pass
+
+    async def sessions(
+        self,
+        *,
+        query: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        archived: ArchivedFilter = "without",
+    ) -> list[ListedSession]:
+        """Return sessions as `Catalog.sessions` does, with the turns that they run here or at another owner."""
+        listed = await self.store.catalog.sessions(query=query, limit=limit, before=before, archived=archived)
+        actors = [(one, self._actors.get(one.id)) for one in listed]
+        return [
+            one if actor is None else replace(one, running_turn_id=actor.turns.current and actor.turns.current.id)
+            for one, actor in actors
+        ]
+
+    async def current_turn_id(self, session_id: str) -> str | None:
+        """Return the id of the turn that a session runs, here or at another owner; raises `SessionNotFound`."""
+        actor = self._actors.get(session_id)
+        running = await self.store.log.turn(session_id) if actor is None else actor.turns.current
+        return running and running.id
 
     async def change(self, session_id: str, changes: dict[str, Any]) -> SessionRecord:
         """Replace fields of the session's record and append a `session_changed` event.
@@ -363,8 +536,9 @@ class Hub:
         check_type("changes", changes, Mapping, "a dict of the fields to change")
         check_fields(changes)
         if "workspace" in changes:
-            folder = await run_in_thread(workspace_folder, changes["workspace"], name="agx workspace")
-            changes = {**changes, "workspace": folder, "workspace_host": this_host()}
+            shared = self._services.settings.shared_workspaces
+            folder, host = await run_in_thread(_workspace, changes["workspace"], shared, name="agx workspace")
+            changes = {**changes, "workspace": folder, "workspace_host": host}
         return await self._perform(session_id, Change(changes=changes))
 
     async def rewind(self, session_id: str, message_id: str | None) -> RewindResult:
@@ -409,8 +583,8 @@ class Hub:
         all its child turns, waits on after the next start, without any code: its questions and confirmations are listed
         and can be answered, a stop ends it, and the session is busy with it, until the application runs the work again.
 
-        With the `turn_id` of the session's `waiting_turn` it goes on in that one, which has its input already: the work
-        finds the questions that it has asked there, with the answers given since, and its child turns, which go on
+        With the `turn_id` of the session's `suspended_turn` it goes on in that one, which has its input already: the
+        work finds the questions that it has asked there, with the answers given since, and its child turns, which go on
         when it begins them again. Without, a turn that waits so is ended as interrupted first. Raises as `submit` does,
         `TurnFailed` if that turn does not wait any more, and `SessionOwnedElsewhere`: it runs in this process only.
         """
@@ -423,12 +597,12 @@ class Hub:
         request = TurnRequest(input=message.content, attachments=message.attachments)
         return (await self._perform_here(session_id, Submit(request=request, work=work, turn_id=turn_id))).turn
 
-    async def waiting_turn(self, session_id: str) -> TurnRecord | None:
-        """Return the turn of an earlier process that waits for its work, None if there is none.
+    async def suspended_turn(self, session_id: str) -> TurnRecord | None:
+        """Return the turn of an earlier process that is suspended until `run_work` goes on with it, else None.
 
         Raises `SessionNotFound`, `StoreError`.
         """
-        return await self._perform(session_id, WaitingTurn())
+        return await self._perform(session_id, SuspendedTurn())
 
     # --- files and options --------------------------------------------------------------------------------------------
 
@@ -446,7 +620,7 @@ class Hub:
         Raises `SessionNotFound`, `DamagedData`.
         """
         options = (await self._stored(session_id)).options
-        run_id = (await self.running_turn_ids([session_id])).get(session_id)
+        run_id = await self.current_turn_id(session_id)
         running = [option.turn_id for option in options if option.run_id == run_id]
         turn_ids = [option.turn_id for option in options]
         states = await option_states(self.store.log, session_id, turn_ids, running=running)
@@ -502,7 +676,7 @@ class Hub:
         command = Answer(request_id=request_id, answer=kind.checked_answer(answer), digest=digest)
         session_id = None
         if is_encodable(request_id):
-            session_id = await self.store.catalog.session_of(RequestAsked, request_id)
+            session_id = await self.store.catalog.session_of_request(request_id)
         if session_id is None:
             raise kind.unknown_id(request_id)
         return await self._perform(session_id, command)
@@ -586,7 +760,11 @@ class Hub:
     async def _handle(self, session_id: str, data: bytes) -> bytes:
         """Carry out the command of another process for a session that this one owns."""
         command = decode_command(data)
-        if self._actors.get(session_id) is None:
+        actor = self._actors.get(session_id)
+        if actor is not None and self._draining and actor.can_leave:
+            await self._actors.leave(actor)
+            actor = None
+        if actor is None:
             raise NoOwner(f"session {session_id!r} is not owned here")
         try:
             return encode_result(command, await self._perform_here(session_id, command))
@@ -603,8 +781,8 @@ class Hub:
         Messages queued after a turn that resumes stay queued. All other queued messages are handed back: nothing begins
         by itself at a start. A process that serves only some sessions names them in `resume_only`: a resumable turn of
         any other session is still suspended, with the messages queued after it, for a later call or process. One with
-        the work of the application waits for that in each case, see `run_work` and `waiting_turn`. Where the store has
-        other workers, the sessions that one leaves later are taken over in the same way until `close`.
+        the work of the application waits for that in each case, see `run_work` and `suspended_turn`. Where the store
+        has other workers, the sessions that one leaves later are taken over in the same way until `close`.
         """
         self._resume_only = resume_only
         register_hub(self)
@@ -612,7 +790,8 @@ class Hub:
             self._is_serving = True
             await self._serving.enter_async_context(self.store.ownership.serve(self._handle))
         session_ids = [session_id async for session_id in self.store.ownership.orphans()]
-        for session_id in (*session_ids, *(resume_only or ())):
+        suspended = [actor.id for actor in self._actors if actor.has_suspended]  # of an earlier call
+        for session_id in (*session_ids, *suspended, *(resume_only or ())):
             try:
                 await self._take_over(session_id)
             except StoreError as exc:
@@ -632,6 +811,35 @@ class Hub:
             finally:
                 if self._actors.is_closed:
                     await self._actors.finish(actor)
+
+    async def drain(self, seconds: float) -> None:
+        """Give the sessions to other workers of the store, and let turns that run here end; call `close` afterwards.
+
+        Sessions without a turn, and turns that wait for an answer, go to other workers at once, each other session once
+        its turn has ended. Commands are carried out as before, and a turn that one begins here is waited for too.
+        Returns once this process has no session, at the latest after `seconds`, and at once where no other worker can
+        go on with them.
+        """
+        clock, deadline = self._services.clock, self._services.clock.monotonic() + seconds
+        self._draining = await self._has_other_workers()
+        if not self._draining:
+            return
+        await self._takeover.close()
+        while actors := list(self._actors):
+            await asyncio.gather(*(self._actors.leave(actor) for actor in actors if actor.can_leave))
+            if clock.monotonic() >= deadline:
+                return
+            await clock.sleep(_DRAIN_PAUSE_SECONDS)
+
+    async def _has_other_workers(self) -> bool:
+        if not self.store.log.is_shared:
+            return False
+        try:
+            report = await self.store.workers()
+        except StoreError as exc:
+            _log.warning("the sessions are not handed over before the end", error=str(exc))
+            return False
+        return sum(worker["is_alive"] for worker in report["workers"]) > 1
 
     async def close(self) -> None:
         """Stop all turns and wait for them, bounded; no turn begins afterwards and queued messages are handed back.
@@ -664,8 +872,7 @@ class Hub:
         try:
             loaded = await lease.load()
             actor = SessionActor(lease, loaded, self._services)
-            has_work = loaded.running or loaded.children or loaded.open_facts or actor.turns.subagents.has_unended
-            if has_work and actor.is_here and not self._services.closing:
+            if (actor.has_work or loaded.damaged_facts) and actor.is_here and not self._services.closing:
                 await self._recover(actor)
         except StoreError:  # the next operation, here or elsewhere, claims the session again
             with suppress(StoreError):
@@ -690,6 +897,12 @@ def _check_session_id(session_id: object) -> None:
         raise wrong_type("session_id", session_id, "the id of a session, which is a str")
     if not is_encodable(session_id):
         raise SessionNotFound(f"no session has the id {session_id!r}")
+
+
+def _workspace(given: str | PathLike[str] | None, shared: Path | None) -> tuple[str, str | None]:
+    """Return the resolved path of a workspace, and its host, None if all hosts have it; raise `SettingsError`."""
+    folder = workspace_folder(given)
+    return folder, workspace_host(folder, shared)
 
 
 def workspace_folder(given: str | PathLike[str] | None) -> str:

@@ -19,8 +19,9 @@ The status of a turn, from its beginning in this process, or in an earlier one, 
                                                    another process owns the session (`suspend`, `leave`)
     any                         ended              its terminal event is stored
 
-Events are folded once they are stored. A turn that cannot go on keeps its status until its end is stored: `due_end` is
-that end, and no other event of the turn is stored.
+What is stored of a turn is in the `StoredSession` that its owner folds; here is what only this process knows of it. A
+turn that cannot go on keeps its status until its end is stored: `due_end` is that end, and no other event of the turn
+is stored.
 """
 
 from __future__ import annotations
@@ -28,21 +29,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from agenticx.errors import AgenticXError
 from agenticx.runtime import Steering, StopSignal
-from agenticx.runtime.events import DELTAS, Event, EventType, RuntimeEvent
+from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.resume import ResumedTurn, ResumePoint
 from agenticx.runtime.turns.child_turns import ChildTurn
 from agenticx.sessions.hub.turn_services import TurnSetup
-from agenticx.sessions.store.commits import Loaded
-from agenticx.sessions.store.session_record import TurnRecord
-from agenticx.sessions.turn_tree import LoggedTurn, TurnStatus, TurnTree
+from agenticx.sessions.log.session_record import TurnRecord
+from agenticx.sessions.log.state import StoredSession
+from agenticx.sessions.log.turn_tree import LoggedTurn, TurnStatus, TurnTree
 
 __all__ = ["NOT_STORED", "DueEnd", "LiveTurn", "LiveTurns", "MainTurn"]
-
-_KEEPS_STATUS = DELTAS | {EventType.TOOL_PROGRESS, EventType.ARTIFACT}
 
 
 class DueEnd(NamedTuple):
@@ -60,15 +59,14 @@ NOT_STORED = DueEnd("storage", "The session's log could not be written.")
 class LiveTurn:
     """A turn that has not ended: a child turn, or a `MainTurn`. Its `status` changes as the module's table says.
 
-    `logged` is the turn as its stored events show it, without the text of its messages. `due_end` is the end that is
-    to be stored for it. A suspended turn with a `resume_point` is resumed here once it is begun again. `asked_again`
-    are the requests of an earlier process that it is to ask again, by id; each event is set once that is so, or the
-    turn asks no more. `running_calls` are the calls without a result that have begun. `child` is the child turn while
-    it runs here.
+    `tree` has what is stored of it. `due_end` is the end that is to be stored for it. A suspended turn with a
+    `resume_point` is resumed here once it is begun again. `asked_again` are the requests of an earlier process that it
+    is to ask again, by id; each event is set once that is so, or the turn asks no more. `running_calls` are the calls
+    without a result that have begun. `child` is the child turn while it runs here.
     """
 
     record: TurnRecord
-    logged: LoggedTurn
+    tree: TurnTree
     status: TurnStatus = "queued"
     due_end: DueEnd | None = None
     detached: bool = False
@@ -80,6 +78,11 @@ class LiveTurn:
     @property
     def id(self) -> str:
         return self.record.id
+
+    @property
+    def logged(self) -> LoggedTurn:
+        """The turn as its stored events show it, without the text of its messages."""
+        return self.tree[self.id]
 
     @property
     def is_over(self) -> bool:
@@ -166,23 +169,28 @@ class MainTurn(LiveTurn):
 
 
 class LiveTurns:
-    """The live turns of one session, `by_id`, and their `tree`.
+    """The live turns of one session, `by_id`, and what is `stored` of it.
 
     `main` is the last main turn, which stays after its end, for those who repeat its message. Once the turns are
     `abandoned`, as the session has another owner, no event of a child turn is stored any more.
     """
 
-    def __init__(self, loaded: Loaded) -> None:
-        self.tree = TurnTree()
+    def __init__(self, stored: StoredSession) -> None:
+        self.stored = stored
         self.by_id: dict[str, LiveTurn] = {}
         self.main: MainTurn | None = None
         self.abandoned = False
-        for record in loaded.children:
-            self.add(LiveTurn(record=record, logged=self.tree.add(record.id), status="suspended"))
-        if (record := loaded.running) is not None:
-            self.main = MainTurn(record=record, logged=self.tree.add(record.id), status="suspended")
+        for record in stored.child_turns:
+            self.add(LiveTurn(record=record, tree=self.tree, status="suspended"))
+        if (record := stored.main_turn) is not None:
+            self.main = MainTurn(record=record, tree=self.tree, status="suspended")
             self.main.started.set_result(record.after_seq or 0)
             self.add(self.main)
+
+    @property
+    def tree(self) -> TurnTree:
+        """The turns as their stored events show them."""
+        return self.stored.tree
 
     @property
     def children(self) -> Sequence[LiveTurn]:
@@ -193,6 +201,11 @@ class LiveTurns:
     def has_attached(self) -> bool:
         """True if a child turn runs here that is not detached."""
         return any(turn.child is not None and not turn.detached for turn in self.by_id.values())
+
+    @property
+    def has_detached(self) -> bool:
+        """True if a child turn is detached."""
+        return any(turn.detached for turn in self.children)
 
     @property
     def has_suspended(self) -> bool:
@@ -210,29 +223,23 @@ class LiveTurns:
     def add(self, turn: LiveTurn) -> None:
         self.by_id[turn.id] = turn
 
-    def fold(self, turn_id: str | None, events: Iterable[RuntimeEvent]) -> None:
-        """Take stored events of a turn; one that has ended is live no more."""
-        if turn_id is None or (turn := self.by_id.get(turn_id)) is None:
+    def update(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> None:
+        """Update the status of a turn of which these events are stored; one that has ended is live no more."""
+        if turn_id is None or not events or (turn := self.by_id.get(turn_id)) is None:
             return
-        folded = [event for event in events if event.type not in _KEEPS_STATUS]
-        if not folded:
-            return
-        for event in folded:
-            turn.logged.apply(cast("Event", event))
-            if event.type is EventType.TOOL_RESULT:
-                turn.running_calls.discard(event.data["tool_call_id"])
-        if turn.logged.status == "ended":
+        if turn.running_calls:
+            results = (event for event in events if event.type is EventType.TOOL_RESULT)
+            turn.running_calls.difference_update(event.data["tool_call_id"] for event in results)
+        if events[-1].terminal:
             self.remove(turn)
         elif turn.status != "suspended":
             turn.status = turn.logged.status
 
     def remove(self, turn: LiveTurn) -> None:
-        """Take a turn as ended; if it is the main turn, it stays without its events."""
+        """Take a turn as ended."""
         turn.status, turn.due_end = "ended", None
-        turn.logged = LoggedTurn(turn.id)
         turn.ask_no_more()
         self.by_id.pop(turn.id, None)
-        self.tree.remove(turn.id)
 
     def fail(self, turn: LiveTurn, end: DueEnd) -> None:
         """Store no more of a turn and its child turns but this end; detached ones go on."""
@@ -252,7 +259,7 @@ class LiveTurns:
         """Take the suspended turns as they are in a tree that was read from the log."""
         for turn in self.by_id.values():
             if turn.status == "suspended" and turn.id in tree.turns:
-                self.tree.turns[turn.id] = turn.logged = tree.turns[turn.id]
+                self.tree.turns[turn.id] = tree.turns[turn.id]
 
     def await_resume(self, resumed: Iterable[ResumedTurn], *, ask: bool = True) -> None:
         """Keep suspended child turns, and those below them, until they are begun again.

@@ -5,28 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from agenticx.errors import SessionNotFound
-from agenticx.runtime.results import UserInput
+from agenticx.runtime.events import Event
+from agenticx.runtime.results import RunResult, UserInput
 from agenticx.runtime.turn import TurnWork
+from agenticx.runtime.user_requests.kinds import AnswerT
+from agenticx.sessions.log.events import SessionEvent
+from agenticx.sessions.log.session_record import TurnRecord
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.events import SessionEvent
-from agenticx.sessions.store.session_record import TurnRecord
 
 __all__ = ["OpenHub", "hub_of", "register_hub", "remove_hub"]
 
 
 class OpenHub(Protocol):
-    """The methods of a `Hub` that run an application's own work as turns."""
+    """The methods of a `Hub` that run agents, and an application's own work, as turns."""
 
     store: Store
 
     async def run_work(
         self, session_id: str, user_input: UserInput, work: TurnWork, *, turn_id: str | None = None
     ) -> TurnRecord: ...
-    async def waiting_turn(self, session_id: str) -> TurnRecord | None: ...
+    def run_turn(self, *args: Any, **options: Any) -> AsyncGenerator[Event]: ...
+    async def turn_result(self, *args: Any, **options: Any) -> RunResult[Any]: ...
+    async def answer(self, request_id: str, answer: AnswerT, *, digest: str = "") -> AnswerT: ...
+    def running_turn_id(self, session_id: str) -> str | None: ...
+    async def suspended_turn(self, session_id: str) -> TurnRecord | None: ...
     async def wait_for_turn(self, session_id: str, turn_id: str) -> None: ...
     def follow(self, session_id: str, *, after: int = 0) -> AsyncGenerator[SessionEvent]: ...
     async def stop(self, session_id: str) -> TurnRecord | None: ...

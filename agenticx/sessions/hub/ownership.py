@@ -15,8 +15,8 @@ from agenticx.logs import get_logger
 from agenticx.sessions.hub.retries import RetriedWork
 from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.writer import run_to_completion
+from agenticx.sessions.log.damage import DamagedData
 from agenticx.sessions.store.base import SessionOwnedElsewhere, Store
-from agenticx.sessions.store.damage import DamagedData
 
 __all__ = ["ActorCache", "Takeover"]
 
@@ -103,6 +103,16 @@ class ActorCache:
             work_left = not keep or actor.has_suspended
             await asyncio.shield(self._run(actor.id, actor.lease.release(work_left=work_left)))
 
+    async def leave(self, actor: SessionActor) -> None:
+        """Give up the session of an actor that can leave it; its turn, if one waits, goes on at another owner."""
+        self.discard(actor)
+        actor.turns.suspend()
+        await asyncio.shield(self._run(actor.id, self._leave(actor)))
+
+    async def _leave(self, actor: SessionActor) -> None:
+        await actor.turns.stop()  # ends the task of a suspended turn
+        await actor.close()
+
     async def abandon(self, actor: SessionActor) -> None:
         """Drop an actor that no longer owns its session, and end its tasks."""
         if self.get(actor.id) is actor:
@@ -129,7 +139,7 @@ class Takeover:
         self._has_begun = False
         self._claims: dict[str, RetriedWork] = {}
         self._unreadable = set[str]()
-        self._places = asyncio.Semaphore(_CLAIMS_AT_ONCE)
+        self._claiming = asyncio.Semaphore(_CLAIMS_AT_ONCE)
 
     def start(self) -> None:
         """Follow the orphans of the store in a task, unless that has begun."""
@@ -146,7 +156,7 @@ class Takeover:
     async def _follow(self) -> bool:
         """Claim orphans until the store ends the list, and return True; False if the store fails."""
         try:
-            async with aclosing(self._store.ownership.follow_orphans()) as orphans:
+            async with aclosing(self._store.ownership.orphans(follow=True)) as orphans:
                 async for session_id in orphans:
                     if session_id not in self._claims and session_id not in self._unreadable:
                         work = partial(self._try_claim, session_id)
@@ -160,7 +170,7 @@ class Takeover:
     async def _try_claim(self, session_id: str) -> bool:
         """Claim the session and return True; False if that failed and must be tried again."""
         try:
-            async with self._places:
+            async with self._claiming:
                 await run_to_completion(self._claim(session_id))
         except (SessionOwnedElsewhere, SessionNotFound) as exc:
             _log.debug("session without an owner is claimed or deleted already", session=session_id, why=str(exc))

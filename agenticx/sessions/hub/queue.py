@@ -9,7 +9,7 @@ ended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -18,13 +18,17 @@ from agenticx.errors import SessionBusy
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage, new_id
 from agenticx.runtime import EventType, RuntimeEvent, Steering
+from agenticx.runtime.events import QueuedEvent
+from agenticx.runtime.events.payloads import QueuedData
 from agenticx.runtime.turn import attachment_data
 from agenticx.sessions.hub.submission import Submission, SubmissionState, TurnRequest
-from agenticx.sessions.store.records import Fact, MessagePosted, MessageTaken
-from agenticx.sessions.store.session_record import TurnRecord
+from agenticx.sessions.log.events import decode
+from agenticx.sessions.log.records import Fact, MessagePosted, MessageTaken
+from agenticx.sessions.log.session_record import TurnRecord
+from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.tools.permissions import PermissionMode
 
-__all__ = ["MessageQueue", "QueuedMessage", "message_key", "recorded_submission", "steer"]
+__all__ = ["MessageQueue", "QueuedMessage", "message_key", "read_queued", "recorded_submission", "steer"]
 
 MAX_QUEUED_MESSAGES = 100
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
@@ -58,6 +62,7 @@ class QueuedMessage:
     model: str | None = None
     permission_mode: PermissionMode | None = None
     sampling: Sampling | None = None
+    output_schema: Mapping[str, Any] | None = None
     mode: str | None = None
     vaults: tuple[str, ...] | None = None
     steers: bool = False
@@ -77,6 +82,7 @@ class QueuedMessage:
             model=request.model,
             permission_mode=request.permission_mode,
             sampling=request.sampling,
+            output_schema=request.output_schema,
             mode=request.mode,
             vaults=request.vaults,
             interrupts=request.when_busy == "interrupt",
@@ -87,6 +93,17 @@ class QueuedMessage:
         """Return the message of a fact."""
         own = {one.name: getattr(fact, one.name) for one in fields(fact) if one.name != "key"}
         return cls(session_id=session_id, **own)
+
+    @classmethod
+    def from_event(cls, session_id: str, data: QueuedData) -> QueuedMessage:
+        """Return the message of an event `queued`, without its attachments, which is to be handed back."""
+        return cls(
+            session_id=session_id,
+            turn_id=data["turn_id"],
+            message=UserMessage(content=data["input"], message_id=data["message_id"]),
+            client_turn_id=data.get("client_turn_id"),
+            cancelled=True,
+        )
 
     @property
     def key(self) -> str:
@@ -106,6 +123,7 @@ class QueuedMessage:
             model=self.model,
             permission_mode=self.permission_mode,
             sampling=self.sampling,
+            output_schema=self.output_schema,
             mode=self.mode,
             vaults=self.vaults,
         )
@@ -226,6 +244,22 @@ async def steer(
 def _size(message: UserMessage) -> int:
     text = len(message.content.encode("utf-8", "surrogatepass"))
     return text + sum(file.size for file in message.attachments)
+
+
+async def read_queued(log: SessionLog, session_id: str, keys: Collection[str]) -> list[QueuedMessage]:
+    """Return the messages with these keys as their last `queued` events say, for those whose facts are damaged.
+
+    Raises `DamagedData` for events that cannot be read.
+    """
+    found: dict[str, QueuedMessage] = {}
+    async for page in read_log_pages(log, session_id):
+        for stored in page:
+            if stored.type is EventType.QUEUED:
+                event = decode(stored).event
+                assert isinstance(event, QueuedEvent)
+                message = QueuedMessage.from_event(session_id, event.data)
+                found[message.key] = message
+    return [found[key] for key in keys if key in found]
 
 
 def recorded_submission(session_id: str, taken: MessageTaken) -> Submission:

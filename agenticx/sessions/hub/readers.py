@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from agenticx.errors import StoreError
 from agenticx.runtime.events import EventType
 from agenticx.sessions.hub.submission import TurnFailed
+from agenticx.sessions.log.events import SessionEvent, StoredEvent, decode
+from agenticx.sessions.log.turn_tree import TurnFilter
 from agenticx.sessions.store.base import Log, related_turn_id
-from agenticx.sessions.store.events import SessionEvent, StoredEvent, decode
-from agenticx.sessions.turn_tree import TurnFilter
 from agenticx.threads import run_sized
 
 __all__ = ["EventReader"]

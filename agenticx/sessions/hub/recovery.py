@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from agenticx.logs import get_logger
 from agenticx.messages import Message
-from agenticx.runtime.events import Event
 from agenticx.runtime.resume import ResumedTurn, ResumePoint
 from agenticx.sessions.history.interrupted import (
     InterruptedTurn,
@@ -15,15 +14,15 @@ from agenticx.sessions.history.interrupted import (
     resume_point,
     work_resume_point,
 )
+from agenticx.sessions.log.commits import Loaded
+from agenticx.sessions.log.damage import DamagedData, map_decode_errors
+from agenticx.sessions.log.events import SessionEvent, TokenMerger, decode
+from agenticx.sessions.log.records import ChildTurnSaved, Fact, ProcessStarted
+from agenticx.sessions.log.session_record import TurnRecord
+from agenticx.sessions.log.tool_state import decode_tool_state
+from agenticx.sessions.log.turn_tree import LoggedTurn, TurnTree
 from agenticx.sessions.store.base import Log, read_log_pages
-from agenticx.sessions.store.commits import Loaded
-from agenticx.sessions.store.damage import DamagedData, map_decode_errors
-from agenticx.sessions.store.events import SessionEvent, decode
 from agenticx.sessions.store.hosts import is_this_host
-from agenticx.sessions.store.records import Fact, ProcessStarted, TurnWaiting
-from agenticx.sessions.store.session_record import TurnRecord
-from agenticx.sessions.store.tool_state import decode_tool_state
-from agenticx.sessions.turn_tree import LoggedTurn, TurnTree
 from agenticx.threads import run_in_thread
 from agenticx.tools.processes import StartedProcess, kill_leftovers
 
@@ -64,7 +63,7 @@ async def resumable_turns(
     `messages` is the conversation of the running turn, `is_repeatable` says which of its tools may run again, and
     `has_work` is true if it runs the work of its session. Such a turn goes on only if all its child turns do.
     """
-    running, children = loaded.running, loaded.children
+    running, children = loaded.main_turn, loaded.child_turns
     try:
         tree = await _read_open_turns(log, [*children, *([] if running is None else [running])], loaded)
         with map_decode_errors("the log of a turn"):
@@ -84,9 +83,9 @@ async def resumable_turns(
         return OpenTurns()
 
 
-async def _read_open_turns(log: Log, turns: Sequence[TurnRecord], loaded: Loaded) -> _OpenTurns:
+async def _read_open_turns(log: Log, turns: Sequence[TurnRecord], loaded: Loaded) -> _OpenTurnsReader:
     """Read the events of turns that have not ended; raises `DamagedData`."""
-    found = _OpenTurns(loaded)
+    found = _OpenTurnsReader(loaded)
     ids, after = {turn.id for turn in turns}, min((turn.after_seq or 0 for turn in turns), default=0)
     if turns:
         async for page in read_log_pages(log, loaded.record.id, after):
@@ -96,22 +95,23 @@ async def _read_open_turns(log: Log, turns: Sequence[TurnRecord], loaded: Loaded
     return found
 
 
-class _OpenTurns:
-    """The open turns of a session, of which those below others with a conversation in a fact have asked the user."""
+class _OpenTurnsReader:
+    """The open turns of a session, with the saved state of child turns that have asked the user."""
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
         self.tree = TurnTree()
-        self._events: dict[str | None, list[Event]] = {}
-        self._waiting = {fact.key: fact for fact in loaded.open_facts if isinstance(fact, TurnWaiting)}
-        detached = {fact.key for fact in self._waiting.values() if fact.detached}
-        self.detached = [turn for turn in loaded.children if turn.id in detached]
+        self._events = {turn.id: TokenMerger() for turn in loaded.child_turns}
+        self._saved = {fact.key: fact for fact in loaded.open_facts if isinstance(fact, ChildTurnSaved)}
+        detached = {fact.key for fact in self._saved.values() if fact.detached}
+        self.detached = [turn for turn in loaded.child_turns if turn.id in detached]
 
     def add(self, entry: SessionEvent) -> None:
         """Fold an event of one of the turns; raises `DamagedData`."""
         with map_decode_errors(f"the log of turn {entry.turn_id!r}"):
             self.tree.apply(entry.event, entry.ts)
-        self._events.setdefault(entry.turn_id, []).append(entry.event)
+        if (events := self._events.get(entry.turn_id or "")) is not None:
+            events.add(entry)
 
     def interrupted(self, turn: TurnRecord) -> InterruptedTurn:
         """Return a turn with its facts; raises `DamagedData`."""
@@ -123,11 +123,11 @@ class _OpenTurns:
         """Return the turn as it goes on, with those below it; None if it cannot."""
         interrupted = self.interrupted(turn)
         messages, state = list[Message](), None
-        waiting = self._waiting.get(turn.id)
-        if waiting is not None and waiting.state is not None:
-            messages += waiting.messages
+        saved = self._saved.get(turn.id)
+        if saved is not None and saved.state is not None:
+            messages += saved.messages
             with map_decode_errors(f"the state of turn {turn.id!r}"):
-                state = decode_tool_state(waiting.state)
+                state = decode_tool_state(saved.state)
         if interrupted.turn.round:
             point = None if state is None else child_resume_point(interrupted, messages)
         else:
@@ -138,16 +138,16 @@ class _OpenTurns:
         return ResumedTurn(
             turn_id=turn.id,
             parent_turn_id=turn.parent_turn_id or "",
-            agent_path=(interrupted.turn.agent_id,) if waiting is None else waiting.agent_path,
+            agent_path=(interrupted.turn.agent_id,) if saved is None else saved.agent_path,
             point=point,
             messages=messages,
-            events=self._events.get(turn.id, []),
+            events=[entry.event for entry in self._events[turn.id].events()],
             **({} if state is None else {"state": state}),
         )
 
     def resumed_below(self, turn_id: str) -> Sequence[ResumedTurn] | None:
         """Return the child turns of that one that are not detached; None if one of them cannot go on."""
-        below = [turn for turn in self._loaded.children if turn.parent_turn_id == turn_id]
+        below = [turn for turn in self._loaded.child_turns if turn.parent_turn_id == turn_id]
         resumed = [self.resumed(turn) for turn in below if turn not in self.detached]
         return None if None in resumed else [turn for turn in resumed if turn is not None]
 

@@ -7,15 +7,12 @@ from collections.abc import Awaitable, Callable
 from itertools import chain, repeat
 
 from agenticx.clocks import Clock
-from agenticx.logs import get_logger
 
 __all__ = ["RetriedWork"]
 
 _PAUSE_SECONDS = (0.5, 2.0, 10.0)
 _LAST_PAUSE_SECONDS = 30.0
 _CLOSING_SECONDS = 1.0
-
-_log = get_logger(__name__)
 
 
 class RetriedWork:
@@ -49,7 +46,7 @@ class RetriedWork:
 
     async def _run(self, *, failed: bool) -> None:
         for seconds in chain(_PAUSE_SECONDS, repeat(_LAST_PAUSE_SECONDS)):
-            if not failed and await self._work():
+            if not failed and await self._attempt():
                 return
             if self._waiting:
                 return
@@ -60,7 +57,17 @@ class RetriedWork:
                 self._waiting = False
             failed = False
 
+    async def _attempt(self) -> bool:
+        try:
+            return await self._work()
+        except MemoryError as exc:
+            self._report(exc)  # `agx serve` exits; elsewhere the work is tried again
+            return False
+
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
-            _log.error(f"{self._name} failed", exc_info=failure)
+            self._report(failure)
+
+    def _report(self, failure: BaseException) -> None:
+        asyncio.get_running_loop().call_exception_handler({"message": f"{self._name} failed", "exception": failure})

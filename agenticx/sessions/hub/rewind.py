@@ -1,7 +1,7 @@
 """Rewinding of a conversation to one of its messages, with the files that the agent changed.
 
-A rewind is an event, because the log only grows: `session_changed{rewound_to}` moves the end of the conversation to an
-earlier message, of this branch or another one. So a rewind can be reversed by another rewind, and a fork copies one
+A rewind is an event and removes none from the log: `session_changed{rewound_to}` moves the end of the conversation to
+an earlier message, of this branch or another one. So a rewind can be reversed by another rewind, and a fork copies one
 path.
 """
 
@@ -19,15 +19,13 @@ from agenticx.sessions.files.restore import RestoredFile, restore_files
 from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.history.model_history import CurrentHistory, rebuild_history
 from agenticx.sessions.history.subagent_notices import HistoryWithSubagents, rewound_deliveries
-from agenticx.sessions.history.transcript import read_conversation
-from agenticx.sessions.history.turns_on_path import TurnsOnPath
+from agenticx.sessions.history.turns_on_path import TurnsOnPath, read_logged_session
 from agenticx.sessions.hub.writer import SessionWriter
+from agenticx.sessions.log.damage import map_decode_errors
+from agenticx.sessions.log.records import Fact, FileFact, RewindBegan, RewindEnded, SubagentFact
 from agenticx.sessions.store.attachments import load_attachments
 from agenticx.sessions.store.base import Lease, Log, Store
-from agenticx.sessions.store.commits import Loaded
-from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.hosts import check_workspace, is_this_host
-from agenticx.sessions.store.records import Fact, FileFact, RewindBegan, RewindEnded, SubagentFact
 
 __all__ = ["RewindResult", "complete_rewind", "rewind", "session_snapshots"]
 
@@ -84,19 +82,20 @@ async def rewind(
     conversation lacks then are told again, but for those whose start it lacks.
     """
     check_workspace(writer.record, log)
-    events, conversation = await read_conversation(log, session.id)
+    logged = await read_logged_session(log, session.id)
+    conversation = logged.conversation
     if message_id == conversation.head:
         return RewindResult(message_id, message_id)
     target_path = [] if message_id is None else conversation.path(message_id)
     current = CurrentHistory(session.messages, session.replacement_count, await log.compacted_messages(session.id))
     messages = rebuild_history(target_path, conversation, current)
-    turns = TurnsOnPath(events, conversation, target_path)
+    turns = TurnsOnPath(logged, target_path)
     history = HistoryWithSubagents.on_path(turns, conversation, current.ids_of(messages))
     deliveries = rewound_deliveries(await log.facts(session.id, SubagentFact), history)
     files, began = list[RestoredFile](), _began(message_id, writer.seq)
     if snapshots is not None:
         messages = await load_attachments(messages, snapshots.read_content)  # compacted ones have no contents
-        current_calls = TurnsOnPath(events, conversation, conversation.path()).calls()
+        current_calls = TurnsOnPath(logged, conversation.path()).calls()
         target_calls = turns.calls()
         undone, redone = current_calls - target_calls, target_calls - current_calls
         files = await restore_files(
@@ -122,8 +121,8 @@ async def rewind(
     try:
         event = RuntimeEvent(EventType.SESSION_CHANGED, {"rewound_to": message_id})
         facts = (*_ended([*earlier, began] if files else earlier), *deliveries.facts)
-        ids = frozenset(entry.id for entry in target_path)
-        await writer.commit(None, [event], facts=facts, searchable_ids=ids, on_stored=on_stored)
+        removed = {entry.id for entry in conversation.path()}.difference(entry.id for entry in target_path)
+        await writer.commit(None, [event], facts=facts, has_state=True, removed_texts=removed, on_stored=on_stored)
     except BaseException:
         session.messages = previous
         session.artifacts.return_to(previous_files)
@@ -136,7 +135,6 @@ async def complete_rewind(
     log: Log,
     session: Session,
     writer: SessionWriter,
-    loaded: Loaded,
     snapshots: SessionSnapshots | None,
     *,
     note_folders: Collection[Path],
@@ -146,7 +144,7 @@ async def complete_rewind(
 
     A failure is logged; the next owner of the session tries again.
     """
-    began = [fact for fact in loaded.open_facts if isinstance(fact, RewindBegan)]
+    began = writer.stored.open_facts_of(RewindBegan)
     if not began:
         return
     try:

@@ -22,22 +22,30 @@ from agenticx.sessions.files.options import OptionNotDone, OptionState, find_opt
 from agenticx.sessions.hub import commands
 from agenticx.sessions.hub.answers import store_answer
 from agenticx.sessions.hub.live_turns import LiveTurns, MainTurn
-from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission, steer
+from agenticx.sessions.hub.queue import (
+    MessageQueue,
+    QueuedMessage,
+    message_key,
+    read_queued,
+    recorded_submission,
+    steer,
+)
 from agenticx.sessions.hub.recovery import end_leftover_processes
 from agenticx.sessions.hub.retries import RetriedWork
 from agenticx.sessions.hub.rewind import RewindResult, complete_rewind, rewind, session_snapshots
-from agenticx.sessions.hub.state import load_session
+from agenticx.sessions.hub.state_tracker import load_session
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest, check_same_input, check_task
 from agenticx.sessions.hub.turn_runner import TurnRunner
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
+from agenticx.sessions.log.commits import DamagedFact, Loaded
+from agenticx.sessions.log.damage import DamagedData, map_decode_errors
+from agenticx.sessions.log.records import CLOSING_CLASSES, Fact, MessagePosted, MessageTaken, NameDerived
+from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
+from agenticx.sessions.log.state import StoredSession
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import OwnershipLost, find_fact
-from agenticx.sessions.store.commits import Loaded
-from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.hosts import is_workspace_here
-from agenticx.sessions.store.records import MessagePosted, MessageTaken, NameDerived
-from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 
 __all__ = ["SessionActor"]
 
@@ -65,8 +73,9 @@ class SessionActor:
         self.lease = lease
         self._services = services
         self._queue = MessageQueue()
-        live = LiveTurns(loaded)
-        self._writer = SessionWriter(lease, loaded, self.session, self._queue, services.clock, live.fold)
+        stored = StoredSession.of(loaded)
+        live = LiveTurns(stored)
+        self._writer = SessionWriter(lease, stored, self.session, self._queue, services.clock, live.update)
         self._snapshots = session_snapshots(lease, services.store, self._writer)
         self.session.snapshots = self._snapshots
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
@@ -94,8 +103,8 @@ class SessionActor:
         match command:
             case commands.Submit():
                 return await self.submit(command)
-            case commands.WaitingTurn():
-                return self.turns.waiting_for_work and self.turns.waiting_for_work.record
+            case commands.SuspendedTurn():
+                return self.turns.suspended_turn and self.turns.suspended_turn.record
             case commands.Stop():
                 return await self.stop()
             case commands.Change():
@@ -141,6 +150,21 @@ class SessionActor:
         return self.turns.is_idle and not (self._users or self._queue.messages or self._dispatching)
 
     @property
+    def can_leave(self) -> bool:
+        """True if another owner can have the session at once: no turn runs here, and no command is being carried out.
+
+        A turn that waits for an answer goes on there, with the messages queued after it.
+        """
+        is_used = self._users or self._dispatching or self._lock.locked() or self._answer_lock.locked()
+        has_next = self._queue.messages and self.turns.current is None
+        return not (is_used or has_next or self._writer.unsettled is not None) and self.turns.can_leave
+
+    @property
+    def has_work(self) -> bool:
+        """True if an owner of the session has something to go on with or to end."""
+        return self._writer.stored.has_work or self.turns.subagents.has_unended
+
+    @property
     def has_suspended(self) -> bool:
         """True if a turn of an earlier process is still suspended."""
         return self.turns.live.has_suspended
@@ -152,8 +176,14 @@ class SessionActor:
         record, request, work = self._writer.record, command.request, command.work
         if request.variants is not None:
             work = self._variants_work(record, request.variants)
-        setup = self._services.setup(record, request.model, request.sampling, work)
-        admitted = None if command.work is None else await self._go_on(setup, command.turn_id)
+        setup = self._services.setup(record, request.model, request.sampling, work, command.objects)
+        if request.output_schema is not None and setup.work is not None:
+            raise SettingsError("an output_schema is for the answer of one agent; a team and variants take none")
+        admitted: Submission | MainTurn | QueuedMessage | None = None
+        if command.work is not None and command.turn_id is not None:
+            admitted = await self._resume_work(setup, command.turn_id)
+        elif command.work is not None:
+            await self._end_suspended_turn()
         admitted = admitted or await self._admit(request, record, setup, work)
         if isinstance(admitted, Submission):
             return admitted
@@ -167,15 +197,18 @@ class SessionActor:
                 await asyncio.wait_for(admitted.resolved.wait(), self._services.clock.real(_INTERRUPT_SECONDS))
         return await self._current_submission(admitted)
 
-    async def _go_on(self, setup: TurnSetup, turn_id: str | None) -> MainTurn | None:
-        """Go on with the turn `turn_id`, which waits for the work of `setup`; without an id end one that waits."""
+    async def _resume_work(self, setup: TurnSetup, turn_id: str) -> MainTurn:
+        """Go on with the turn `turn_id`, which is suspended until the application runs the work of `setup`."""
         async with self._lock:
             self._check_open()
-            if turn_id is None:
-                await run_to_completion(self.turns.end_waiting("interrupted", _REPLACED))
-                return None
             async with self._answer_lock:
                 return await run_to_completion(self.turns.resume_work(turn_id, setup))
+
+    async def _end_suspended_turn(self) -> None:
+        """End the turn that is suspended until the application runs its work, if there is one: it has begun another."""
+        async with self._lock:
+            self._check_open()
+            await run_to_completion(self.turns.end_suspended_turn("interrupted", _REPLACED))
 
     async def _admit(
         self, request: TurnRequest, record: SessionRecord, setup: TurnSetup, work: TurnWork | None
@@ -196,7 +229,8 @@ class SessionActor:
                     if self._writer.record.team is not None:
                         check_task(request, self.session.messages)
                     if self._writer.record is not record:
-                        setup = self._services.setup(self._writer.record, request.model, request.sampling, work)
+                        now, objects = self._writer.record, setup.objects
+                        setup = self._services.setup(now, request.model, request.sampling, work, objects)
                     picked_after = await self._pick_first()
                     message = QueuedMessage.from_request(self.id, request)
                     turn = replace(message.to_turn(), variants=request.variants)
@@ -208,7 +242,7 @@ class SessionActor:
                 if request.when_busy == "reject" or self.turns.stays_suspended:
                     await self._check_free()
                     continue
-                if self.turns.running is not None:
+                if self.turns.current is not None:
                     message = QueuedMessage.from_request(self.id, request)
                     await run_to_completion(self._enqueue(message, request))
                     return message
@@ -269,7 +303,7 @@ class SessionActor:
             return
         message.refused = message.cancelled = False
         if message.steers:
-            running = self.turns.running
+            running = self.turns.current
             await steer(message, running and running.steering, new_id("turn"), self._writer.commit)
 
     async def _current_submission(self, message: QueuedMessage) -> Submission:
@@ -291,7 +325,7 @@ class SessionActor:
     async def _enqueue(self, message: QueuedMessage, request: TurnRequest) -> None:
         """Queue `message` durably, to run after the running turn, or to be taken into it. The caller holds the lock."""
         self._queue.check_capacity(message.message)
-        running, own_turn_id = self.turns.running, message.turn_id
+        running, own_turn_id = self.turns.current, message.turn_id
         if request.when_busy == "steer" and running is not None and not running.steering.closed:
             message.turn_id, message.steers = running.id, True
         try:
@@ -309,7 +343,7 @@ class SessionActor:
             raise
         if running is not None and message.interrupts:
             running.stop.set()
-        if self.turns.running is None:
+        if self.turns.current is None:
             self._dispatch_soon()
 
     async def _dispatch(self) -> None:
@@ -388,7 +422,7 @@ class SessionActor:
         await self.lease.check()
         self._queue.cancel()
         self.turns.stop_below()
-        if (running := self.turns.running) is not None:
+        if (running := self.turns.current) is not None:
             running.stop.set()
             return running.record
         await self._lock_and_dispatch()
@@ -426,10 +460,10 @@ class SessionActor:
 
     async def _recover(self, *, may_resume: bool) -> None:
         async with self._answer_lock:  # the turns that go on would not know of an answer that is stored meanwhile
-            loaded = await self.lease.load()
+            loaded = await self._writer.read()
             await end_leftover_processes(self._services.log, loaded.open_facts)
-            if self.turns.running is None:
-                turn = loaded.running
+            if self.turns.current is None:
+                turn = loaded.main_turn
                 with bound_ids(session=self.id, **({} if turn is None else {"turn": turn.id})):
                     try:
                         await self.turns.recover(loaded, may_resume=may_resume)
@@ -437,35 +471,59 @@ class SessionActor:
                         _log.error("session recovery failed", error=str(exc))
                         if (main := self.turns.live.main) is not None and main.status == "suspended":
                             self.turns.end_later(main)
-        await self.turns.subagents.recover(loaded)
+        await self.turns.subagents.recover()
         if not self.turns.stays_suspended:
-            await self._recover_facts(loaded)
+            await self._recover_facts(loaded.damaged_facts)
 
-    async def _recover_facts(self, loaded: Loaded) -> None:
+    async def _recover_facts(self, damaged: Sequence[DamagedFact]) -> None:
         """Complete a rewind, go on with the queued messages, and announce a name; the caller holds the lock."""
         await complete_rewind(
             self._services.log,
             self.session,
             self._writer,
-            loaded,
             self._snapshots,
             note_folders=await self._note_folders(),
             private=self._services.settings.private_paths,
         )
-        for fact in loaded.open_facts:
-            if isinstance(fact, MessagePosted) and self._queue.get(fact.key) is None:
-                self._queue.add(QueuedMessage.from_fact(self.id, fact))
-            elif isinstance(fact, NameDerived):
-                self.turns.unannounced = fact
-        if (running := self.turns.running) is None:
+        stored = self._writer.stored
+        for posted in stored.queued:
+            if self._queue.get(posted.key) is None:
+                self._queue.add(QueuedMessage.from_fact(self.id, posted))
+        for derived in stored.open_facts_of(NameDerived):
+            self.turns.unannounced = derived
+        await self._give_up_damaged([fact for fact in damaged if fact.key and fact.kind in CLOSING_CLASSES])
+        if (running := self.turns.current) is None:
             self._queue.cancel()
         elif self._queue.has_interrupt():
             running.stop.set()
         else:
             self._queue.steer(running.steering)
         await self._dispatch()
-        if self.turns.running is None:
+        if self.turns.current is None:
             await self.turns.announce_name()
+
+    async def _give_up_damaged(self, damaged: Sequence[DamagedFact]) -> None:
+        """Report the work left of a session whose records cannot be read, and close it: no later start has it again.
+
+        A queued message is handed back with the text of its `queued` event.
+        """
+        posted = [fact.key for fact in damaged if fact.kind == MessagePosted.kind]
+        messages: list[QueuedMessage] = []
+        if posted:
+            with suppress(DamagedData):  # which is logged
+                messages = await read_queued(self._services.log, self.id, posted)
+        for message in messages:
+            _log.error("queued message is damaged in the storage; handing back its text", message=message.key)
+            if self._queue.get(message.key) is None:
+                self._queue.add(message)
+        handed_back = {message.key for message in messages}
+        lost = [fact for fact in damaged if fact.key not in handed_back]
+        for fact in lost:
+            _log.error(
+                "work of the session is damaged in the storage and was given up", kind=fact.kind, record=fact.key
+            )
+        if lost:
+            await run_to_completion(self._writer.commit(None, [], facts=[_closing_fact(fact) for fact in lost]))
 
     # --- the session --------------------------------------------------------------------------------------------------
 
@@ -642,3 +700,19 @@ class SessionActor:
             if self._snapshots is not None:  # only now: with a lost lease, they are another owner's
                 await self._snapshots.delete()
             await self._contents.delete()
+
+
+def _closing_fact(damaged: DamagedFact) -> Fact:
+    """Return the fact that closes work for the next owner of which only the key is known."""
+    if damaged.kind != MessagePosted.kind:
+        return CLOSING_CLASSES[damaged.kind](key=damaged.key, turn_id=damaged.turn_id)
+    return MessageTaken(
+        key=damaged.key,
+        turn_id=damaged.turn_id,
+        state="handed_back",
+        after_seq=0,
+        message_id=damaged.key,
+        client_turn_id=None,
+        input="",
+        attached="",
+    )

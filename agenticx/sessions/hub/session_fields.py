@@ -17,8 +17,8 @@ from typing import Any, cast, get_args
 
 from agenticx.errors import SettingsError
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions.store.records import Fact, NameAnnounced, NameDerived
-from agenticx.sessions.store.session_record import SessionRecord
+from agenticx.sessions.log.records import Fact, NameAnnounced, NameDerived
+from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import is_one_line, visible
 

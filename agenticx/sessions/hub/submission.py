@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 from agenticx.argument_types import check_str, check_type
 from agenticx.attachments import Attachment, check_attachments, fingerprint
@@ -12,8 +12,11 @@ from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message, UserMessage
 from agenticx.runtime.options import check_variants
+from agenticx.runtime.output_schemas import check_output_schema
+from agenticx.runtime.structured_output import OutputType
+from agenticx.runtime.turn_agent import AgentDefinition
 from agenticx.sessions.hub.session_fields import check_fields
-from agenticx.sessions.store.session_record import TurnRecord
+from agenticx.sessions.log.session_record import TurnRecord
 from agenticx.threads import run_sized
 from agenticx.tools.permissions import PermissionMode
 
@@ -24,6 +27,7 @@ __all__ = [
     "SubmissionState",
     "TurnConflict",
     "TurnFailed",
+    "TurnObjects",
     "TurnRequest",
     "WhenBusy",
     "check_files",
@@ -61,7 +65,8 @@ class TurnRequest:
 
     `model` and `permission_mode` take the place of the session's for the turn that it begins, and `sampling` takes
     precedence over the model's, also if it is queued before, or resumed after a restart; a message that steers runs in
-    the turn that it joins. `mode` is used instead of the one that its words suggest, `vaults` instead of the session's.
+    the turn that it joins. With an `output_schema`, a JSON Schema, the answer is a JSON value that fits it, as the
+    `output` of `final`. `mode` is used instead of the one that its words suggest, `vaults` instead of the session's.
     With `variants`, 2 to 8 or the names of as many models, its turn makes options of it; it is refused while the
     session is busy.
     """
@@ -72,10 +77,25 @@ class TurnRequest:
     model: str | None = None
     permission_mode: PermissionMode | None = None
     sampling: Sampling | None = None
+    output_schema: Mapping[str, Any] | None = None
     mode: Literal["chat", "vault", "agent"] | None = None
     vaults: tuple[str, ...] | None = None
     when_busy: WhenBusy = "reject"
     variants: int | tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnObjects:
+    """The objects of a turn that no store keeps, so it begins at once in this process.
+
+    `agent` acts instead of the session's. `deps` are those of its tools. `context_variables` are added to those of the
+    session. `output` is the type of the answer, and has the object that was accepted.
+    """
+
+    agent: AgentDefinition[Any, Any] | None = None
+    deps: Any = field(default=None, repr=False)
+    context_variables: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    output: OutputType | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +127,9 @@ def check_request(request: TurnRequest) -> None:
     check_fields({name: value for name, value in own.items() if value is not None})
     if request.sampling is not None:
         check_type("sampling", request.sampling, Sampling, "a Sampling")
+    if request.output_schema is not None:
+        check_type("output_schema", request.output_schema, Mapping, "a JSON Schema as a dict")
+        check_output_schema(request.output_schema)
     if request.mode not in (None, "chat", "vault", "agent"):
         raise ValueError(f"mode must be 'chat', 'vault', 'agent' or None, not {request.mode!r}")
     if request.variants is not None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from agenticx.errors import (
     AgenticXError,
@@ -20,7 +21,7 @@ from agenticx.errors import (
     StoreError,
 )
 from agenticx.logs import bound_ids, get_logger
-from agenticx.messages import UserMessage
+from agenticx.messages import MAIN_AGENT, UserMessage
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime import (
     AsyncConfirmGate,
@@ -42,11 +43,11 @@ from agenticx.sessions.hub.subagents.session_subagents import SessionSubagents
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.turn_services import NoteTurn, TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
+from agenticx.sessions.log.commits import Loaded
+from agenticx.sessions.log.events import StoredEvent
+from agenticx.sessions.log.records import Fact, NameDerived
+from agenticx.sessions.log.session_record import TurnRecord
 from agenticx.sessions.store.base import OwnershipLost, TurnEnded
-from agenticx.sessions.store.commits import Loaded
-from agenticx.sessions.store.events import StoredEvent
-from agenticx.sessions.store.records import Fact, NameDerived
-from agenticx.sessions.store.session_record import TurnRecord
 from agenticx.subagents.tools import CURRENT_OWNER
 
 __all__ = ["TurnRunner"]
@@ -87,13 +88,13 @@ class TurnRunner:
         self._tasks = set[asyncio.Task[None]]()
 
     @property
-    def running(self) -> MainTurn | None:
+    def current(self) -> MainTurn | None:
         """The main turn that goes on here, perhaps only once the application runs its work again; None without one."""
         main = self.live.main
         return main if main is not None and (main.accepts_events or main.awaits_resume) else None
 
     @property
-    def waiting_for_work(self) -> MainTurn | None:
+    def suspended_turn(self) -> MainTurn | None:
         """The turn that waits for the application to run its work again, None if there is none."""
         main = self.live.main
         return main if main is not None and main.awaits_resume else None
@@ -120,52 +121,54 @@ class TurnRunner:
         is_live = any(not turn.stays_suspended for turn in self.live.by_id.values())
         return not (self._tasks or is_live or self.subagents.is_busy)
 
+    @property
+    def can_leave(self) -> bool:
+        """True if nothing goes on here that another owner of the session would not go on with: no turn runs."""
+        if self.current is None:
+            return self.is_idle
+        can_suspend = self._services.can_resume and self._waits(self.current)
+        return can_suspend and not (self.live.has_detached or self.subagents.is_busy)
+
     def begin(self, record: TurnRecord, message: UserMessage, setup: TurnSetup) -> MainTurn:
-        """Begin a turn with a message, in a task; raises `MemoryError` where there is none to begin it."""
-        live, before = self.live, self.live.main
-        main = MainTurn(record=record, logged=live.tree.add(record.id), setup=setup)
+        """Begin a turn with a message, in a task."""
+        live = self.live
+        main = MainTurn(record=record, tree=live.tree, setup=setup)
         if self._writer.record.name is None:
             main.derived_name = derive_name(message.content)
         live.main = main
         live.add(main)
-        try:
-            self._start_task(main, message)
-        except MemoryError:
-            live.remove(main)
-            live.main = before
-            self._on_free(True)
-            raise
+        self._start_task(main, message)
         return main
 
     def _resume(self, main: MainTurn, point: ResumePoint, setup: TurnSetup) -> MainTurn:
-        """Go on with a suspended turn, in a task; where there is no memory for that, it is ended later."""
+        """Go on with a suspended turn, in a task."""
         main.setup = setup
         main.expect_requests(point)
         main.resume()
-        try:
-            self._start_task(main, point)
-        except MemoryError:
-            self.end_later(main)
-            raise
+        self._start_task(main, point)
         return main
 
     def _start_task(self, main: MainTurn, turn_input: UserMessage | ResumePoint) -> None:
-        try:
-            with bound_ids(session=self._session.id, turn=main.id):
-                main.task = asyncio.create_task(self._run(main, turn_input), name=f"agx hub {main.id}")
-                self._tasks.add(main.task)
-                main.task.add_done_callback(self._on_turn_task_done)
-        except MemoryError:
-            if main.task is not None:
-                main.task.cancel()
-            raise
+        with bound_ids(session=self._session.id, turn=main.id):
+            main.task = asyncio.create_task(self._run(main, turn_input), name=f"agx hub {main.id}")
+            self._tasks.add(main.task)
+            main.task.add_done_callback(partial(self._on_turn_task_done, main))
 
-    def _on_turn_task_done(self, task: asyncio.Task[None]) -> None:
-        """Report a task that raised, and gave its turn no terminal event, to the loop's handler: nothing awaits it."""
+    def _on_turn_task_done(self, main: MainTurn, task: asyncio.Task[None]) -> None:
+        """Report a task that raised to the loop's handler, as nothing awaits it, and do what it left undone."""
+        self._on_task_done("a turn could not be ended", task)
+        if task.cancelled() or task.exception() is None or main.done_event.is_set():
+            return
+        if main.status == "ended":
+            self._mark_done(main)
+        elif main.accepts_events or main.due_end is not None:
+            main.fail_to_begin(TurnFailed("The turn failed because of an error in AgenticX."))
+            self.end_later(main)
+
+    def _on_task_done(self, message: str, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (exc := task.exception()) is not None:
-            context = {"message": "a turn could not be ended", "exception": exc, "task": task}
-            task.get_loop().call_exception_handler(context)
+            task.get_loop().call_exception_handler({"message": message, "exception": exc, "task": task})
 
     async def _run(self, main: MainTurn, turn_input: UserMessage | ResumePoint) -> None:
         """Run the turn and store a terminal event in every case."""
@@ -183,11 +186,8 @@ class TurnRunner:
             await self._abort(main, "storage", f"The session's log could not be written: {exc}", why)
         except (SettingsError, ResourcesExhausted) as exc:
             await self._abort(main, "internal", f"The turn could not begin: {exc}", exc)
-        except MemoryError as exc:
-            exc.__traceback__ = None  # its frames hold references to what filled the memory
-            _log.error("turn failed: out of memory")
-            why = exhausted_error(exc)
-            await self._abort(main, "internal", f"The turn failed: {why}", why)
+        except MemoryError:
+            raise  # to the loop's handler, where `agx serve` exits
         except Exception as exc:
             _log.exception("turn failed")
             why = exhausted_error(exc)
@@ -210,6 +210,7 @@ class TurnRunner:
             turn_id=main.id,
             child_turns=self.children,
             work=setup.work,
+            deps=setup.objects.deps,
             journal=FactJournal(main.id, partial(self._store_journal, main)),
             steering=main.steering,
             pacer=services.pacer,
@@ -224,16 +225,20 @@ class TurnRunner:
             notes=notes and notes.notes,
             budget=await self._budgets.of(main.id) if self._budgets.has_limits else None,
         )
+        output_type: Any = main.record.output_schema
         if isinstance(turn_input, ResumePoint):
             run = partial(runtime.resume_turn, turn_input)
         else:
+            session.state.context_variables.update(setup.objects.context_variables)
             run = partial(runtime.write_turn, turn_input)
+            output_type = setup.objects.output or output_type
         await run(
             session,
             partial(self._write_events, main),
             main.stop,
             tools=setup.tools if notes is None or notes.enabled is None else notes.enabled(setup.tools),
             system_prompt=configuration.system_prompt,
+            output_type=output_type,
             sampling=main.record.sampling,
             context=context,
         )
@@ -370,7 +375,7 @@ class TurnRunner:
         if self._writer.unsettled is not None:
             task = asyncio.create_task(self._settle(), name=f"agx settling {self._session.id}")
             self._tasks.add(task)
-            task.add_done_callback(self._on_turn_task_done)
+            task.add_done_callback(partial(self._on_task_done, "a commit could not be settled"))
             await asyncio.wait({task}, timeout=self._services.clock.real(_SETTLING_SECONDS))
 
     async def _settle(self) -> None:
@@ -386,7 +391,7 @@ class TurnRunner:
         if not self._services.can_resume:
             return
         self.live.suspend_detached()
-        main = self.running
+        main = self.current
         if main is not None and self._waits(main):
             self.live.suspend(main)
             self._writer.state_frozen = True
@@ -474,8 +479,8 @@ class TurnRunner:
     async def _end(self, main: MainTurn) -> None:
         """Store the end of a turn that is due, as the store has it: it may have stored what it reported as failed."""
         loaded = await self._writer.reload()
-        if loaded.running is not None and loaded.running.id == main.id and main.due_end is not None:
-            await self._append_end(loaded, loaded.running, main.due_end)
+        if loaded.main_turn is not None and loaded.main_turn.id == main.id and main.due_end is not None:
+            await self._append_end(loaded, loaded.main_turn, main.due_end)
         self.live.remove(main)
 
     async def _append_end(self, loaded: Loaded, record: TurnRecord, end: DueEnd) -> None:
@@ -507,16 +512,16 @@ class TurnRunner:
         live, main = self.live, self.live.main
         if main is not None and not main.stays_suspended:
             main = None
-        children = [turn for turn in loaded.children if live.by_id[turn.id].stays_suspended]
-        running = None if main is None else loaded.running
-        found = await self._resumable_turns(replace(loaded, running=running, children=children))
+        children = [turn for turn in loaded.child_turns if live.by_id[turn.id].stays_suspended]
+        running = None if main is None else loaded.main_turn
+        found = await self._resumable_turns(replace(loaded, main_turn=running, child_turns=children))
         live.restore(found.tree)
         for one in found.detached:
             live.by_id[one.turn_id].detached = True
         point, setup = None if main is None else found.point, None
         if main is not None and point is not None:
             if found.needs_work:
-                self._wait_for_work(main, point)
+                self._keep_suspended(main, point)
             elif not may_resume:
                 return
             elif (setup := await self._setup_again(loaded, main.record, point)) is None:
@@ -560,21 +565,21 @@ class TurnRunner:
             if turn.stays_suspended and turn.id not in kept:
                 self.live.fail(turn, _INTERRUPTED)
 
-    def _wait_for_work(self, main: MainTurn, point: ResumePoint) -> None:
+    def _keep_suspended(self, main: MainTurn, point: ResumePoint) -> None:
         """Keep a turn, and those below it, as they are until `resume_work` or a stop; the session is busy with it."""
         self.live.await_resume(point.children, ask=False)
         main.resume_point = point
-        main.stop.watch(lambda: self._stop_waiting(main))
+        main.stop.watch(lambda: self._end_stopped(main))
 
-    def _stop_waiting(self, main: MainTurn) -> None:
+    def _end_stopped(self, main: MainTurn) -> None:
         if main.awaits_resume:
-            main.task = asyncio.create_task(self.end_waiting("stopped", "the turn was stopped"))
+            main.task = asyncio.create_task(self.end_suspended_turn("stopped", "the turn was stopped"))
             self._tasks.add(main.task)
-            main.task.add_done_callback(self._on_turn_task_done)
+            main.task.add_done_callback(partial(self._on_turn_task_done, main))
 
-    async def end_waiting(self, code: str, text: str) -> None:
+    async def end_suspended_turn(self, code: str, text: str) -> None:
         """End the turn that waits for its work, if there is one."""
-        if (main := self.waiting_for_work) is not None:
+        if (main := self.suspended_turn) is not None:
             with bound_ids(session=self._session.id, turn=main.id):
                 await self._abort(main, code, text)
 
@@ -584,23 +589,23 @@ class TurnRunner:
         The caller sees to it that none is stored meanwhile. Raises `TurnFailed` if the turn does not wait, and
         `SettingsError` if it cannot go on now; it waits on.
         """
-        if (main := self.waiting_for_work) is None or main.id != turn_id:
+        if (main := self.suspended_turn) is None or main.id != turn_id:
             raise TurnFailed(f"turn {turn_id!r} does not wait for its work")
         setup = replace(setup, configuration=await self._services.read_configuration(self._writer.record))
         found = await self._resumable_turns(await self._writer.read())
         if not main.awaits_resume or found.point is None:
-            await self.end_waiting(*_INTERRUPTED)
+            await self.end_suspended_turn(*_INTERRUPTED)
             raise TurnFailed(f"turn {turn_id!r} cannot go on: it was stopped, or its log cannot be read")
         self.live.await_resume(found.point.children)
         return self._resume(main, found.point, setup)
 
     async def _resumable_turns(self, loaded: Loaded) -> OpenTurns:
         services, record, messages = self._services, loaded.record, self._session.messages
-        if not services.can_resume or (loaded.running is None and not loaded.children):
+        if not services.can_resume or (loaded.main_turn is None and not loaded.child_turns):
             return OpenTurns()
         is_repeatable, has_work = partial(services.is_repeatable, record), services.has_work(record)
         found = await resumable_turns(services.log, loaded, messages, is_repeatable, has_work=has_work)
-        makes_options = loaded.running is not None and self._makes_options(loaded.running.id)
+        makes_options = loaded.main_turn is not None and self._makes_options(loaded.main_turn.id)
         return replace(found, point=None) if makes_options else found
 
     def _makes_options(self, turn_id: str) -> bool:
@@ -613,8 +618,8 @@ class TurnRunner:
         The agent that acted goes on, which this process may not know.
         """
         services, record = self._services, loaded.record
-        if point.handed_over_to is not None:
-            record = replace(record, agent=point.handed_over_to)
+        acting = None if point.acting_agent == MAIN_AGENT else point.acting_agent
+        record = replace(record, agent=acting)
         try:
             setup = services.setup(record, turn.model, turn.sampling)
             return replace(setup, configuration=await services.read_configuration(record))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,23 +13,26 @@ from typing import Any, Protocol
 from agenticx.clocks import Clock
 from agenticx.errors import AgentConfigError, AgenticXError, ResourcesExhausted, SettingsError, UnknownAgent
 from agenticx.llms.base import ChatModel, ToolSchema
+from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.logs import get_logger
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry, Session
+from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.turn import OnExhausted, TurnWork
-from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
+from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
 from agenticx.runtime.turns.notes import TurnNotes
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.sessions.hub.session_fields import check_folder
+from agenticx.sessions.hub.submission import TurnObjects
+from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
 from agenticx.sessions.store.base import Log, Store
 from agenticx.sessions.store.blobs import Blobs, MemoryBlobs
 from agenticx.sessions.store.hosts import check_workspace
-from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
 from agenticx.settings import PROJECT_FILE, Settings, prompt_text
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
-from agenticx.tools.registry import Toolbox
+from agenticx.tools.registry import Toolbox, check_deps
 
 __all__ = [
     "AgentFileSource",
@@ -60,6 +64,10 @@ class AgentSource(Protocol):
     def __contains__(self, name: object, /) -> bool: ...
     def check_name(self, name: str) -> None:
         """Raise `UnknownAgent` for the name of no agent."""
+        ...
+
+    def find(self, name: str) -> AgentDefinition[Any, Any] | None:
+        """Return the agent of that name, None if there is none."""
         ...
 
     def agent(self, name: str, session_id: str, agents: TurnAgents) -> TurnAgent:
@@ -147,7 +155,8 @@ class TurnSetup:
     """The model and the tools with which a turn runs; its `configuration` is read as it begins, unless given.
 
     An `agent` takes the place of these and of the system prompt. `agents` are those to which the turn can hand over,
-    None for those that tools return. With `work` it calls no model, see `TurnContext`.
+    None for those that tools return. With `work` it calls no model, see `TurnContext`. `objects` are those that only
+    this process has.
     """
 
     model: ChatModel
@@ -156,6 +165,7 @@ class TurnSetup:
     agent: TurnAgent | None = None
     agents: TurnAgents | None = None
     work: TurnWork | None = None
+    objects: TurnObjects = field(default_factory=TurnObjects)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +219,12 @@ class TurnServices:
         return self.store.blobs or self._own_blobs
 
     def setup(
-        self, record: SessionRecord, model_name: str | None, sampling: Sampling | None, work: TurnWork | None = None
+        self,
+        record: SessionRecord,
+        model_name: str | None,
+        sampling: Sampling | None,
+        work: TurnWork | None = None,
+        objects: TurnObjects | None = None,
     ) -> TurnSetup:
         """Return the setup of a turn that begins now, with that model instead of the session's own if it is named.
 
@@ -219,21 +234,47 @@ class TurnServices:
         work = work or self._work(record)
         check_workspace(record, self.log)
         model = self.models(model_name or record.model)
+        objects = objects or TurnObjects()
         tools, agent, agents = self.tools(record), None, None
-        if work is None and (record.agent is not None or self.agents is not None):
-            source = self._agents_for(record.agent)
-            agents = source.for_turn(record.id, default=model, override=None if model_name is None else model)
-            agent = None if record.agent is None else source.agent(record.agent, record.id, agents)
+        if work is not None and objects.agent is not None:
+            raise SettingsError(f"session {record.id!r} has a team, which answers; an agent cannot act in it")
+        if work is None and (record.agent is not None or self.agents is not None or objects.agent is not None):
+            agents = self._turn_agents(record.id, model, None if model_name is None else model)
+            if objects.agent is not None:
+                agent = agents.of(objects.agent)
+            elif record.agent is not None:
+                agent = self._agents_for(record.agent).agent(record.agent, record.id, agents)
         if sampling is not None:
             check_sampling(model if agent is None else agent.model, sampling)
-            agent = None if agent is None else replace(agent, sampling=sampling)
-        return TurnSetup(model=model, tools=tools, agent=agent, agents=agents, work=work)
+            agent = None if agent is None else replace(agent, sampling=agent.sampling.updated(sampling))
+        check_deps(tools if agent is None else agent.tools, objects.deps)
+        return TurnSetup(model=model, tools=tools, agent=agent, agents=agents, work=work, objects=objects)
+
+    def _turn_agents(self, session_id: str, default: ChatModel, override: ChatModel | None) -> TurnAgents:
+        if self.agents is not None:
+            return self.agents.for_turn(session_id, default=default, override=override)
+
+        def model_of(agent: AgentDefinition[Any, Any]) -> ChatModel:
+            if override is not None or agent.model is None:
+                return override or default
+            return self.models(agent.model) if isinstance(agent.model, str) else adapt(agent.model)
+
+        return TurnAgents(model_of, self.hooks)
 
     def _agents_for(self, name: str | None) -> AgentSource:
         """Return the agents besides the main one; raise `UnknownAgent` if there are none."""
         if self.agents is None:
             raise UnknownAgent(f"unknown agent {name!r}: there is the main agent only, which null stands for")
         return self.agents
+
+    def agent_named(self, name: str) -> AgentDefinition[Any, Any] | None:
+        """Return the agent of that name that sessions can have, None for the main agent and an unknown one."""
+        return None if self.agents is None else self.agents.find(name)
+
+    def output_type(self, record: SessionRecord) -> Any:
+        """Return the output type of the agent of a session, None if its answers are text."""
+        agent = None if record.agent is None else self.agent_named(record.agent)
+        return None if agent is None else agent.output_type
 
     def has_agent(self, name: str) -> bool:
         """Return whether sessions can have the agent of that name, which a later process finds too."""
@@ -376,6 +417,7 @@ class TurnServices:
                 self.gate,
                 max_tool_rounds=settings.max_tool_rounds,
                 hooks=self.hooks,
+                compactor=self._compactor(settings),
                 settings=settings,
                 clock=self.clock,
             )
@@ -405,7 +447,20 @@ class TurnServices:
             system_prompt=f"{configuration.system_prompt}\n\n{prompt}",
             max_tool_rounds=settings.max_tool_rounds,
             hooks=self.hooks,
+            compactor=self._compactor(settings),
             settings=settings,
+            clock=self.clock,
+        )
+
+    def _compactor(self, settings: Settings) -> ContextCompactor:
+        """Return a compactor that counts no messages unless a setting says so: short ones fit into any window."""
+        messages = settings.compaction_threshold_messages
+        return ContextCompactor(
+            threshold_messages=sys.maxsize if messages is None else messages,
+            threshold_chars=settings.compaction_threshold_chars,
+            retain_recent_messages=settings.compaction_retain_messages,
+            timeout=settings.compaction_timeout_seconds,
+            prune_tool_result_chars=settings.prune_tool_result_chars,
             clock=self.clock,
         )
 

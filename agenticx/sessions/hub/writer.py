@@ -14,14 +14,14 @@ from agenticx.errors import StoreError
 from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.runtime.events import ASKING_EVENTS, REQUEST_EVENTS, TEXT_DELTAS
 from agenticx.sessions.hub.queue import MessageQueue
-from agenticx.sessions.hub.state import StateTracker
+from agenticx.sessions.hub.state_tracker import StateTracker
+from agenticx.sessions.log.commits import Commit, Loaded, StateChange
+from agenticx.sessions.log.events import StoredEvent, given_answer
+from agenticx.sessions.log.records import Fact, RequestAsked, RequestDecided, SubagentDelivered
+from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
+from agenticx.sessions.log.state import StoredSession
+from agenticx.sessions.log.tool_state import ENCODING_ERRORS
 from agenticx.sessions.store.base import Doubtful, Lease
-from agenticx.sessions.store.commits import Commit, Loaded, StateChange
-from agenticx.sessions.store.events import StoredEvent, given_answer
-from agenticx.sessions.store.records import Fact, RequestAsked, RequestDecided, SubagentDelivered
-from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
-from agenticx.sessions.store.tool_state import ENCODING_ERRORS
-from agenticx.sessions.subagent_runs import SubagentRuns
 from agenticx.subagents.records import SubagentEnding
 
 __all__ = ["SessionWriter", "delivered_facts", "delivered_keys", "merge_deltas", "run_to_completion"]
@@ -51,33 +51,41 @@ class SessionWriter:
     What is in memory about a session changes only once a commit has returned. A commit whose outcome is unknown is
     repeated at once, a few times, and if the store still does not answer, again before anything else is written;
     `unsettled` is that commit, or the one that is being made; `known_effects` is `effect_count` without it. With
-    `state_frozen` the conversation stays as it is stored. `subagents` are the runs of sub-agents as they are stored.
-    `fold` is called with the id of the turn and the events of each commit that is stored.
+    `state_frozen` the conversation stays as it is stored. `stored` is the session as it is stored, folded commit by
+    commit. `on_events` is called with the id of the turn and the events of each commit that is stored.
     """
 
     def __init__(
         self,
         lease: Lease,
-        loaded: Loaded,
+        stored: StoredSession,
         session: Session,
         queue: MessageQueue,
         clock: Clock,
-        fold: Callable[[str | None, Sequence[RuntimeEvent]], None],
+        on_events: Callable[[str | None, Sequence[RuntimeEvent]], None],
     ) -> None:
-        self.record = loaded.record
-        self.seq = loaded.last_seq
+        self.stored = stored
         self.state_frozen = False
         self.unsettled: _Write | None = None
-        self.subagents = SubagentRuns.of(loaded.subagent_facts, keeps_texts=False)
         self._lease = lease
         self._queue = queue
         self._clock = clock
         self._session = session
-        self._fold = fold
+        self._on_events = on_events
         self._tracker = StateTracker(session)
         self._lock = asyncio.Lock()
         self._id_prefix = token_hex(6)  # of commit ids, which are unique in a session, also across restarts
         self._commit_count = self.known_effects = 0
+
+    @property
+    def record(self) -> SessionRecord:
+        """The session's record."""
+        return self.stored.record
+
+    @property
+    def seq(self) -> int:
+        """The number of the last event."""
+        return self.stored.last_seq
 
     @property
     def effect_count(self) -> int:
@@ -95,7 +103,7 @@ class SessionWriter:
         facts: Sequence[Fact] = (),
         begins: TurnRecord | None = None,
         record: SessionRecord | None = None,
-        searchable_ids: frozenset[str] | None = None,
+        removed_texts: Collection[str] = (),
         keeps_state: bool = False,
         has_state: bool = False,
         on_stored: Callable[[], None] | None = None,
@@ -108,11 +116,11 @@ class SessionWriter:
         whose events follow in a later commit, as a turn goes on while its events wait here. If the process dies in
         between, `InterruptedTurn` reports the results that the state has, and no message is lost or taken twice.
 
-        `searchable_ids` holds the ids of all messages that a search finds from now on, where some are removed from the
-        conversation. With `keeps_state` the session's state is not part of the commit, with `has_state` it is, also if
-        its events are of no turn and leave the conversation as it is; files of the session, and its options, are stored
-        with the events that tell of them in any case. `on_stored` is called once it is known that the commit is stored,
-        which after `Doubtful` is later. Raises as `Lease.commit` does.
+        A search finds the messages with the ids `removed_texts` no more. With `keeps_state` the session's state is not
+        part of the commit, with `has_state` it is, also if its events are of no turn and leave the conversation as it
+        is; files of the session, and its options, are stored with the events that tell of them in any case. `on_stored`
+        is called once it is known that the commit is stored, which after `Doubtful` is later. Raises as `Lease.commit`
+        does.
         """
         async with self._lock:
             await self._settle()
@@ -124,9 +132,9 @@ class SessionWriter:
             self._skip_revisions(events)
             if synced:  # all events that change messages, requests or the queue are
                 # events of no turn must not store what a running turn has not stored yet
-                has_state = has_state or turn_id is not None or searchable_ids is not None
+                has_state = has_state or turn_id is not None
                 if has_state and not (self.state_frozen or keeps_state):
-                    state = self._tracker.pending_change(searchable_ids)
+                    state = self._tracker.pending_change(removed_texts)
                 elif not self.state_frozen and (self._tells_of_option(turn_id, events) or EventType.ARTIFACT in types):
                     state = self._tracker.pending_files()
                 if state is not None and self._session.unstored_notices:
@@ -158,18 +166,21 @@ class SessionWriter:
     async def read(self) -> Loaded:
         """Return the session as it is stored."""
         async with self._lock:
-            await self._settle()
-            return await self._lease.load()
+            return await self._read()
 
     async def reload(self) -> Loaded:
         """Reset the conversation to what is stored, after a failed write: nothing newer was reported to any client."""
         async with self._lock:
-            await self._settle()
-            loaded = await self._lease.load()
+            loaded = await self._read()
             self._tracker.reset_to(loaded.state)
             self._session.return_notices()
-            self.record, self.seq = loaded.record, loaded.last_seq
             return loaded
+
+    async def _read(self) -> Loaded:
+        await self._settle()
+        loaded = await self._lease.load()
+        self.stored.reset_to(loaded)
+        return loaded
 
     async def _settle(self) -> Sequence[StoredEvent]:
         """Repeat the commit whose outcome is unknown, if there is one, until it is known; return its events.
@@ -209,15 +220,12 @@ class SessionWriter:
         self.known_effects += write.is_of_command
         if commit.state is not None:
             self._tracker.mark_stored(commit.state)
-        if commit.facts:
-            self.subagents.apply(commit.facts)
-            if delivered := delivered_keys(commit.facts):
-                self._session.mark_delivered(delivered)
+        if delivered := delivered_keys(commit.facts):
+            self._session.mark_delivered(delivered)
         if commit.facts and self._queue.messages:  # which include each `message_taken`
             self._queue.mark_stored(commit.events)
-        self.record = commit.record or self.record
-        self.seq += len(stored)
-        self._fold(commit.turn_id, commit.events)
+        self.stored.apply_commit(commit)
+        self._on_events(commit.turn_id, commit.events)
         if write.on_stored is not None:
             write.on_stored()
         return stored

@@ -7,21 +7,28 @@ In a commit, the `data` of a large attachment is `sha256:` and the digest of its
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from agenticx.attachments import Attachment
 from agenticx.errors import ResourcesExhausted, StoreError
 from agenticx.logs import get_logger
-from agenticx.messages import Message, UserMessage
-from agenticx.sessions.store.base import Lease
+from agenticx.messages import Message, UserMessage, files_of
+from agenticx.sessions.log.commits import Commit, Loaded, SessionState, StateChange
+from agenticx.sessions.log.events import StoredEvent
+from agenticx.sessions.log.records import Fact, MessagePosted
+from agenticx.sessions.store.base import Lease, StoreReader
 from agenticx.sessions.store.blobs import TOO_LARGE, Blobs
-from agenticx.sessions.store.commits import Commit, Loaded, SessionState, StateChange
-from agenticx.sessions.store.events import StoredEvent
-from agenticx.sessions.store.records import Fact, MessagePosted
 from agenticx.threads import run_in_thread
 
-__all__ = ["SMALLEST_CONTENT", "AttachmentLease", "attachment_digests", "load_attachments"]
+__all__ = [
+    "SMALLEST_CONTENT",
+    "AttachmentLease",
+    "attachment_digests",
+    "find_attachment",
+    "load_attachments",
+    "stored_attachments",
+]
 
 SMALLEST_CONTENT = 32 * 1024
 """The size in bytes from which on a content is stored by its digest; a smaller one is cheaper in the commit.
@@ -84,8 +91,7 @@ class AttachmentLease:
 
 def attachment_digests(messages: Iterable[Message]) -> set[str]:
     """Return the digests by which messages that were read from a store name the contents of attachments."""
-    users = (message for message in messages if isinstance(message, UserMessage) and message.attachments)
-    files = (file for message in users for file in message.attachments)
+    files = (file for message in messages for file in files_of(message))
     return {file.data.removeprefix(_PREFIX) for file in files if file.data.startswith(_PREFIX)}
 
 
@@ -102,35 +108,70 @@ async def load_attachments(
     return [await _load_message(message, read) for message in messages]
 
 
+async def stored_attachments(store: StoreReader, session_id: str, digests: Collection[str]) -> list[Attachment]:
+    """Return those attachments of the session's conversation, and of messages that wait, which can have these digests.
+
+    Those are all small ones, whose digests are not stored, and the large ones with a digest among `digests`. Messages
+    that a rewind left behind have none. Raises `SessionNotFound` and `StoreError`.
+    """
+    posted = await store.log.facts(session_id, MessagePosted)
+    compacted, state = await store.log.compacted_messages(session_id), await store.log.state(session_id)
+    messages: list[Message] = [*compacted, *state.messages, *(fact.message for fact in posted)]
+    blobs, found = store.blobs, list[Attachment]()
+    for file in (file for message in messages for file in files_of(message)):
+        if not file.data.startswith(_PREFIX):
+            found.append(file)
+            continue
+        digest = file.data.removeprefix(_PREFIX)
+        content = await blobs.get(session_id, digest) if blobs is not None and digest in digests else None
+        if content is not None:
+            found.append(await _with_content(file, content))
+    return found
+
+
+async def find_attachment(store: StoreReader, session_id: str, digest: str) -> Attachment | None:
+    """Return the first of the `stored_attachments` whose content has that SHA-256, None if there is none."""
+    files = await stored_attachments(store, session_id, {digest})
+    return await run_in_thread(_with_digest, files, digest, name="agx attachments")
+
+
+def _with_digest(files: Sequence[Attachment], digest: str) -> Attachment | None:
+    return next((file for file in files if file.digest == digest), None)
+
+
 # --- one message ------------------------------------------------------------------------------------------------------
 
 
 def _has_attachments(message: Message) -> bool:
-    return isinstance(message, UserMessage) and bool(message.attachments)
+    return bool(files_of(message))
 
 
 async def _load_message(message: Message, read: Callable[[str], Awaitable[bytes | None]]) -> Message:
-    if not isinstance(message, UserMessage) or not attachment_digests([message]):
+    if not attachment_digests([message]):
         return message
     text, files = message.content, list[Attachment]()
-    for file in message.attachments:
+    for file in files_of(message):
         if not file.data.startswith(_PREFIX):
             files.append(file)
         elif (content := await read(file.data.removeprefix(_PREFIX))) is not None:
-            data = await run_in_thread(b64encode, content, name="agx attachments")
-            files.append(file.model_copy(update={"data": data.decode()}))
+            files.append(await _with_content(file, content))
         else:
             _log.error("content of an attachment is missing", message=message.message_id, file=file.name)
             text += f"\n[attached: {file.name}]"
     return message.model_copy(update={"content": text, "attachments": tuple(files)})
 
 
+async def _with_content(file: Attachment, content: bytes) -> Attachment:
+    data = await run_in_thread(b64encode, content, name="agx attachments")
+    return file.model_copy(update={"data": data.decode()})
+
+
 async def _store_message(session_id: str, blobs: Blobs, message: Message) -> Message:
-    if not isinstance(message, UserMessage) or all(file.size < SMALLEST_CONTENT for file in message.attachments):
+    if all(file.size < SMALLEST_CONTENT for file in files_of(message)):
         return message
     files = [
         file if file.size < SMALLEST_CONTENT else await _store_attachment(session_id, blobs, file)
-        for file in message.attachments
+        for file in files_of(message)
     ]
     return message.model_copy(update={"attachments": tuple(files)})
 
@@ -139,7 +180,7 @@ async def _store_attachment(session_id: str, blobs: Blobs, file: Attachment) -> 
     """Store the content of an attachment and return what stands for it in commits; raise `StoreError`."""
     try:
         content = await run_in_thread(_decode, file.data, name="agx attachments")
-        digest = TOO_LARGE if content is None else await blobs.put(session_id, content, kept=True)
+        digest = TOO_LARGE if content is None else await blobs.put(session_id, content, retention="kept")
     except ResourcesExhausted as exc:
         raise StoreError(str(exc)) from exc
     return file if digest == TOO_LARGE else file.model_copy(update={"data": _PREFIX + digest})

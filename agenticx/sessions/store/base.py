@@ -1,14 +1,15 @@
 """The protocols of a session store.
 
-A store has three parts. `Ownership` gives one owner at a time the right to write a session, as a `Lease`; a session's
+A store has four parts. `Ownership` gives one owner at a time the right to write a session, as a `Lease`; a session's
 only write is `Lease.commit`. `Log` has the committed events, for any reader. `Catalog` answers queries about many
-sessions and may lag behind the log. A `StoreReader` has only what can be read of it.
+sessions and may lag behind the log. `Blobs` has contents that are too large for a commit. A `StoreReader` is the part
+of it that can be read beside its owner.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -16,13 +17,16 @@ from typing import Literal, Protocol
 from agenticx.errors import StoreError
 from agenticx.messages import Message
 from agenticx.runtime.events import HandedBackEvent, QueuedEvent
-from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.commits import Commit, Loaded, SessionState, StateChange
-from agenticx.sessions.store.events import Position, StoredEvent, decode
-from agenticx.sessions.store.records import Fact, FactT
-from agenticx.sessions.store.search import SearchableText, SearchExcerpt
-from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
-from agenticx.sessions.store.usage import DailyUsage
+from agenticx.sessions.log.commits import Commit, Loaded, SessionState, StateChange
+from agenticx.sessions.log.events import Position, StoredEvent, decode
+from agenticx.sessions.log.records import Fact, FactT
+from agenticx.sessions.log.searchable_texts import SearchableText
+from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
+from agenticx.sessions.log.usage import DailyUsage
+from agenticx.sessions.store.blobs import Blobs, ShardBlobs
+from agenticx.sessions.store.search import SearchExcerpt
+from agenticx.sessions.store.workers import WorkersReport
+from agenticx.shared_place import SharedPlace
 
 __all__ = [
     "ArchivedFilter",
@@ -31,13 +35,16 @@ __all__ = [
     "Doubtful",
     "Durability",
     "Lease",
+    "ListPlace",
+    "ListedSession",
     "Log",
     "NoOwner",
     "Ownership",
     "OwnershipLost",
-    "SearchResult",
     "SessionLog",
     "SessionOwnedElsewhere",
+    "Shard",
+    "ShardCatalog",
     "Store",
     "StoreReader",
     "TurnEnded",
@@ -57,11 +64,33 @@ ArchivedFilter = Literal["without", "only", "with"]
 
 
 @dataclass(frozen=True, slots=True)
-class SearchResult:
-    """A session that a search found, with its first matches."""
+class ListPlace:
+    """A place in the list of sessions: that of one, pinned or not, which was created at that time.
+
+    It comes after the sessions that were created at exactly that time if it `follows_equal`, else before them.
+    """
+
+    pinned: bool
+    created_at: str
+    follows_equal: bool
+
+    def precedes(self, record: SessionRecord) -> bool:
+        """Return whether the session comes after this place."""
+        own, other = (self.pinned, self.created_at), (record.pinned, record.created_at)
+        return other < own or (other == own and not self.follows_equal)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSession:
+    """A session in a list, with its running turn, and the first matches in it if the list is that of a search."""
 
     record: SessionRecord
-    matches: Sequence[SearchExcerpt]
+    running_turn_id: str | None = None
+    matches: Sequence[SearchExcerpt] = ()
+
+    @property
+    def id(self) -> str:
+        return self.record.id
 
 
 class Doubtful(StoreError):
@@ -146,14 +175,11 @@ class Ownership(Protocol):
         """Answer the commands of others for sessions owned here while the block runs."""
         ...
 
-    def orphans(self) -> AsyncIterator[str]:
-        """Yield the ids of sessions with work left and no owner: an open turn or fact; oldest running turn first."""
-        ...
+    def orphans(self, *, follow: bool = False) -> AsyncGenerator[str]:
+        """Yield the ids of sessions with work left and no owner: an open turn or fact; oldest running turn first.
 
-    def follow_orphans(self) -> AsyncGenerator[str]:
-        """Yield the ids of orphans for as long as another worker may leave one: those there are, then each new one.
-
-        An id is repeated until the session is claimed. In a store with one worker, nothing is yielded.
+        With `follow`, those are yielded that other workers leave, for as long as one may: those there are, then each
+        new one. An id is repeated until the session is claimed. In a store with one worker there are none.
         """
         ...
 
@@ -161,8 +187,8 @@ class Ownership(Protocol):
 class SessionLog(Protocol):
     """The committed events of each session and what they lead to, for any reader, without the owner.
 
-    `read` may use a copy that lags behind the commits of other workers, but not behind this one's; `read_log_pages`
-    waits for it. All other methods answer from what is stored at their call.
+    `read` and `subscribe` may use a copy that lags behind the commits of other workers, but not behind this one's;
+    `read_log_pages` waits for it. All other methods answer from what is stored at their call.
     """
 
     async def head(self, session_id: str) -> int:
@@ -179,7 +205,7 @@ class SessionLog(Protocol):
     async def turn(
         self, session_id: str, turn_id: str | None = None, *, client_turn_id: str | None = None
     ) -> TurnRecord | None:
-        """Return the session's turn of that id, or of that `client_turn_id`, running or ended, else None."""
+        """Return the session's turn of that id or `client_turn_id`, without either the running one; None if none."""
         ...
 
     async def state(self, session_id: str) -> SessionState:
@@ -197,15 +223,29 @@ class SessionLog(Protocol):
         """
         ...
 
+    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
+        """Set `wakeup` after each commit with events to the session (None: to any) while the block lasts.
+
+        Subscribe first, then read: a commit in between then sets `wakeup`. A reader of a store that another process
+        owns is told of no commit; what it reads is never behind `head`.
+        """
+        ...
+
 
 class Log(SessionLog, Protocol):
     """The log of all sessions of a store that is written to.
 
-    `read_all`, `subscribe` and `position()` may use the same copy as `read`.
+    `read_all` and `position()` may use the same copy as `read`. The log of several databases has no order between the
+    sessions of different ones, and only `read_all` returns events with positions in it.
     """
 
     @property
     def durability(self) -> Durability: ...
+
+    @property
+    def is_shared(self) -> bool:
+        """True if more than one host may write this log, so that its records say which host they are about."""
+        ...
 
     @property
     def log_id(self) -> str:
@@ -220,38 +260,28 @@ class Log(SessionLog, Protocol):
         """Return up to `limit` events of all sessions that follow the position, in order; fewer as in `read`."""
         ...
 
-    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
-        """Set `wakeup` after each commit with events to the session (None: to any) while the block lasts.
-
-        Subscribe first, then read: a commit in between then sets `wakeup`.
-        """
-        ...
-
 
 class Catalog(Protocol):
     """The sessions by their records, texts, usage and open requests to the user.
 
-    It may lag behind the log, but has all that this worker wrote, or showed to a reader of its log. `get`, `session_of`
-    and `open_requests` answer from what is stored at their call.
+    It may lag behind the log, but has all that this worker wrote, or showed to a reader of its log. `get`,
+    `session_of_request` and `open_requests` answer from what is stored at their call.
     """
 
     async def get(self, session_id: str) -> SessionRecord: ...
 
     async def sessions(
-        self, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
-    ) -> Sequence[SessionRecord]:
-        """Return sessions: pinned ones first, then newest first.
+        self,
+        *,
+        query: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        archived: ArchivedFilter = "without",
+    ) -> Sequence[ListedSession]:
+        """Return sessions, with `query` those whose name or one of whose messages has all its terms.
 
-        `before` is the id of the last session of the previous page (an unknown id matches nothing).
-        """
-        ...
-
-    async def search(
-        self, query: str, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
-    ) -> Sequence[SearchResult]:
-        """Return the sessions whose name or one of whose messages has all terms of `query`, in the order of `sessions`.
-
-        `search.SearchQuery` defines what a term is and when a text has it.
+        Pinned ones come first, then newest first. `before` is the id of the last session of the previous page (an
+        unknown id matches nothing). `search.SearchQuery` defines what a term is and when a text has it.
         """
         ...
 
@@ -264,76 +294,19 @@ class Catalog(Protocol):
         """
         ...
 
-    async def running_turns(self, session_ids: Collection[str]) -> Mapping[str, str]:
-        """Return the ids of the running turns of these sessions by session id."""
-        ...
-
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         """Return the `ASKING_EVENTS` of running turns without an answer, of a session or of all, oldest first."""
         ...
 
-    async def session_of(self, type_: type[Fact], key: str) -> str | None:
-        """Return the id of the session that has the fact of that class and key, else None."""
-        ...
-
-
-class Store(Protocol):
-    """The storage of sessions and their events.
-
-    Events that a commit returned are visible to readers and survive what `Log.durability` says. All methods that name a
-    session raise `SessionNotFound` when there is none, and `StoreError` when the storage fails.
-    """
-
-    @property
-    def log(self) -> Log: ...
-
-    @property
-    def catalog(self) -> Catalog: ...
-
-    @property
-    def ownership(self) -> Ownership: ...
-
-    @property
-    def blobs(self) -> Blobs | None:
-        """The contents by digest.
-
-        Without them, what a rewind would need of a file is not stored, and attachments are stored in the commits.
-        """
-        ...
-
-    async def create(
-        self,
-        record: SessionRecord,
-        *,
-        initial_events: Sequence[StoredEvent] = (),
-        texts: Sequence[SearchableText] = (),
-        state: StateChange | None = None,
-        facts: Sequence[Fact] = (),
-    ) -> None:
-        """Create a session with `facts`; `initial_events` are put at the start of its log.
-
-        Those are copied from another session; the store sets their positions. The usage that they report was counted in
-        that session and does not count here. A search finds `texts`, which belong to them.
-        """
-        ...
-
-    async def delete(self, lease: Lease) -> None:
-        """Delete the session with everything stored of it, and notify its readers; no byte of it is left in a file."""
-        ...
-
-    async def check(self) -> None:
-        """Raise `StoreError` if the last write failed and one that is tried now does too."""
-        ...
-
-    async def aclose(self) -> None:
-        """Release the resources of the store; no method is called afterwards."""
+    async def session_of_request(self, request_id: str) -> str | None:
+        """Return the id of the session that has asked the request, which may be answered; None if none has."""
         ...
 
 
 class StoreReader(Protocol):
-    """The readable part of a store that another process owns, as it is at each call.
+    """The sessions of a store and their events, to be read; another process may own it.
 
-    Raises `StoreError` for a store that cannot be read.
+    All methods that name a session raise `SessionNotFound` when there is none, and `StoreError` when the storage fails.
     """
 
     @property
@@ -343,11 +316,107 @@ class StoreReader(Protocol):
     def catalog(self) -> Catalog: ...
 
     @property
-    def blobs(self) -> Blobs:
-        """The contents beside the sessions, for reading only."""
+    def blobs(self) -> Blobs | None:
+        """The contents by digest; a reader beside the owner stores none.
+
+        Without them, what a rewind would need of a file is not stored, and attachments are stored in the commits.
+        """
         ...
 
-    def close(self) -> None: ...
+    async def aclose(self) -> None:
+        """Release the resources of the store; no method is called afterwards."""
+        ...
+
+
+class Store(StoreReader, Protocol):
+    """The storage of sessions and their events.
+
+    Events that a commit returned are visible to readers and survive what `Log.durability` says.
+    """
+
+    @property
+    def address(self) -> str:
+        """The URL at which this process serves, for the report on workers; set once it is known, empty before."""
+        ...
+
+    @address.setter
+    def address(self, address: str) -> None: ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def ownership(self) -> Ownership: ...
+
+    @property
+    def shared(self) -> SharedPlace | None:
+        """The other values that its workers share, which `aclose` closes too; None for one that one process owns."""
+        ...
+
+    async def create(
+        self,
+        record: SessionRecord,
+        *,
+        initial_events: AsyncIterable[Sequence[StoredEvent]] | None = None,
+        texts: Sequence[SearchableText] = (),
+        state: StateChange | None = None,
+        facts: Sequence[Fact] = (),
+    ) -> None:
+        """Create a session with `facts`; `initial_events`, in pages, are put at the start of its log.
+
+        Those are copied from another session, and in the log of all sessions they are only there: their position here
+        is 0, whatever was given. The usage that they report was counted there and does not count here. A search finds
+        `texts`, which belong to them.
+
+        The session appears whole, after the last page. While a store writes the pages, the commits of other sessions
+        do not wait for more than a few of them; if an iteration fails, or the process ends, nothing stays of them.
+        """
+        ...
+
+    async def delete(self, lease: Lease) -> None:
+        """Delete the session with everything stored of it, and notify its readers; no byte of it is left in a file.
+
+        All of it disappears at once. While a store removes a long session from its file, the commits of other sessions
+        do not wait for more than a small part of it; if the caller is cancelled, the deletion goes on.
+        """
+        ...
+
+    async def check(self) -> None:
+        """Raise `StoreError` if the last write failed and one that is tried now does too, within a few seconds."""
+        ...
+
+    async def workers(self) -> WorkersReport:
+        """Return the report on all processes that use the store; raises `StoreError`."""
+        ...
+
+
+class ShardCatalog(Catalog, Protocol):
+    """The catalog of a `Shard`."""
+
+    async def sessions(
+        self,
+        *,
+        query: str | None = None,
+        limit: int = 50,
+        before: str | ListPlace | None = None,
+        archived: ArchivedFilter = "without",
+    ) -> Sequence[ListedSession]:
+        """Return sessions as `Catalog.sessions` does, those after a session or place in the list.
+
+        Newest first is in the order of `SessionRecord.created_at`, and of those created at the same time in any fixed
+        order.
+        """
+        ...
+
+
+class Shard(Store, Protocol):
+    """A store that can be one of several databases with the sessions of a `ShardedStore`."""
+
+    @property
+    def catalog(self) -> ShardCatalog: ...
+
+    @property
+    def blobs(self) -> ShardBlobs | None: ...
 
 
 def check_turn(commit: Commit, open_turns: Collection[str], is_known: Callable[[str], bool]) -> None:
@@ -381,8 +450,7 @@ async def find_fact(log: SessionLog, session_id: str, type_: type[FactT], key: s
     return next(iter(await log.facts(session_id, type_, key=key)), None)
 
 
-_COPY_PAUSE_SECONDS = 0.01  # about the time by which a copy of the log lags behind
-_COPY_READS = 1000  # a copy that lags as far behind as that is not reached by new commits
+_COPY_SECONDS = 10.0  # a copy that lags as far behind as that is not reached by new commits
 _PAGE_EVENTS = 256  # about two milliseconds of work
 
 
@@ -416,8 +484,12 @@ async def read_event(log: SessionLog, session_id: str, seq: int) -> StoredEvent:
 
 async def _wait_for_events(log: SessionLog, session_id: str, after: int) -> None:
     """Wait until `log` can read an event after `after`; raises `StoreError` if none comes."""
-    for _ in range(_COPY_READS):
-        if await log.read(session_id, after, 1):
-            return
-        await asyncio.sleep(_COPY_PAUSE_SECONDS)
-    raise StoreError(f"the copy of session {session_id!r} ends at event {after} and gets no more")
+    wakeup = asyncio.Event()
+    try:
+        with log.subscribe(session_id, wakeup):
+            async with asyncio.timeout(_COPY_SECONDS):
+                while not await log.read(session_id, after, 1):
+                    await wakeup.wait()
+                    wakeup.clear()
+    except TimeoutError as exc:
+        raise StoreError(f"the copy of session {session_id!r} ends at event {after} and gets no more") from exc

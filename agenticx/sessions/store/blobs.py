@@ -16,10 +16,10 @@ import shutil
 import stat
 import threading
 import zlib
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
@@ -32,6 +32,8 @@ __all__ = [
     "BlobFolder",
     "Blobs",
     "MemoryBlobs",
+    "Retention",
+    "ShardBlobs",
     "content_digest",
 ]
 
@@ -40,6 +42,9 @@ LARGEST_CONTENT = 16 * 1024 * 1024
 
 TOO_LARGE = "too large"
 """The digest of any content that is too large to be stored; two such contents may differ, so never compare it."""
+
+Retention = Literal["limited", "kept", "removable"]
+"""How long a content stays: as long as there is room for it, until its session is forgotten, or until it is removed."""
 
 _KEPT, _REMOVABLE = "kept", "removable"
 _SAMPLE_BYTES = 64 * 1024
@@ -60,20 +65,18 @@ def content_digest(content: bytes) -> str:
 class Blobs(Protocol):
     """Contents by session and digest. A content may be missing: it was too large, or there was no room for it."""
 
-    async def put(self, session_id: str, content: bytes, *, synced: bool = True, kept: bool = False) -> str:
-        """Store a content as far as there is room, before the commit that names it; return its `content_digest`.
+    async def put(
+        self, session_id: str, content: bytes, *, synced: bool = True, retention: Retention = "limited"
+    ) -> str:
+        """Store a content, before the commit that names it; return its `content_digest`.
 
-        There is always room for one that is `kept`, and it stays until its session is forgotten. A content that is not
-        `synced` survives the death of the process only. Raises `StoreError`.
+        A content that is not `synced` survives the death of the process only. The same content can be stored with
+        each retention. Raises `StoreError`.
         """
         ...
 
-    async def put_removable(self, session_id: str, content: bytes) -> str:
-        """Store a content as `put` does one that is kept, until it is removed; raises `StoreError`."""
-        ...
-
     async def remove(self, session_id: str, digests: Collection[str]) -> None:
-        """Delete the contents of `put_removable` with those digests, not what `put` stored; raises `StoreError`."""
+        """Delete the removable contents with those digests, no others; raises `StoreError`."""
         ...
 
     async def get(self, session_id: str, digest: str) -> bytes | None:
@@ -92,6 +95,18 @@ class Blobs(Protocol):
         """Delete all contents of a session; raises `StoreError`."""
         ...
 
+    async def contents(self, session_id: str) -> Sequence[tuple[str, Retention]]:
+        """Return the digests of the session's contents, once with each retention; raises `StoreError`."""
+        ...
+
+
+class ShardBlobs(Blobs, Protocol):
+    """The contents in one of several databases, from which they are copied to another one."""
+
+    async def retentions(self, session_id: str, digest: str) -> Collection[Retention]:
+        """Return each retention with which the content is stored, none if it is not; raises `StoreError`."""
+        ...
+
 
 class MemoryBlobs:
     """The `Blobs` of all sessions in memory, without a limit."""
@@ -100,16 +115,12 @@ class MemoryBlobs:
         self._contents: dict[str, dict[str, bytes]] = {}
         self._removable: dict[str, dict[str, bytes]] = {}
 
-    async def put(self, session_id: str, content: bytes, *, synced: bool = True, kept: bool = False) -> str:
-        digest = content_digest(content)
+    async def put(
+        self, session_id: str, content: bytes, *, synced: bool = True, retention: Retention = "limited"
+    ) -> str:
+        digest, place = content_digest(content), self._removable if retention == "removable" else self._contents
         if digest != TOO_LARGE:
-            self._contents.setdefault(session_id, {})[digest] = content
-        return digest
-
-    async def put_removable(self, session_id: str, content: bytes) -> str:
-        digest = content_digest(content)
-        if digest != TOO_LARGE:
-            self._removable.setdefault(session_id, {})[digest] = content
+            place.setdefault(session_id, {})[digest] = content
         return digest
 
     async def remove(self, session_id: str, digests: Collection[str]) -> None:
@@ -124,11 +135,19 @@ class MemoryBlobs:
         found = (place[session_id][digest] for place in places if digest in place.get(session_id, {}))
         return next(found, None)
 
+    async def retentions(self, session_id: str, digest: str) -> Collection[Retention]:
+        places: dict[Retention, dict[str, dict[str, bytes]]] = {"kept": self._contents, "removable": self._removable}
+        return [retention for retention, place in places.items() if digest in place.get(session_id, {})]
+
     async def share(self, session_id: str, other_id: str, digests: Collection[str]) -> None:
         for place in (self._contents, self._removable):
             contents = place.get(session_id, {})
             shared = {digest: contents[digest] for digest in digests if digest in contents}
             place.setdefault(other_id, {}).update(shared)
+
+    async def contents(self, session_id: str) -> Sequence[tuple[str, Retention]]:
+        places: dict[Retention, dict[str, dict[str, bytes]]] = {"kept": self._contents, "removable": self._removable}
+        return [(digest, retention) for retention, place in places.items() for digest in place.get(session_id, {})]
 
     async def forget(self, session_id: str) -> None:
         self._contents.pop(session_id, None)
@@ -153,15 +172,14 @@ class BlobFolder:
         name = hashlib.sha256(session_id.encode()).hexdigest()[:40]  # an id from outside is never part of a path
         return self._root / name
 
-    async def put(self, session_id: str, content: bytes, *, synced: bool = True, kept: bool = False) -> str:
+    async def put(
+        self, session_id: str, content: bytes, *, synced: bool = True, retention: Retention = "limited"
+    ) -> str:
         folder, name = self.folder(session_id), "agx storing a content"
-        if kept:
-            return await run_in_thread(_put_kept, folder, content, _KEPT, synced, name=name)
-        return await run_in_thread(self._put, folder, content, synced, name=name)
-
-    async def put_removable(self, session_id: str, content: bytes) -> str:
-        folder = self.folder(session_id)
-        return await run_in_thread(_put_kept, folder, content, _REMOVABLE, True, name="agx storing a content")
+        if retention == "limited":
+            return await run_in_thread(self._put, folder, content, synced, name=name)
+        place = _KEPT if retention == "kept" else _REMOVABLE
+        return await run_in_thread(_put_kept, folder, content, place, synced, name=name)
 
     async def remove(self, session_id: str, digests: Collection[str]) -> None:
         await run_in_thread(_remove, self.folder(session_id), digests, name="agx removing contents")
@@ -172,11 +190,17 @@ class BlobFolder:
     def read(self, session_id: str, digest: str) -> bytes | None:
         return _read_content(self.folder(session_id), digest)
 
+    async def retentions(self, session_id: str, digest: str) -> Collection[Retention]:
+        return await run_in_thread(_retentions, self.folder(session_id), digest)
+
     async def share(self, session_id: str, other_id: str, digests: Collection[str]) -> None:
         await run_in_thread(self._share, self.folder(session_id), self.folder(other_id), digests)
 
     async def forget(self, session_id: str) -> None:
         await run_in_thread(self._forget, self.folder(session_id))
+
+    async def contents(self, session_id: str) -> Sequence[tuple[str, Retention]]:
+        return await run_in_thread(_contents, self.folder(session_id), name="agx listing contents")
 
     def _put(self, path: Path, content: bytes, synced: bool) -> str:
         name = content_digest(content)
@@ -291,6 +315,10 @@ class _OpenFolder:
         except FileNotFoundError:
             return False
 
+    def names(self) -> list[str]:
+        """Return the names in the folder."""
+        return sorted(os.listdir(self._descriptor))
+
     def read(self, name: str) -> bytes:
         """Return the content of a regular file; opening does not block if it is a pipe."""
         descriptor = os.open(name, _READ, 0o600, dir_fd=self._descriptor)
@@ -372,6 +400,31 @@ def _read_content(path: Path, digest: str) -> bytes | None:
                 if (content := _read_file(kept, digest)) is not None:
                     return content
     return None
+
+
+def _contents(path: Path) -> list[tuple[str, Retention]]:
+    found: list[tuple[str, Retention]] = []
+    places: dict[str, Retention] = {_KEPT: "kept", _REMOVABLE: "removable"}
+    with _mapped_errors(), suppress(FileNotFoundError), _OpenFolder(path) as folder:
+        found.extend((name, "limited") for name in folder.names() if _DIGEST.fullmatch(name))
+        for place, retention in places.items():
+            with suppress(FileNotFoundError), _OpenFolder(Path(place), parent=folder) as kept:
+                found.extend((name, retention) for name in kept.names() if _DIGEST.fullmatch(name))
+    return found
+
+
+def _retentions(path: Path, digest: str) -> list[Retention]:
+    found: list[Retention] = []
+    if _DIGEST.fullmatch(digest):
+        with suppress(OSError), _OpenFolder(path) as folder:
+            if folder.has(digest):
+                found.append("limited")
+            places: dict[str, Retention] = {_KEPT: "kept", _REMOVABLE: "removable"}
+            for place, retention in places.items():
+                with suppress(FileNotFoundError), _OpenFolder(Path(place), parent=folder) as kept:
+                    if kept.has(digest):
+                        found.append(retention)
+    return found
 
 
 def _read_file(folder: _OpenFolder, digest: str) -> bytes | None:

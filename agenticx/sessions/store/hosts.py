@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import platform
+from pathlib import Path
 
 from agenticx.errors import SettingsError
+from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.base import Log
-from agenticx.sessions.store.session_record import SessionRecord
 
-__all__ = ["WorkspaceElsewhere", "check_workspace", "is_this_host", "is_workspace_here", "this_host"]
+__all__ = ["WorkspaceElsewhere", "check_workspace", "is_this_host", "is_workspace_here", "this_host", "workspace_host"]
 
 
 class WorkspaceElsewhere(SettingsError):
@@ -20,13 +21,21 @@ def this_host() -> str:
     return platform.node()
 
 
+def workspace_host(folder: str, shared: Path | None) -> str | None:
+    """Return the host that has a workspace, given by its resolved path: None for one in `shared`, which all have.
+
+    `shared` is AGX_SHARED_WORKSPACES. Blocks.
+    """
+    return None if shared is not None and Path(folder).is_relative_to(shared.resolve()) else this_host()
+
+
 def is_this_host(host: str | None, log: Log) -> bool:
     """Return whether a record or fact of that log is about this host; None names none.
 
-    A log that only one host writes is about that host alone, whatever its name was: a container has a new one after
-    each start.
+    A log that is not shared is about this host alone, whatever its name was: a container has a new one after each
+    start.
     """
-    return host is None or host == this_host() or log.durability != "replicas"
+    return host is None or host == this_host() or not log.is_shared
 
 
 def is_workspace_here(record: SessionRecord, log: Log) -> bool:
@@ -39,5 +48,6 @@ def check_workspace(record: SessionRecord, log: Log) -> None:
     if not is_workspace_here(record, log):
         raise WorkspaceElsewhere(
             f"session {record.id!r} works in {record.workspace!r} on the host {record.workspace_host!r}, and this is"
-            f" {this_host()!r}; run its turns there"
+            f" {this_host()!r}; run its turns there, or change its workspace to a folder of this host (one in"
+            " AGX_SHARED_WORKSPACES is on all of them)"
         )

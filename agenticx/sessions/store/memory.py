@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from itertools import islice
 from operator import attrgetter, itemgetter
 
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.messages import Message, new_id
+from agenticx.sessions.log.commits import Commit, Loaded, SessionState, StateChange
+from agenticx.sessions.log.events import Position, StoredEvent, copied, encode_events
+from agenticx.sessions.log.records import Fact, FactT, RequestAsked, SubagentFact
+from agenticx.sessions.log.searchable_texts import SearchableText
+from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
+from agenticx.sessions.log.usage import DailyUsage
 from agenticx.sessions.store.base import (
     ArchivedFilter,
     CommandHandler,
     Durability,
     Lease,
+    ListedSession,
+    ListPlace,
     NoOwner,
     OwnershipLost,
-    SearchResult,
     SessionOwnedElsewhere,
     check_turn,
 )
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.commits import Commit, Loaded, SessionState, StateChange
-from agenticx.sessions.store.events import Position, StoredEvent, encode_events, renumbered
+from agenticx.sessions.store.hosts import this_host
 from agenticx.sessions.store.memory_sessions import Change, MemoryData, MemorySession
-from agenticx.sessions.store.records import Fact, FactT, SubagentFact
-from agenticx.sessions.store.search import MATCHES_SHOWN, SearchableText, SearchQuery
-from agenticx.sessions.store.session_record import SessionRecord, TurnRecord
-from agenticx.sessions.store.usage import DailyUsage
+from agenticx.sessions.store.search import MATCHES_SHOWN, SearchQuery
+from agenticx.sessions.store.workers import WorkersReport, single_worker_report
+from agenticx.shared_place import SharedPlace
 
 __all__ = ["MemoryStore"]
 
@@ -37,12 +42,17 @@ __all__ = ["MemoryStore"]
 class MemoryStore:
     """A `Store` in plain lists, which is its own log, catalog and ownership.
 
-    No method awaits, so each is atomic on its event loop. Several workers share the sessions of one store if each has
-    the `other_worker` of the first.
+    No method awaits anything but the events that it is given, so each is atomic on its event loop. Several workers
+    share the sessions of one store if each has the `other_worker` of the first.
     """
 
-    def __init__(self, clock: Clock | None = None, *, blobs: Blobs | None = None) -> None:
+    def __init__(
+        self, clock: Clock | None = None, *, blobs: Blobs | None = None, shared: SharedPlace | None = None
+    ) -> None:
+        self.shared = shared
+        self.address = ""
         self._clock = clock or SystemClock()
+        self._started = self._clock.now()
         self._blobs = blobs
         self._data = MemoryData()
         self._worker = new_id("wrk")
@@ -90,14 +100,14 @@ class MemoryStore:
         self,
         record: SessionRecord,
         *,
-        initial_events: Sequence[StoredEvent] = (),
+        initial_events: AsyncIterable[Sequence[StoredEvent]] | None = None,
         texts: Sequence[SearchableText] = (),
         state: StateChange | None = None,
         facts: Sequence[Fact] = (),
     ) -> None:
-        data = self._data
-        events = renumbered(initial_events, data.position)
-        data.change(lambda data: data.create(record, events, texts, state, facts))
+        pages = [] if initial_events is None else [copied(page) async for page in initial_events]
+        events = [event for page in pages for event in page]
+        self._data.change(lambda data: data.create(record, events, texts, state, facts))
 
     async def delete(self, lease: Lease) -> None:
         data, session_id = self._data, lease.session_id
@@ -110,8 +120,32 @@ class MemoryStore:
     async def check(self) -> None:
         return None
 
+    async def workers(self) -> WorkersReport:
+        sessions = self._data.sessions.values()
+        return single_worker_report(
+            self._worker,
+            self.address,
+            this_host(),
+            self._started,
+            self._clock.now(),
+            {
+                "name": "memory",
+                "engine": "memory",
+                "version": None,
+                "durability": self.durability,
+                "primary": None,
+                "connections": None,
+                "max_connections": None,
+                "standbys": None,
+                "size_bytes": None,
+            },
+            sessions=sum(each.owner is not None and each.owner.worker == self._worker for each in sessions),
+            running_turns=sum(each.main_turn is not None for each in sessions),
+        )
+
     async def aclose(self) -> None:
-        return None
+        if self.shared is not None:
+            self.shared.close()
 
     # --- ownership ----------------------------------------------------------------------------------------------------
 
@@ -153,20 +187,18 @@ class MemoryStore:
             if self._data.handlers.get(self._worker) is handler:
                 del self._data.handlers[self._worker]
 
-    async def orphans(self) -> AsyncIterator[str]:
-        waiting = [
-            (session.turn_position, session_id)
-            for session_id, session in self._data.sessions.items()
-            if session.owner is None and session.has_work
-        ]
-        for _, session_id in sorted(waiting, key=itemgetter(0)):
-            yield session_id
-
-    async def follow_orphans(self) -> AsyncGenerator[str]:
+    async def orphans(self, *, follow: bool = False) -> AsyncGenerator[str]:
         while True:
             seen = self._data.orphan_count
-            async for session_id in self.orphans():
+            waiting = [
+                (session.turn_position, session_id)
+                for session_id, session in self._data.sessions.items()
+                if session.owner is None and session.has_work
+            ]
+            for _, session_id in sorted(waiting, key=itemgetter(0)):
                 yield session_id
+            if not follow:
+                return
             await self._data.wait_for_orphan(seen)
 
     # --- log ----------------------------------------------------------------------------------------------------------
@@ -174,6 +206,10 @@ class MemoryStore:
     @property
     def durability(self) -> Durability:
         return "memory"
+
+    @property
+    def is_shared(self) -> bool:
+        return False
 
     @property
     def log_id(self) -> str:
@@ -201,8 +237,11 @@ class MemoryStore:
         self, session_id: str, turn_id: str | None = None, *, client_turn_id: str | None = None
     ) -> TurnRecord | None:
         session = self._data.session(session_id)
-        found = turn_id if client_turn_id is None else session.by_client_id.get(client_turn_id)
-        return None if found is None else session.turns.get(found)
+        if client_turn_id is not None:
+            turn_id = session.by_client_id.get(client_turn_id)
+        elif turn_id is None:
+            return session.main_turn
+        return None if turn_id is None else session.turns.get(turn_id)
 
     async def state(self, session_id: str) -> SessionState:
         session = self._data.session(session_id)
@@ -220,31 +259,31 @@ class MemoryStore:
         return self._data.session(session_id).record
 
     async def sessions(
-        self, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
-    ) -> Sequence[SessionRecord]:
-        return [session.record for session in islice(self._listed(before, archived), limit)]
+        self,
+        *,
+        query: str | None = None,
+        limit: int = 50,
+        before: str | ListPlace | None = None,
+        archived: ArchivedFilter = "without",
+    ) -> Sequence[ListedSession]:
+        sessions = self._listed(before, archived)
+        if query is None:
+            found = (session.listed() for session in sessions)
+        else:
+            found = _matching(sessions, SearchQuery.parse(query))
+        return list(islice(found, limit))
 
-    async def search(
-        self, query: str, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
-    ) -> Sequence[SearchResult]:
-        terms = SearchQuery.parse(query)
-        results: list[SearchResult] = []
-        for session in self._listed(before, archived):
-            texts = list(islice((text for text in session.searchable() if terms.matches(text.text)), MATCHES_SHOWN))
-            if texts:
-                results.append(SearchResult(session.record, [terms.excerpt(text) for text in texts]))
-            if len(results) == limit:
-                break
-        return results
-
-    def _listed(self, before: str | None, archived: ArchivedFilter) -> Iterator[MemorySession]:
+    def _listed(self, before: str | ListPlace | None, archived: ArchivedFilter) -> Iterator[MemorySession]:
         """Yield sessions, pinned ones first, then newest first, after `before`."""
         newest = list(self._data.sessions.values())[::-1]
-        newest.sort(key=lambda session: not session.record.pinned)
-        ids = [session.record.id for session in newest]
-        start = 0 if before is None else ids.index(before) + 1 if before in ids else len(ids)
+        newest.sort(key=lambda session: (session.record.pinned, session.record.created_at), reverse=True)
+        if isinstance(before, ListPlace):
+            newest = [session for session in newest if before.precedes(session.record)]
+        elif before is not None:
+            ids = [session.record.id for session in newest]
+            newest = newest[ids.index(before) + 1 :] if before in ids else []
         wanted = {"without": (False,), "only": (True,), "with": (False, True)}[archived]
-        return (session for session in newest[start:] if session.record.archived in wanted)
+        return (session for session in newest if session.record.archived in wanted)
 
     async def usage(
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
@@ -260,17 +299,22 @@ class MemoryStore:
             and (until is None or row.day <= until)
         )
 
-    async def running_turns(self, session_ids: Collection[str]) -> Mapping[str, str]:
-        found = ((session_id, self._data.sessions.get(session_id)) for session_id in session_ids)
-        return {id_: session.running_turn_id for id_, session in found if session and session.running_turn_id}
-
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         sessions = self._data.sessions.values() if session_id is None else [self._data.session(session_id)]
         asked = [session.events[fact.seq - 1] for session in sessions for fact in session.open_requests]
         return sorted(asked, key=attrgetter("position"))
 
-    async def session_of(self, type_: type[Fact], key: str) -> str | None:
-        return next((id_ for id_, session in self._data.sessions.items() if (type_, key) in session.facts), None)
+    async def session_of_request(self, request_id: str) -> str | None:
+        asked = RequestAsked, request_id
+        return next((id_ for id_, session in self._data.sessions.items() if asked in session.all_facts), None)
+
+
+def _matching(sessions: Iterable[MemorySession], terms: SearchQuery) -> Iterator[ListedSession]:
+    """Yield the sessions that have a text with all terms."""
+    for session in sessions:
+        texts = islice((text for text in session.searchable() if terms.matches(text.text)), MATCHES_SHOWN)
+        if matches := [terms.excerpt(text) for text in texts]:
+            yield session.listed(matches)
 
 
 class _MemoryLease:
@@ -304,9 +348,9 @@ class _MemoryLease:
             record=session.record,
             state=SessionState(session.messages.copy(), session.parts.copy()),
             last_seq=len(session.events),
-            running=session.running,
-            children=[session.turns[turn_id] for turn_id in session.open_children],
-            open_facts=session.open_facts,
+            main_turn=session.main_turn,
+            child_turns=session.child_turns,
+            open_facts=list(session.facts.values()),
             subagent_facts=session.facts_of(SubagentFact),
         )
 

@@ -9,15 +9,16 @@ from typing import Protocol
 
 from agenticx.errors import SessionNotFound
 from agenticx.messages import new_id
-from agenticx.sessions.store.base import CommandHandler, Lease
-from agenticx.sessions.store.commit_records import commit_records, session_records
-from agenticx.sessions.store.commits import Commit, StateChange
-from agenticx.sessions.store.events import StoredEvent
+from agenticx.sessions.log.commit_records import commit_records, session_records
+from agenticx.sessions.log.commits import Commit, StateChange
+from agenticx.sessions.log.events import StoredEvent
+from agenticx.sessions.log.records import Fact, StoredRecord
+from agenticx.sessions.log.searchable_texts import SearchableText
+from agenticx.sessions.log.session_record import SessionRecord
+from agenticx.sessions.log.state import FoldedSession
+from agenticx.sessions.store.base import CommandHandler, Lease, ListedSession
 from agenticx.sessions.store.notify import Notifier
-from agenticx.sessions.store.records import Fact, StoredRecord
-from agenticx.sessions.store.search import SearchableText
-from agenticx.sessions.store.session_record import SessionRecord
-from agenticx.sessions.store.state import StoredSession
+from agenticx.sessions.store.search import SearchExcerpt
 
 __all__ = ["Change", "MemoryData", "MemorySession", "WorkerLease"]
 
@@ -29,7 +30,7 @@ class WorkerLease(Lease, Protocol):
 
 
 @dataclass(slots=True)
-class MemorySession(StoredSession):
+class MemorySession(FoldedSession):
     """The data of one session: its log, and the fold of it.
 
     `owner` is the lease that may write.
@@ -41,7 +42,7 @@ class MemorySession(StoredSession):
     @property
     def turn_position(self) -> int:
         """The position of the first event of the running turn, 0 if none runs."""
-        first = [] if self.running is None else self.events[self.running.after_seq or 0 :][:1]
+        first = [] if self.main_turn is None else self.events[self.main_turn.after_seq or 0 :][:1]
         return first[0].position if first else 0
 
     def store(
@@ -56,6 +57,10 @@ class MemorySession(StoredSession):
             self.apply_event(event)
         for record in after:
             self.apply_record(record)
+
+    def listed(self, matches: Sequence[SearchExcerpt] = ()) -> ListedSession:
+        """Return the session as lists have it, with the matches of a search."""
+        return ListedSession(self.record, self.main_turn and self.main_turn.id, matches)
 
     def searchable(self) -> Iterator[SearchableText]:
         """Yield the texts that a search looks at: the name, then the messages."""
@@ -95,14 +100,13 @@ class MemoryData:
         state: StateChange | None,
         facts: Sequence[Fact],
     ) -> None:
-        """Add a session with the events and facts that it has from the start."""
+        """Add a session with the facts and the copied events that it has from the start."""
         session = MemorySession(record)
         before, after = session_records(
             record, session, copied_count=len(events), texts=texts, state=state, facts=facts
         )
         session.store(before, events, after)
         self.sessions[record.id] = session
-        self._add_to_log(events)
         self.notifier.notify(record.id)
 
     def commit(self, session_id: str, commit: Commit, events: Sequence[StoredEvent]) -> None:
@@ -110,13 +114,10 @@ class MemoryData:
         session = self.session(session_id)
         before, after = commit_records(commit, session, rev=session.rev + 1, seq=session.last_seq)
         session.store(before, events, after)
-        self._add_to_log(events)
-        if events:
-            self.notifier.notify(session_id)
-
-    def _add_to_log(self, events: Sequence[StoredEvent]) -> None:
         self.log += events
         self.position += len(events)
+        if events:
+            self.notifier.notify(session_id)
 
     def delete(self, session_id: str) -> None:
         """Delete a session."""

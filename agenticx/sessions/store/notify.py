@@ -36,16 +36,23 @@ class Notifier:
 
     def notify(self, session_id: str) -> None:
         """Wake the readers of `session_id` and those of all sessions: at once if they are few, else within 25 ms."""
-        for key in (session_id, None):
-            readers = self._readers.get(key)
-            if readers is None:
-                continue
-            if len(readers) <= _MAX_IMMEDIATE_READERS:
-                _set_all(readers)
-            elif key not in self._delayed:
-                self._delayed.add(key)
-                pause = min(_MAX_DELAY_SECONDS, len(readers) * _DELAY_SECONDS_PER_READER)
-                asyncio.get_running_loop().call_later(pause, self._notify_delayed, key)
+        self._notify(session_id)
+        self._notify(None)
+
+    def notify_of_any(self) -> None:
+        """Wake the readers of all sessions, for an event of one that is not known here."""
+        self._notify(None)
+
+    def _notify(self, key: str | None) -> None:
+        readers = self._readers.get(key)
+        if readers is None:
+            return
+        if len(readers) <= _MAX_IMMEDIATE_READERS:
+            _set_all(readers)
+        elif key not in self._delayed:
+            self._delayed.add(key)
+            pause = min(_MAX_DELAY_SECONDS, len(readers) * _DELAY_SECONDS_PER_READER)
+            asyncio.get_running_loop().call_later(pause, self._notify_delayed, key)
 
     def _notify_delayed(self, key: str | None) -> None:
         self._delayed.discard(key)

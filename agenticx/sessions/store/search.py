@@ -14,18 +14,16 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from agenticx.messages import AssistantMessage, Message, UserMessage, clean_text
+from agenticx.sessions.log.searchable_texts import Role, SearchableText
 
 __all__ = [
     "MATCHES_SHOWN",
+    "MAX_SEARCHED_CHARS",
     "SEARCH_VERSION",
     "SearchExcerpt",
     "SearchQuery",
-    "SearchableText",
     "normalize_words",
-    "searchable_texts",
 ]
 
 SEARCH_VERSION = f"1 unicode {unicodedata.unidata_version}"
@@ -34,7 +32,9 @@ SEARCH_VERSION = f"1 unicode {unicodedata.unidata_version}"
 MATCHES_SHOWN = 3
 """The number of matching texts of a session that a result shows."""
 
-_MAX_SEARCHED_CHARS = 200_000
+MAX_SEARCHED_CHARS = 200_000
+"""The characters at the start of a text in which a search looks."""
+
 _MAX_WORD_CHARS = 64
 _MAX_WORDS = 32
 _MAX_QUERY_CHARS = 8_000
@@ -46,17 +46,6 @@ _UNSPACED_SCRIPTS = (
     *((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xAC00, 0xD7FF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),  # Han, Hangul
 )
 _ACCENTS = ((0x0300, 0x036F), (0x0591, 0x05C7), (0x064B, 0x065F), (0x0670, 0x0670))
-
-Role = Literal["name", "user", "assistant"]
-
-
-@dataclass(frozen=True, slots=True)
-class SearchableText:
-    """A text that a search can find: a message of the user or of the model, or the session's name, which has no id."""
-
-    message_id: str | None
-    role: Role
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +59,13 @@ class SearchExcerpt:
     after: str
 
 
-def searchable_texts(messages: Sequence[Message]) -> list[SearchableText]:
-    """Return the texts of the messages that a search can find: not tool results, nor messages that the engine added."""
-    texts: list[SearchableText] = []
-    for message in messages:
-        if isinstance(message, UserMessage) and not message.injected and message.content:
-            texts.append(SearchableText(message.message_id, "user", clean_text(message.content)))
-        elif isinstance(message, AssistantMessage) and message.content:
-            texts.append(SearchableText(message.message_id, "assistant", clean_text(message.content)))
-    return texts
-
-
 def normalize_words(text: str) -> str:
     """Return the words of a text, folded, with a blank between each two.
 
     >>> normalize_words("Ünïcode's 会议, file_write!")
     'unicode s 会 议 file write'
     """
-    normal = unicodedata.normalize("NFC", text[:_MAX_SEARCHED_CHARS])
+    normal = unicodedata.normalize("NFC", text[:MAX_SEARCHED_CHARS])
     return " ".join(word[:_MAX_WORD_CHARS] for word in normal.translate(_FOLDED).split())
 
 
@@ -118,7 +96,7 @@ class SearchQuery:
 
     def excerpt(self, source: SearchableText) -> SearchExcerpt:
         """Return an excerpt around the first match in a text."""
-        text = unicodedata.normalize("NFC", source.text[:_MAX_SEARCHED_CHARS])
+        text = unicodedata.normalize("NFC", source.text[:MAX_SEARCHED_CHARS])
         offset, chunk = self._first_matching_chunk(text)
         spans = _word_spans(chunk)
         words = [word for word, _, _ in spans]

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
+from agenticx.runtime import StopSignal
 
 __all__ = ["CancellationToken"]
 
@@ -20,12 +21,11 @@ FutureT = TypeVar("FutureT", bound=asyncio.Future[Any])
 _log = get_logger(__name__)
 
 
-class CancellationToken:
-    """A request to cancel, made at most once; thread-safe."""
-
-    __slots__ = ("_callbacks", "_cancelled", "_lock")
+class CancellationToken(StopSignal):
+    """A `StopSignal` for teams: a request to cancel, made at most once; thread-safe. `set` is `cancel`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._lock = threading.Lock()
         self._cancelled = False
         self._callbacks: dict[object, Callable[[], Any]] = {}
@@ -33,15 +33,23 @@ class CancellationToken:
     def is_cancelled(self) -> bool:
         return self._cancelled
 
+    def is_set(self) -> bool:
+        return self._cancelled
+
+    def set(self) -> None:
+        self.cancel()
+
     def cancel(self) -> None:
         """Call the callbacks in the order in which they were added and cancel the linked futures; again: nothing.
 
         All callbacks are called; then the first error of one is raised, as an `AgenticXError`.
         """
         with self._lock:
-            callbacks = [] if self._cancelled else list(self._callbacks.values())
+            is_first, callbacks = not self._cancelled, list(self._callbacks.values())
             self._cancelled = True
             self._callbacks.clear()
+        if is_first:
+            super().set()
         errors = [error for callback in callbacks if (error := _call(callback)) is not None]
         for error in errors[1:]:
             _log.error("a further cancellation callback failed", error=str(error))

@@ -12,6 +12,9 @@ from pydantic import BaseModel
 
 from agenticx import user_code
 from agenticx.argument_types import check_int
+from agenticx.core.agent import Agent
+from agenticx.core.handoffs import declared_targets
+from agenticx.core.turn_agents import turn_above
 from agenticx.errors import AgenticXError
 from agenticx.foreign_text import MATERIAL, frame_lines, one_line
 from agenticx.messages import AssistantMessage, Message, RefusedFile, UserMessage, clean_text, message_adapter, new_id
@@ -24,9 +27,9 @@ from agenticx.runtime import (
     Session,
     StopSignal,
     TurnContext,
-    current_turn,
 )
 from agenticx.runtime.budgets.budget import checked_budget
+from agenticx.runtime.confirm import GateFunction, checked_gate
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
 from agenticx.runtime.history_text import calls_of_others_as_text
@@ -61,7 +64,7 @@ from agenticx.teams.replay import uncommitted_answer
 from agenticx.tools.base import Tool
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.events import SessionEvent
+    from agenticx.sessions.log.events import SessionEvent
 
 __all__ = ["AssistantAgent"]
 
@@ -112,7 +115,7 @@ class AssistantAgent(BaseChatAgent):
         output_content_type: type[BaseModel] | None = None,
         output_content_type_format: str | None = None,
         metadata: Mapping[str, str] | None = None,
-        confirm_gate: ConfirmGate | None = None,
+        confirm_gate: ConfirmGate | GateFunction | None = None,
         hooks: HookRegistry | Sequence[AgentHook] = (),
         budget: Budget | None = None,
         settings: Settings | None = None,
@@ -137,7 +140,7 @@ class AssistantAgent(BaseChatAgent):
         self._on_exhausted: Literal["partial", "answer", "summary"] = (
             "partial" if max_tool_iterations is None else "answer" if reflects else "summary"
         )
-        self._own_gate = confirm_gate
+        self._own_gate = checked_gate(confirm_gate)
         self._runtime = AgentRuntime(
             model_client if llm is None else llm,
             self._own_gate,
@@ -150,6 +153,31 @@ class AssistantAgent(BaseChatAgent):
         self._unanswered: set[str] = set()  # the ids of the messages since the last answer
         self._uncommitted: Sequence[Event] | None = None  # those of an ended turn whose answer nobody has got yet
         self._refused_elsewhere: Sequence[RefusedFile] = ()
+
+    @classmethod
+    def of(cls, agent: Agent[Any, Any], settings: Settings | None = None) -> AssistantAgent:
+        """Return a participant that answers as `agent` does; its declared handoffs are those to other participants.
+
+        Raises ValueError for a name that is no identifier and an output type that is no pydantic model.
+        """
+        is_text, output_type = agent.output_type is None, agent.output_type
+        if not (is_text or (isinstance(output_type, type) and issubclass(output_type, BaseModel))):
+            raise ValueError(f"in a team the output_type of an agent is a pydantic model, not {output_type!r}")
+        runtime = agent.model_copy(update={"handoffs": ()}).runtime(settings=settings)
+        targets = [target if isinstance(target, str) else target.name for target in declared_targets(agent)]
+        about = " ".join(filter(None, [agent.role and f"{agent.role}.", agent.goal]))
+        participant = cls(
+            agent.name,
+            runtime.agent.model,
+            tools=agent.tools,
+            handoffs=targets,
+            description=about or f"The agent {agent.name}.",
+            output_content_type=output_type,
+            settings=settings,
+        )
+        tools = participant._runtime.agent.tools
+        participant._runtime.agent = replace(runtime.agent, tools=tools, shares_history=False, output_type=None)
+        return participant
 
     @property
     def refused_files(self) -> Sequence[RefusedFile]:
@@ -243,8 +271,7 @@ class AssistantAgent(BaseChatAgent):
             budget=current_budget(self._budget),
             gate=self._own_gate or team_gate(),
         )
-        parent = current_turn()
-        if parent is None or not parent.accepts_children:
+        if (parent := turn_above()) is None:
             self._session.inherit(Session(), "default")
             return context
         self._session.inherit(parent.session, parent.permission_mode)

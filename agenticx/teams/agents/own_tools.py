@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agenticx.argument_types import check_sequence
-from agenticx.teams.agents.handoff import Handoff, HandoffTool
+from agenticx.teams.agents.handoff import Handoff, handoff_tool
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox, as_tool
 
@@ -50,4 +50,4 @@ def _handoff(candidate: object) -> Handoff:
 
 def toolbox(tools: Sequence[Tool], handoffs: Mapping[str, Handoff]) -> Toolbox:
     """Return the tools with those of the handoffs."""
-    return Toolbox([*tools, *map(HandoffTool, handoffs.values())])
+    return Toolbox([*tools, *map(handoff_tool, handoffs.values())])

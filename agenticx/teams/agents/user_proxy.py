@@ -20,7 +20,6 @@ from agenticx.runtime import (
     ask_person,
     current_turn,
 )
-from agenticx.runtime.confirm import DefaultConfirmGate
 from agenticx.runtime.events import Event
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.turn import Turn
@@ -44,7 +43,7 @@ from agenticx.teams.messages import (
 from agenticx.teams.replay import uncommitted_answer
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.events import SessionEvent
+    from agenticx.sessions.log.events import SessionEvent
 
 __all__ = ["UserInputFailed", "UserProxyAgent"]
 
@@ -170,7 +169,7 @@ class UserProxyAgent(BaseChatAgent):
         parent = current_turn()
         if parent is None or not parent.accepts_children:
             return TurnContext(work=ask, gate=team_gate())
-        own_gate = self._terminal if isinstance(parent.gate, DefaultConfirmGate) else None
+        own_gate = None if parent.gate.is_given else self._terminal
         return TurnContext(work=ask, parent=parent, gate=team_gate() or own_gate)
 
     def restore(self, events: Sequence[SessionEvent], heard: Sequence[BaseChatMessage]) -> None:

@@ -15,8 +15,8 @@ from agenticx.runtime import HookRegistry
 from agenticx.runtime.turn import Turn, TurnWork
 from agenticx.runtime.turns.work import WorkResult
 from agenticx.sessions.history.subagent_notices import read_talk_events
+from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.base import Log
-from agenticx.sessions.store.session_record import SessionRecord
 from agenticx.settings import Settings
 from agenticx.teams.configured.build import TeamParts, build_team, check_parts
 from agenticx.teams.configured.config import TeamConfig

@@ -10,18 +10,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from agenticx import user_code
-from agenticx.argument_types import check_int, check_type, checked_text
+from agenticx.argument_types import check_int, checked_text
 from agenticx.clocks import Clock, SystemClock
+from agenticx.core.agent import Agent
 from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.logs import get_logger
 from agenticx.messages import RefusedFile
 from agenticx.runtime import Budget, ConfirmGate, Session
 from agenticx.runtime.budgets.budget import checked_budget
+from agenticx.runtime.confirm import GateFunction, checked_gate
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turns.work import WorkResult
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
+from agenticx.teams.agents.assistant_agent import AssistantAgent
 from agenticx.teams.agents.gates import asked_at, team_gate
 from agenticx.teams.agents.protocols import ChatAgent, TaskInput, Team
 from agenticx.teams.agents.spending import Spending, collected_by, current_budget, report_uncounted, within_budgets
@@ -46,12 +49,12 @@ from agenticx.teams.messages import (
     SelectSpeakerEvent,
     TaskResult,
 )
-from agenticx.teams.replay import EarlierRun, StoredTurns, events_since_reset, read_talk
+from agenticx.teams.replay import EarlierRun, StoredTurns, events_since_reset, replay_team
 from agenticx.teams.termination.base import ConditionRun, TerminationCondition, checked_condition
 from agenticx.teams.transcript import MessageTypes, TeamTranscript
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.events import SessionEvent
+    from agenticx.sessions.log.events import SessionEvent
 
 __all__ = ["BaseGroupChat"]
 
@@ -68,22 +71,25 @@ class BaseGroupChat(Team):
             def _select_speaker(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> str | None:
                 return None if len(messages) > 6 else self._participants[len(messages) % 2].name
 
-    `participants` are agents or teams with unique names. A run ends by `termination_condition` or after `max_turns`
-    speeches; with neither, after `team_max_turns` speeches (a setting, 100). With a `runtime` each speech is a message
-    of that message runtime. `custom_message_types` are types of messages that the tasks and participants use besides
-    those of `agenticx.teams` and the `StructuredMessage` that participants produce. With `emit_team_events` the choice
-    of a speaker is a message too, with the tokens that it took. `confirm_gate` is asked about risky calls of agents
-    that have none of their own, also those of inner teams without one. All model calls of all runs are made within
-    `budget`; once its seconds are used up the speech ends, and no other begins. With a `session`, which is one in
-    memory or the id of one of an open hub, each run is a turn of it, and so is each speech of an `AssistantAgent`,
-    below that one; the first run goes on from what the session's log has of the team: without a task in the turn that
-    waits for a person since an earlier process, if there is one; a run with a task ends that turn as interrupted.
+    `participants` are agents, such as an `Agent`, or teams, with unique names. A run ends by `termination_condition` or
+    after `max_turns` speeches; with neither, after `team_max_turns` speeches (a setting, 100). With a `runtime` each
+    speech is a message of that message runtime. `custom_message_types` are types of messages that the tasks and
+    participants use besides those of `agenticx.teams` and the `StructuredMessage` that participants produce. With
+    `emit_team_events` the choice of a speaker is a message too, with the tokens that it took. `confirm_gate` is asked
+    about risky calls of agents that have none of their own, also those of inner teams without one. All model calls of
+    all runs are made within `budget`; once its seconds are used up the speech ends, and no other begins.
+
+    With a `session`, which is one in memory or the id of one of an open hub, each run is a turn of it, and so is each
+    speech of an `AssistantAgent`, below that one; the first run goes on from what the session's log has of the team:
+    without a task in the turn that waits for a person since an earlier process, if there is one; a run with a task ends
+    that turn as interrupted.
+
     Raises ValueError and TypeError for participants and limits that cannot be used.
     """
 
     def __init__(
         self,
-        participants: Sequence[ChatAgent | Team],
+        participants: Sequence[ChatAgent | Team | Agent[Any, Any]],
         termination_condition: TerminationCondition | None = None,
         *,
         name: str | None = None,
@@ -92,7 +98,7 @@ class BaseGroupChat(Team):
         runtime: MessageRuntime | None = None,
         custom_message_types: Sequence[type[BaseChatMessage | BaseAgentEvent]] | None = None,
         emit_team_events: bool = False,
-        confirm_gate: ConfirmGate | None = None,
+        confirm_gate: ConfirmGate | GateFunction | None = None,
         budget: Budget | None = None,
         session: Session | str | None = None,
         settings: Settings | None = None,
@@ -102,9 +108,10 @@ class BaseGroupChat(Team):
             check_int("max_turns", max_turns)
             if max_turns < 1:
                 raise ValueError(f"max_turns must be at least 1, not {max_turns}")
-        self.check_participants(participants)
-        self._participants = list(participants)
-        self._members = checked_participants(participants)
+        members = [AssistantAgent.of(one, settings) if isinstance(one, Agent) else one for one in participants]
+        self.check_participants(members)
+        self._participants = members
+        self._members = checked_participants(members)
         self._name = checked_text("name", name, type(self).__name__)
         self._description = checked_text("description", description, "A team of agents.")
         self._condition = None if termination_condition is None else checked_condition(termination_condition)
@@ -113,15 +120,11 @@ class BaseGroupChat(Team):
             settings = settings or load_settings()
             self._max_turns = settings.team_max_turns
         self._actors = None if runtime is None else ActorParticipants(runtime, self._members)
-        self._types = MessageTypes([*produced_types(participants), *(custom_message_types or ())])
-        self._inner = [participant for participant in participants if isinstance(participant, BaseGroupChat)]
+        self._types = MessageTypes([*produced_types(members), *(custom_message_types or ())])
+        self._inner = [participant for participant in members if isinstance(participant, BaseGroupChat)]
         self.add_message_types(self.message_types)
         self._emits_events = emit_team_events
-        if confirm_gate is not None:
-            check_type(
-                "confirm_gate", confirm_gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm"
-            )
-        self._gate = confirm_gate
+        self._gate = checked_gate(confirm_gate)
         self._budget = checked_budget(budget)
         self._turns = TeamTurns(self._name, session, settings)
         self._clock = clock or SystemClock()
@@ -521,7 +524,7 @@ class BaseGroupChat(Team):
         anew. ValueError if other participants have spoken.
         """
         turns = StoredTurns(events_since_reset(events, self.name), self.name)
-        talk = read_talk(turns, self._types)
+        talk = replay_team(turns, self._types)
         speakers = {*talk.transcript.speakers, *([] if talk.selected is None else [talk.selected])}
         if unknown := sorted(speakers - self._members.keys()):
             raise ValueError(f"the session has speeches of {unknown}, who do not take part in team {self.name!r}")

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from agenticx.attachments import Attachment
 from agenticx.logs import get_logger
-from agenticx.messages import Message, UserMessage
+from agenticx.messages import Message, files_of
 from agenticx.runtime.events import EventType, TeamMessageEvent
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, MultiModalMessage
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.base import Store
-    from agenticx.sessions.store.events import SessionEvent
+    from agenticx.sessions.log.events import SessionEvent
 
 __all__ = [
     "attachments_of",
     "digests_in",
     "logged_message",
     "named_digests",
-    "stored_attachments",
     "with_contents",
 ]
 
@@ -61,7 +59,7 @@ def logged_message(message: BaseAgentEvent | BaseChatMessage, stored: Callable[[
     def name(part: Any) -> Any:
         if not _is_whole(part) or (file := Attachment.model_validate(part)).digest not in digests:
             return part
-        return {**file.summary, "sha256": file.digest}
+        return dict(file.summary)
 
     return _with_parts(data, name)
 
@@ -70,17 +68,6 @@ def named_digests(events: Iterable[SessionEvent]) -> set[str]:
     """Return the digests of the attachments that events of a team name."""
     messages = [entry.event.data["message"] for entry in events if isinstance(entry.event, TeamMessageEvent)]
     return {part["sha256"] for message in messages for part in _parts(message) if _is_named(part)}
-
-
-async def stored_attachments(store: Store, session_id: str, digests: set[str]) -> list[Attachment]:
-    """Return those attachments of the messages that a session has stored which can have one of these digests."""
-    from agenticx.sessions.store.attachments import attachment_digests, load_attachments  # on first use
-
-    messages = [*await store.log.compacted_messages(session_id), *(await store.log.state(session_id)).messages]
-    messages = [one for one in messages if not (large := attachment_digests([one])) or large & digests]
-    if (blobs := store.blobs) is not None:
-        messages = await load_attachments(messages, lambda digest: blobs.get(session_id, digest))
-    return _files_in(messages)
 
 
 def with_contents(events: Sequence[SessionEvent], attachments: Iterable[Attachment]) -> list[SessionEvent]:
@@ -93,7 +80,7 @@ def with_contents(events: Sequence[SessionEvent], attachments: Iterable[Attachme
 
 
 def _files_in(messages: Iterable[Message]) -> list[Attachment]:
-    return [file for message in messages if isinstance(message, UserMessage) for file in message.attachments]
+    return [file for message in messages for file in files_of(message)]
 
 
 def _parts(message: Mapping[str, Any]) -> list[Any]:

@@ -31,7 +31,7 @@ from agenticx.teams.messages import (
 from agenticx.teams.replay import StoredTurns
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.events import SessionEvent
+    from agenticx.sessions.log.events import SessionEvent
 
 __all__ = [
     "ActorParticipants",

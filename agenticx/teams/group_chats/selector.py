@@ -10,6 +10,7 @@ from typing import Any, cast
 from agenticx import user_code
 from agenticx.argument_types import check_int, checked_text
 from agenticx.clocks import Clock
+from agenticx.core.agent import Agent
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, ReplyBuilder, TextDelta, receive_reply
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.logs import get_logger
@@ -17,6 +18,7 @@ from agenticx.messages import AssistantMessage, Message, SystemMessage, UserMess
 from agenticx.runtime import Budget, ConfirmGate, Session, current_turn
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.runtime.calls.result_rendering import truncate
+from agenticx.runtime.confirm import GateFunction
 from agenticx.runtime.turn_log import LlmCallLine
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.protocols import MessageRuntime
@@ -68,7 +70,7 @@ class SelectorGroupChat(BaseGroupChat):
 
     def __init__(
         self,
-        participants: Sequence[ChatAgent | Team],
+        participants: Sequence[ChatAgent | Team | Agent[Any, Any]],
         model_client: Any,
         termination_condition: TerminationCondition | None = None,
         selector_prompt: str | None = None,
@@ -84,7 +86,7 @@ class SelectorGroupChat(BaseGroupChat):
         runtime: MessageRuntime | None = None,
         custom_message_types: Sequence[type[BaseChatMessage | BaseAgentEvent]] | None = None,
         emit_team_events: bool = False,
-        confirm_gate: ConfirmGate | None = None,
+        confirm_gate: ConfirmGate | GateFunction | None = None,
         budget: Budget | None = None,
         session: Session | str | None = None,
         settings: Settings | None = None,

@@ -24,7 +24,6 @@ from agenticx.teams.group_chats.logged_attachments import (
     digests_in,
     logged_message,
     named_digests,
-    stored_attachments,
     with_contents,
 )
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, MultiModalMessage, TextMessage
@@ -32,8 +31,8 @@ from agenticx.teams.replay import events_at
 
 if TYPE_CHECKING:
     from agenticx.sessions.hub.open_hubs import OpenHub
+    from agenticx.sessions.log.events import SessionEvent, StoredEvent
     from agenticx.sessions.store.base import Log
-    from agenticx.sessions.store.events import SessionEvent, StoredEvent
 
 __all__ = ["TeamTurn", "TeamTurns", "task_message"]
 
@@ -142,6 +141,8 @@ class TeamTurns:
             return None
         events = await read_talk_events(store.log, self._session)
         if digests := named_digests(events):
+            from agenticx.sessions.store.attachments import stored_attachments  # on first use
+
             stored = await stored_attachments(store, self._session, digests)
             events = with_contents(events, [*attachments_of(known), *stored])
         self._known_head = head
@@ -182,7 +183,7 @@ class TeamTurns:
         self._waiting = None
         if not (goes_on and isinstance(self._session, str)) or self._turn_above() is not None:
             return None
-        turn = await (await self._hub(self._session)).waiting_turn(self._session)
+        turn = await (await self._hub(self._session)).suspended_turn(self._session)
         if turn is None:
             return None
         self._known_head = None  # the state of the team is that of the log, also if it was in that run
@@ -291,7 +292,7 @@ async def _known_after(log: Log, session_id: str, turn_id: str) -> int | None:
 
 def _is_naming(event: StoredEvent) -> bool:
     """Return True for the event of the name that a first turn gives to its session."""
-    from agenticx.sessions.store.events import decode  # on first use: it imports the stores
+    from agenticx.sessions.log.events import decode  # on first use: it imports the stores
 
     return event.type == "session_changed" and decode(event).event.data.keys() == {"name"}
 

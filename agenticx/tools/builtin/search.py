@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -22,20 +21,19 @@ from agenticx.tools.paths import WorkspacePath, read_file, scan_folder
 from agenticx.tools.patterns import LinearPattern, compile_file_globs, compile_pattern
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
-from agenticx.tools.secret_files import SecretFiles, has_secret_name, is_private
+from agenticx.tools.secret_files import SecretFiles, has_secret_name
 from agenticx.tools.shown_names import name_forms
 from agenticx.tools.text_files import is_binary, to_utf8_lines
 from agenticx.tools.visible import control_pictures, visible_line
+from agenticx.tools.workspace_files import VisibleFolder, inherited_rules
 
 __all__ = ["file_search"]
 
 _MAX_FILE_BYTES = 4 * 1024 * 1024
-_MAX_IGNORE_BYTES = 256 * 1024
 _MAX_LINE_CHARS = 300
 _MAX_RESULT_CHARS = 24_000
 _MAX_COUNTED_MATCHES = 10_000
 _MAX_SECONDS = 30.0
-_MAX_DEPTH = 200
 _MAX_NAMED_FILES = 5
 
 
@@ -119,7 +117,7 @@ class _Search:
         _require_exists(target)
         deadline = time.monotonic() + _MAX_SECONDS
         complete = True
-        for file in _walk(target, _inherited_rules(target), self.context):
+        for file in _walk(target, inherited_rules(target), self.context):
             if self.stopped.is_set() or time.monotonic() > deadline or self.matches >= _MAX_COUNTED_MATCHES:
                 complete = False
                 break
@@ -210,41 +208,15 @@ def _require_exists(target: WorkspacePath) -> None:
         read_file(target, 0)
 
 
-def _inherited_rules(target: WorkspacePath) -> IgnoreRules:
-    rules = IgnoreRules()
-    for depth in range(len(target.parts)):
-        rules = _with_folder_rules(rules, WorkspacePath(target.root, target.parts[:depth]))
-    return rules
-
-
-def _with_folder_rules(rules: IgnoreRules, folder: WorkspacePath) -> IgnoreRules:
-    """Return `rules` and those of the folder's own .gitignore, if it has one."""
-    with suppress(ToolError):
-        content, _ = read_file(_child(folder, ".gitignore"), _MAX_IGNORE_BYTES)
-        return rules.with_rules(content.decode("utf-8", "replace"), "/".join(folder.parts))
-    return rules
-
-
 def _walk(target: WorkspacePath, rules: IgnoreRules, context: ToolContext) -> Iterator[WorkspacePath]:
     """Yield the files at and below `target`, folder by folder in order of names, without ignored and private ones."""
     try:
-        entries = scan_folder(target)
+        folder = VisibleFolder.open(target, rules, context.protected_roots)
     except ToolError:
         yield target  # it is a file; otherwise reading it raises the error to report
         return
-    if any(entry.name == ".gitignore" for entry in entries):
-        rules = _with_folder_rules(rules, target)
-    for entry in entries:
-        child = _child(target, entry.name)
-        if entry.link_target is not None or entry.name == ".git" or is_private(child, context.protected_roots):
-            continue
-        if rules.ignores(name_forms(child.relative)[0], is_folder=entry.is_folder):
-            continue
-        if entry.is_folder and len(child.parts) < _MAX_DEPTH:
-            yield from _walk(child, rules, context)
-        elif not entry.is_folder:
+    for child, is_folder in folder.entries:
+        if is_folder:
+            yield from _walk(child, folder.rules, context)
+        else:
             yield child
-
-
-def _child(target: WorkspacePath, name: str) -> WorkspacePath:
-    return WorkspacePath(target.root, (*target.parts, name), tuple((*parts, name) for parts in target.link_parts))

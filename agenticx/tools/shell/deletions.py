@@ -58,7 +58,7 @@ _STRING_PREFIX = re.compile(r"([(\[,+]\s{0,8}|=\s)[bBfFrRuU]{1,2}(?=\\?[\"'])")
 _INTERPOLATION = re.compile(r"(?<!\$)\{\w[\w.]*\}|%s|\s\+\s+(?=\w)")
 _RUNS_CODE = re.compile(
     r"(?<![\w.-])(?:(?:ba|da|k|z|fi|a)?sh|eval|source|su|trap|xargs|parallel|watch)\b(?![\w.-])"
-    r"|(?:^|[;&|\n(])\s*(?:\.\s|\.{0,2}/\w|(?:at|batch|crontab|make|node|perl|python[\d.]*|ruby|ssh)(?![\w.-]))"
+    r"|(?:^|[;&|\n(])[^\S\n]*(?:\.\s|\.{0,2}/\w|(?:at|batch|crontab|make|node|perl|python[\d.]*|ruby|ssh)(?![\w.-]))"
 )
 _FOLDER_NOW = re.compile(
     r"\$\(\s*pwd(?:\s+-[LP])?\s*\)|`\s*pwd\s*`|\$\{PWD\b[^}]*\}|\$PWD\b|(?<![^\s=:])~\+(?=[/\s;&|)]|$)"

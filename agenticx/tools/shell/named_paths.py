@@ -124,7 +124,7 @@ class _Words:
 
     def find_protected_name(self, targets: Iterable[str]) -> str | None:
         """Return the word that names a protected path as it is written, or None; `targets` are protected too."""
-        if "AGX_HOME" in self.stripped or "AGX_TOKEN_FILE" in self.stripped:
+        if any(variable in self.stripped for variable in ("AGX_HOME", "AGX_TOKEN_FILE", "AGX_SECRET_FILE")):
             return "AGX_HOME"
         named = next((target for target in targets if target in self.stripped), None)
         named = named or next((text for text in self.texts if self._match_protected_path(text)), None)

@@ -15,9 +15,9 @@ from agenticx.llms.base import ChatModel
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.messages import UserMessage
 from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
-from agenticx.sessions.store.commits import Loaded
+from agenticx.sessions.log.commits import Loaded
+from agenticx.sessions.log.records import SubagentDelivered, SubagentEnded, SubagentStarted
 from agenticx.sessions.store.factory import open_store
-from agenticx.sessions.store.records import SubagentDelivered, SubagentEnded, SubagentStarted
 from agenticx.settings import Settings, load_settings
 from agenticx.subagents.tools import session_tools
 from tests.support.faults.killed_process import kill_this_process, killed_at_commit, run_until_killed

@@ -26,6 +26,7 @@ MEMORY_BYTES = 32 * 2**20
 """The memory that a session with a thousand ended sub-agents may hold more than before they started: about 17 MiB."""
 
 
+@pytest.mark.ci_lane
 async def test_all_subagents_end_within_a_bounded_memory(tmp_path: Path, count: Count) -> None:
     number = count(50, 200, 1_000)
     given = {"home": tmp_path / "home", "subagent_max_children": AT_ONCE, "subagent_max_running": 8}

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable
-from typing import Annotated
 
 import pytest
-from pydantic import AfterValidator
-from pydantic_core import PydanticKnownError
 from starlette.requests import Request
 from starlette.types import Message
 
@@ -150,17 +147,6 @@ async def test_a_character_split_between_two_decoded_chunks_is_read() -> None:
         text = "x" * (1024 * 1024 - 12 + shift) + "😀" * 4
         body = await read_body(request(json.dumps({"input": text}, ensure_ascii=False).encode()), StartTurnBody)
         assert body.input == text
-
-
-async def test_a_text_that_the_memory_does_not_suffice_for_is_not_called_invalid() -> None:
-    def without_memory(_: str) -> str:
-        raise PydanticKnownError("string_unicode")
-
-    class TextBody(RequestBody):
-        text: Annotated[str, AfterValidator(without_memory)]
-
-    with pytest.raises(MemoryError):
-        await read_body(request(b'{"text":"x"}'), TextBody)
 
 
 async def test_lone_surrogates_in_a_text_are_replaced() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -15,25 +17,27 @@ from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
 from agenticx.assembly import default_tools
-from agenticx.knowledge.memory import UserMemory
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
-from agenticx.runtime.events import envelope_schema
+from agenticx.runtime.events import EventType, envelope_schema
 from studio.http.openapi import EVENT_STREAM, openapi_document, possible_problems
-from studio.http.problems import PROBLEMS
+from studio.http.problems import HINTS, PROBLEMS
 from studio.http.queries import RequestQuery, find_problem_codes
 from studio.routes import TABLE
 from tests.support.server.running_studio import RunningStudio, StudioMaker, until
 from tests.support.wires.files import PNG
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.shares_secrets]
 
 QUERIES = {
     "/api/sessions": ["q", "limit", "before", "archived"],
+    "/api/sessions/{session_id}/messages": ["limit", "before"],
+    "/api/sessions/{session_id}/files": ["q", "limit"],
+    "/api/sessions/{session_id}/turns": ["limit", "before"],
     "/api/sessions/{session_id}/export": ["format"],
     "/api/sessions/{session_id}/artifacts": ["format", "option"],
     "/api/sessions/{session_id}/artifacts/{path}": ["revision", "option"],
-    "/api/sessions/{session_id}/events": ["cursor", "lastEventId"],
-    "/api/events": ["cursor", "lastEventId"],
+    "/api/sessions/{session_id}/events": ["cursor", "lastEventId", "types"],
+    "/api/events": ["cursor", "lastEventId", "types"],
     "/api/confirms": ["session_id"],
     "/api/questions": ["session_id"],
     "/api/models": ["available"],
@@ -44,6 +48,7 @@ QUERIES = {
 
 
 OPERATIONS = {
+    "GET /api/sessions/{session_id}/attachments/{digest}": "get_attachment",
     "GET /api/sessions/{session_id}/artifacts": "list_artifacts",
     "GET /api/sessions/{session_id}/artifacts/{path}": "get_artifact",
     "GET /api/sessions/{session_id}/options": "list_options",
@@ -61,6 +66,8 @@ OPERATIONS = {
     "GET /api/vaults/{vault_id}/search": "search_vault",
     "GET /api/vaults/{vault_id}/notes/{path}": "get_note",
     "GET /": "get_page",
+    "GET /guide": "get_guide",
+    "GET /guide/{name}": "get_guide_page",
     "GET /preview": "get_preview",
     "GET /api/confirms": "list_confirms",
     "POST /api/confirms/{request_id}": "answer_confirm",
@@ -84,12 +91,14 @@ OPERATIONS = {
     "POST /api/sessions/{session_id}/subagents/{agent_id}/message": "message_subagent",
     "POST /api/sessions/{session_id}/subagents/{agent_id}/retry": "retry_subagent",
     "GET /api/sessions/{session_id}/context": "get_context",
+    "GET /api/sessions/{session_id}/files": "list_files",
     "GET /api/sessions/{session_id}/export": "export_session",
     "POST /api/sessions/{session_id}/fork": "fork_session",
     "GET /api/sessions/{session_id}/messages": "list_messages",
     "GET /api/sessions/{session_id}/instructions": "list_instructions",
     "POST /api/sessions/{session_id}/rewind": "rewind_session",
     "POST /api/sessions/{session_id}/stop": "stop_turn",
+    "GET /api/sessions/{session_id}/turns": "list_turns",
     "POST /api/sessions/{session_id}/turns": "start_turn",
     "POST /api/ticket": "redeem_ticket",
     "POST /api/tickets": "issue_ticket",
@@ -97,6 +106,7 @@ OPERATIONS = {
     "GET /api/agents": "list_agents",
     "GET /api/tools": "list_tools",
     "GET /api/usage": "get_usage",
+    "GET /api/workers": "list_workers",
     "GET /openapi.json": "get_openapi",
 }
 """The operation ids: generated clients make functions of these names, so that renaming one breaks them."""
@@ -120,10 +130,14 @@ SCHEMAS = [
     "ContextLayerItem",
     "ContextResponse",
     "CreateSessionBody",
+    "DeletionReport",
     "Event",
+    "FileItem",
+    "FileListResponse",
     "ForkBody",
     "FoundPassageItem",
     "HealthResponse",
+    "HostReport",
     "InstructionsResponse",
     "IssueTicketBody",
     "KeyItem",
@@ -144,6 +158,7 @@ SCHEMAS = [
     "OptionItem",
     "OptionListResponse",
     "OptionStoppedResponse",
+    "OrphanReport",
     "ParticipantItem",
     "Problem",
     "QuestionAnswerBody",
@@ -160,8 +175,10 @@ SCHEMAS = [
     "RewindResponse",
     "RewindUndo",
     "RewoundFileItem",
+    "SamplingBody",
     "SearchMatchItem",
     "ServerClosingFrame",
+    "ServerReport",
     "SessionItem",
     "SessionListResponse",
     "SessionResponse",
@@ -181,6 +198,8 @@ SCHEMAS = [
     "ToolCallItem",
     "ToolItem",
     "ToolListResponse",
+    "TurnItem",
+    "TurnListResponse",
     "UsageByAgent",
     "UsageByDay",
     "UsageByModel",
@@ -192,6 +211,8 @@ SCHEMAS = [
     "VaultListResponse",
     "VaultProblemsResponse",
     "VaultResponse",
+    "WorkerReport",
+    "WorkersReport",
 ]
 """The schemas besides those of the events: generated clients make types of these names, as above."""
 
@@ -216,6 +237,8 @@ class DocumentedClient:
         responses = self.document["paths"][path][method.lower()]["responses"]
         response = responses[str(answer.status_code)]
         media_type = answer.headers.get("content-type", "").partition(";")[0] or None
+        if "*/*" in response.get("content", ()):
+            media_type = "*/*"
         assert [media_type] == [None] if "content" not in response else media_type in response["content"], (
             method,
             url,
@@ -295,8 +318,11 @@ async def test_every_response_matches_the_document(
         for plain in (
             "/",
             "/preview",
+            "/guide",
+            "/guide/events",
             "/api/health",
             "/api/ready",
+            "/api/workers",
             "/api/tools",
             "/api/teams",
             "/api/agents",
@@ -305,7 +331,8 @@ async def test_every_response_matches_the_document(
         ):
             await client.request("GET", plain)
         await use_a_vault(client, tmp_path / "notes")
-        saved, _ = UserMemory(tmp_path / "home").save("Likes tea.", saved_at="2026-01-01T00:00:00.000Z")
+        save = studio.services.notes.memory.save
+        saved, _ = await asyncio.to_thread(save, "Likes tea.", saved_at="2026-01-01T00:00:00.000Z")
         await client.request("GET", "/api/memory")
         await client.request("DELETE", f"/api/memory/{saved.id}")
         await client.request("DELETE", "/api/keys/groq")
@@ -324,6 +351,7 @@ async def pick_an_option(client: DocumentedClient, session_id: str) -> None:
                 break
     await client.request("GET", f"{path}/options")
     await client.request("POST", f"{path}/options/1/pick", {})
+    assert (await client.request("GET", f"{path}/messages")).json()["messages"][-1]["picked"] == 1
     await client.request("POST", f"{path}/options/2/stop", {})
 
 
@@ -379,18 +407,22 @@ async def read_and_rewind(client: DocumentedClient, session_id: str) -> None:
     path = f"/api/sessions/{session_id}"
     await client.request("GET", path)
     await client.request("GET", f"{path}/instructions")
+    assert (await client.request("GET", f"{path}/turns")).json()["turns"][0]["outcome"] == "answer"
     await client.request("GET", f"{path}/context")
+    assert (await client.request("GET", f"{path}/files?q=a.t")).json()["files"] == [{"path": "a.txt", "secret": False}]
     await client.request("PATCH", path, {"pinned": True})
     (found,) = (await client.request("GET", "/api/sessions?q=needle&limit=5&archived=all")).json()["sessions"]
     assert found["matches"]
     await client.request("GET", "/api/sessions")
     messages = (await client.request("GET", f"{path}/messages")).json()["messages"]
-    assert [sorted(message.keys() - {"message_id", "role", "content"}) for message in messages] == [
+    assert [sorted(message.keys() - {"message_id", "role", "content", "created_at"}) for message in messages] == [
         ["attachments"],
         ["tool_calls"],
-        ["tool_call_id"],
+        ["is_error", "outcome", "tool_call_id"],
         [],
     ]
+    digest = messages[0]["attachments"][0]["sha256"]
+    assert (await client.request("GET", f"{path}/attachments/{digest}")).status_code == 200
     assert (await client.request("GET", "/api/usage?since=2020-01-01&until=2999-01-01")).json()["rows"]
     await client.request("GET", f"{path}/export")
     await client.request("GET", f"{path}/export?format=markdown")
@@ -431,9 +463,8 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
             assert known == QUERIES.get(route.path, [])[: None if route.method == "GET" else 0]
             assert all(one["schema"] and (one["in"] == "path" or one["description"]) for one in declared)
             ids = {"session_id": session_id, "agent_id": "a", "request_id": "cfm_x", "question_id": "qst_x"}
-            path = route.path.format(
-                **ids, provider="groq", vault_id="vault_x", path="a.md", entry_id="mem_x", number="1"
-            )
+            ids |= {"provider": "groq", "vault_id": "vault_x", "path": "a.md", "entry_id": "mem_x", "number": "1"}
+            path = route.path.format(**ids, name="events", digest="0")
             if route.path == "/":
                 assert (await studio.client.get("/?from=mail")).status_code == 200
                 continue
@@ -478,6 +509,7 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
             (404, "session_not_found", "GET", "/api/confirms?session_id=ses_x", None),
             (404, "message_not_found", "POST", f"{session}/rewind", {"message_id": "msg_x"}),
             (404, "message_not_found", "POST", f"{session}/fork", {"message_id": "msg_x"}),
+            (404, "attachment_not_found", "GET", f"{session}/attachments/{'0' * 64}", None),
             (404, "not_found", "GET", f"/api/sessions/%73{session_id[1:]}", None),
             (404, "confirm_not_found", "POST", "/api/confirms/cnf_x", {"approved": True, "digest": ""}),
             (404, "question_not_found", "POST", "/api/questions/qst_x", {"answer": "a"}),
@@ -491,8 +523,10 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
             (422, "unknown_tool", "POST", "/api/sessions", {"tools": ["none"]}),
             (422, "bad_workspace", "POST", "/api/sessions", {"workspace": "relative"}),
             (422, "bad_before", "GET", "/api/sessions?before=ses_x", None),
+            (422, "bad_before", "GET", f"{session}/messages?before=msg_x", None),
             (422, "bad_limit", "GET", "/api/sessions?limit=0", None),
             (422, "bad_day", "GET", "/api/usage?since=today", None),
+            (422, "bad_types", "GET", "/api/events?types=final,nothing", None),
             (422, "repeated_parameter", "GET", "/api/sessions?limit=1&limit=2", None),
             (422, "unknown_team", "POST", "/api/sessions", {"team": "nope"}),
             (422, "unknown_agent", "POST", "/api/sessions", {"agent": "nope"}),
@@ -517,6 +551,12 @@ def test_every_problem_of_the_table_is_that_of_a_route_or_of_no_route_at_all() -
     assert own <= {*PROBLEMS}
     statuses = [kind.status for kind in PROBLEMS.values()]
     assert statuses == sorted(statuses)
+
+
+def test_every_route_in_a_hint_of_a_problem_exists() -> None:
+    known = {f"{route.method} {route.path}" for route in TABLE}
+    named = {route for hint in HINTS.values() for route in re.findall(r"(?:GET|POST|PUT|PATCH) /[\w/{}.]*", hint)}
+    assert (HINTS.keys() <= PROBLEMS.keys(), len(named) > 20, named - known) == (True, True, set())
 
 
 async def test_the_frames_of_streams_match_their_schema(make_studio: StudioMaker) -> None:
@@ -544,6 +584,31 @@ def test_operations_and_schemas_have_the_names_that_generated_clients_use() -> N
     assert operations == OPERATIONS
     assert len(set(operations.values())) == len(operations)
     assert sorted(document["components"]["schemas"].keys() - envelope_schema()["$defs"].keys()) == SCHEMAS
+
+
+def test_no_field_of_a_body_has_a_default_which_generated_clients_would_require() -> None:
+    schemas = openapi_document(TABLE)["components"]["schemas"]
+    bodies = {route.body.__name__ for route in TABLE if route.body is not None}
+    defaults = {name for name in (*bodies, "AttachmentBody") if '"default":' in json.dumps(schemas[name]["properties"])}
+    assert (len(bodies) > 10, defaults) == (True, set())
+    assert schemas["StartTurnBody"]["required"] == ["input"]
+
+
+def test_every_event_and_each_of_its_fields_is_described() -> None:
+    schemas = openapi_document(TABLE)["components"]["schemas"]
+    left, seen = [schemas["Event"]], set[str]()
+    missing = list[str]()
+    while left:
+        for name in set(re.findall(r"#/components/schemas/(\w+)", json.dumps(left.pop()))) - seen:
+            seen.add(name)
+            left.append(schemas[name])
+            fields = schemas[name]["properties"].items()
+            missing += [
+                f"{name}.{key}"
+                for key, schema in fields
+                if key not in ("type", "data") and not schema.get("description")
+            ]
+    assert (len(seen) > len(EventType), missing) == (True, [])
 
 
 def test_no_two_schemas_of_the_document_have_the_same_name() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.settings import load_settings
-from studio.access import TICKET_SECONDS, Tickets, load_or_create_token
+from agenticx.shared_values import MemorySharedValues
+from studio.access import TICKET_SECONDS, MemoryTickets, SharedTickets, load_or_create_token
 from tests.support.server.raw_http import (
     AUTHORIZED,
     JSON,
@@ -151,15 +152,16 @@ async def test_a_ticket_gives_the_token_once(studio: RunningStudio) -> None:
     assert answers[1].code == "bad_ticket"
 
 
-def test_a_ticket_expires_after_ten_minutes() -> None:
+async def test_a_ticket_expires_after_ten_minutes() -> None:
     clock = ManualClock()
-    tickets = Tickets(clock)
-    early, late = tickets.issue(), tickets.issue()
-    clock.seconds = TICKET_SECONDS - 1
-    assert tickets.redeem(early)
-    clock.seconds = TICKET_SECONDS
-    assert not tickets.redeem(late)
-    assert not tickets.redeem("")
+    for tickets in (MemoryTickets(clock), SharedTickets(MemorySharedValues(clock))):
+        clock.seconds = 0.0
+        early, late = await tickets.issue(), await tickets.issue()
+        clock.seconds = TICKET_SECONDS - 1
+        assert await tickets.redeem(early)
+        clock.seconds = TICKET_SECONDS
+        assert not await tickets.redeem(late)
+        assert not await tickets.redeem("")
 
 
 class ManualClock:

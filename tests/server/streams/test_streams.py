@@ -11,7 +11,7 @@ import pytest
 from agenticx.llms.scripted import ScriptedModel, hang, say
 from tests.support.lanes import Count
 from tests.support.server.heartbeats import SHORT_HEARTBEAT_INTERVAL, STATES, HeartbeatLog, check_heartbeats, wait
-from tests.support.server.running_studio import StudioMaker, note, until
+from tests.support.server.running_studio import Frame, StudioMaker, note, until
 from tests.support.server.stream_checks import (
     check_framing,
     fill,
@@ -123,3 +123,32 @@ async def test_head_opens_no_stream(make_studio: StudioMaker) -> None:
         answer = await studio.client.head(f"/api/sessions/{session_id}/events")
         assert (answer.status_code, answer.content) == (200, b"")
         assert studio.services.relay.readers == 0
+
+
+# --- events of some types ---------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_of_some_types_has_those_events_and_heartbeats_advance_its_cursor(
+    make_studio: StudioMaker,
+) -> None:
+    clock = PatientClock(SHORT_HEARTBEAT_INTERVAL)
+    async with make_studio(ScriptedModel(["one", "two", "three"]), clock=clock) as studio:
+        session_id = await studio.session()
+        path = f"/api/sessions/{session_id}/events?types=turn_started,final"
+        for text in ("first", "second"):
+            cursor = (await studio.turn(session_id, text)).json()["cursor"]
+            whole = await studio.events_until(session_id, "final", cursor=cursor)
+        async with studio.frames(path) as frames:
+            seen = list[Frame]()
+            while len(seen) < 4:
+                seen += [frame] if (frame := await anext(frames)).data is not None else []
+            assert [frame.type for frame in seen] == ["turn_started", "final"] * 2
+            assert seen[-1].raw == whole[-1].raw
+            await studio.client.patch(f"/api/sessions/{session_id}", json={"pinned": True})
+            head = await studio.services.store.log.head(session_id)
+            passed = studio.services.relay.cursor(session_id, head)
+            while (frame := await anext(frames)).id != passed:
+                assert frame.data is None
+        async with studio.frames(path, cursor=passed) as frames:
+            await studio.turn(session_id, "third")
+            assert [frame.type for frame in await until(frames, "final") if frame.data] == ["turn_started", "final"]

@@ -120,7 +120,7 @@ async def server_forker() -> AsyncGenerator[ServerForker]:
         "tests.support.faults.server_forker", [], cwd=ROOT, env=environment, stdin=subprocess.PIPE
     )
     made = ServerForker(process)
-    with _cut_connections():
+    with cut_connections():
         try:
             yield made
         finally:
@@ -130,7 +130,7 @@ async def server_forker() -> AsyncGenerator[ServerForker]:
 
 
 @contextmanager
-def _cut_connections() -> Generator[None]:
+def cut_connections() -> Generator[None]:
     """Let connections to killed servers that httpx leaves open be collected without a warning.
 
     It would be an error in whatever test the garbage collector runs, which may be this one.

@@ -13,7 +13,9 @@ __all__ = ["log", "messages", "run_turn"]
 async def run_turn(studio: RunningStudio, session_id: str, *texts: str) -> None:
     """Run a turn for each text, one after the other."""
     for text in texts:
-        cursor = (await studio.turn(session_id, text)).json()["cursor"]
+        answer = (await studio.turn(session_id, text)).json()
+        assert "cursor" in answer, answer
+        cursor = answer["cursor"]
         await studio.events_until(session_id, "final", cursor=cursor)
 
 

@@ -25,7 +25,7 @@ FILE_EVENTS = {
 
 async def enter(tab: Tab, studio: RunningStudio) -> None:
     """Open the page with a new ticket and wait until it shows a session."""
-    await tab.open(f"http://127.0.0.1:{studio.port}/#{studio.services.tickets.issue()}")
+    await tab.open(f"http://127.0.0.1:{studio.port}/#{await studio.services.tickets.issue()}")
     await tab.wait_for("document.querySelector('#sessions [aria-current]')?.textContent")
 
 

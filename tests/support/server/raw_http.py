@@ -15,7 +15,9 @@ ALLOWED_ORIGIN = "app://desktop"
 
 _IDS = {
     "agent_id": "a",
+    "digest": "0",
     "entry_id": "mem_x",
+    "name": "events",
     "number": "1",
     "path": "a.md",
     "provider": "acme",

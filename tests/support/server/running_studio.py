@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from agenticx.clocks import Clock
 from agenticx.llms.assembly import resolve_model
@@ -23,12 +24,19 @@ from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
+from studio.access import load_or_create_token
 from studio.server import StudioServer, listen
 from studio.services import Services, make_services
 from tests.support.server.stream_client import StreamClient
 from tests.support.timeouts import PATIENCE, PatientClock, patient_client
 
 TOKEN = "t" * 43
+
+IN_A_FILE = pytest.mark.parametrize("make_studio", ["sqlite"], indirect=True)
+"""A mark of tests that look at the files of a single studio, or damage them.
+
+Those of keys that another process stores have their like over a database in tests/server/test_shared_workers.py.
+"""
 
 
 @tool(risk="write")
@@ -139,10 +147,11 @@ async def running_studio(
 ) -> AsyncIterator[RunningStudio]:
     """Yield a studio whose default model is `default_model`, by default one that says hello.
 
-    Without a `clock` it has a `PatientClock`, without a `store` the one in its home.
+    Without a `clock` it has a `PatientClock`, without a `store` the one in its home. Its token is `TOKEN`, or the one
+    that the workers of the store share.
     """
     workspace = tmp_path / "workspace"
-    workspace.mkdir(exist_ok=True)
+    workspace.mkdir(parents=True, exist_ok=True)
     model = default_model or ScriptedModel(["hello"] * 100, name="scripted")
     given = {"home": tmp_path / "home", "workspace_root": workspace, "model": "scripted", **settings}
     loaded = load_settings(given, environ={})
@@ -152,9 +161,11 @@ async def running_studio(
     def resolve(spec: str) -> ChatModel:
         return model if spec == "scripted" else resolve_model(spec, settings=loaded)
 
+    shared = None if store is None else store.shared
+    token = TOKEN if shared is None else load_or_create_token(loaded, shared)
     services = make_services(
         loaded,
-        token=TOKEN,
+        token=token,
         store=store,
         models=NamedModels(loaded, resolve),
         tools=tools or [note],
@@ -165,7 +176,7 @@ async def running_studio(
     server = StudioServer(services, ready.set)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     await ready.wait()
-    headers = {"Authorization": f"Bearer {TOKEN}"}
+    headers = {"Authorization": f"Bearer {token}"}
     async with patient_client(f"http://127.0.0.1:{port}", headers=headers) as client:
         running = RunningStudio(services, server, client, port, workspace, serving)
         try:

@@ -38,6 +38,7 @@ class _LogThatLasts:
     """The log of a store in memory, which outlives the processes of a test."""
 
     durability: Durability = "replicas"
+    is_shared = True
 
     def __init__(self, memory: MemoryStore) -> None:
         self._memory = memory

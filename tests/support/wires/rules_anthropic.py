@@ -118,9 +118,13 @@ def _user_block(block: dict[str, Any]) -> str | None:
         case "document":
             return _source(block, ("application/pdf",))
         case "tool_result":
-            if block.get("is_error") and not block.get("content", "").strip():
+            if isinstance(content := block.get("content"), list):
+                if block.get("is_error") and any(inner["type"] != "text" for inner in content):
+                    return "an error with more than text"
+                return next(filter(None, map(_user_block, content)), None)
+            if block.get("is_error") and not (content or "").strip():
                 return "an error without content"
-            return "blank content" if "content" in block and not block["content"].strip() else None
+            return "blank content" if content is not None and not content.strip() else None
         case kind:
             return f"a block of type {kind} from the user"
 

@@ -245,7 +245,10 @@ async def test_guide_rails_check_a_case_that_the_text_says_is_not_resolved() -> 
         ),
         ({"guide_rails": [lambda text, context: None]}, "which function is not"),
         ({"guide_rails": [Rail]}, "not the class Rail itself"),
-        ({"confirm_gate": 5}, "confirm_gate must be a ConfirmGate, such as a subclass with request_confirm, not int"),
+        (
+            {"confirm_gate": 5},
+            "confirm_gate must be a ConfirmGate, or a function of the request that",
+        ),
     ],
 )
 def test_guide_rails_and_gates_that_are_none_are_refused_when_the_executor_is_made(

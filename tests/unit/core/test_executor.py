@@ -52,11 +52,17 @@ def test_every_field_of_an_agent_has_its_default() -> None:
         "backstory": None,
         "organization_id": "default-org",
         "instructions": "You are a helpful agent.",
+        "context_variables_description": "",
         "model": None,
+        "sampling": None,
         "tools": (),
         "tool_choice": None,
         "parallel_tool_calls": True,
-        "llm_hooks": (),
+        "handoffs": (),
+        "output_type": None,
+        "deps_type": None,
+        "confirm_gate": None,
+        "hooks": (),
         "max_iterations": 25,
         "max_retry_limit": 2,
     }
@@ -339,7 +345,7 @@ async def test_a_chat_that_fails_raises_the_error_of_the_turn() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        ((adder, "text"), TypeError, "task must be a Task, not str"),
+        ((adder, 5), TypeError, "task must be a Task or a text, not int"),
         ((None, Task(description="x")), TypeError, "agent must be an Agent, given here or with the task"),
         ((Agent(tool_choice="sub"), Task(description="x")), ValueError, "names no tool of it: 'sub'"),
         ((Agent(model="nobody:nothing"), Task(description="x")), SettingsError, "nobody"),

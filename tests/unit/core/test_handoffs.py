@@ -341,7 +341,7 @@ async def test_hooks_of_an_agent_run_only_while_it_acts() -> None:
             self.agents.append(context.agent_id)
 
     own, common = Recorder(), Recorder()
-    expert = billing.model_copy(update={"llm_hooks": (own,)})
+    expert = billing.model_copy(update={"hooks": (own,)})
 
     @tool(risk="read")
     def transfer() -> Agent:

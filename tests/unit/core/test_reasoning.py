@@ -143,6 +143,7 @@ def random_work(chance: random.Random) -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.anyio
 @pytest.mark.skipif(NODE is None, reason="needs node")
+@pytest.mark.ci_lane
 async def test_the_page_tells_the_same_steps_from_the_same_events(agx_session: Session) -> None:
     chance, many = random.Random(26), range(700)
     logs = [

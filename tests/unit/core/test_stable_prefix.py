@@ -64,6 +64,7 @@ def without_marks(value: Any) -> Any:
     return [without_marks(item) for item in value] if isinstance(value, list) else value
 
 
+@pytest.mark.ci_lane
 async def test_each_request_of_twenty_turns_begins_with_the_one_before_it_on_every_wire(tmp_path: Path) -> None:
     model = await conversation(tmp_path)
 

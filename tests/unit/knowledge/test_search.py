@@ -31,6 +31,7 @@ def index(tmp_path: Path) -> VaultIndex:
     return index
 
 
+@pytest.mark.ci_lane
 def test_questions_find_the_passages_that_answer_them(tmp_path: Path) -> None:
     shares = answer_questions(tmp_path)
 

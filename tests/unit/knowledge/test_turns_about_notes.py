@@ -325,6 +325,7 @@ async def test_a_chosen_mode_vault_has_only_the_tools_that_the_settings_enable(t
     assert len(detected) > 10
 
 
+@pytest.mark.ci_lane
 async def test_the_notes_of_all_turns_fill_at_most_their_share_of_the_window(tmp_path: Path) -> None:
     async with Talk(tmp_path, *["Ok."] * 9) as talk:
         for number in range(8):

@@ -59,6 +59,7 @@ async def found(vault: Vault) -> tuple[int, int, int, str]:
     return len(result.results), result.state.indexed, result.state.total, vault.state
 
 
+@pytest.mark.ci_lane
 async def test_vaults_that_are_added_and_removed_at_once_stay_whole(
     vaults: Vaults, home: Path, notes: Path, tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
@@ -89,6 +90,7 @@ async def test_vaults_that_are_added_and_removed_at_once_stay_whole(
     assert [name for name in os.listdir(home / "vaults") if name != ".lock"] == []
 
 
+@pytest.mark.ci_lane
 async def test_an_index_that_several_bring_up_to_date_at_once_has_each_note_once(home: Path, notes: Path) -> None:
     for number in range(1_500):
         (notes / f"more {number}.md").write_text(f"# Heron {number}\n")

@@ -244,6 +244,7 @@ def test_after_changes_of_all_kinds_and_stopped_runs_the_index_equals_a_fresh_on
     assert content(index) == content(indexed(root, tmp_path / "fresh.db"))
 
 
+@pytest.mark.ci_lane
 def test_an_index_run_that_is_killed_goes_on_where_it_was(tmp_path: Path, rng: random.Random, count: Count) -> None:
     root, file = tmp_path / "vault", tmp_path / "index.db"
     root.mkdir()

@@ -74,6 +74,7 @@ def _anthropic_tool_inputs(stream: str) -> Iterator[str]:
 
 
 @pytest.mark.skipif(streams_folder() is None, reason=NO_STREAMS)
+@pytest.mark.ci_lane
 def test_every_preview_of_every_recorded_call_agrees_with_the_final_arguments() -> None:
     texts = recorded_texts()
     assert len(texts) > 50

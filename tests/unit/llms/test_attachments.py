@@ -24,14 +24,17 @@ from agenticx.attachments import (
 )
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.foreign_text import MATERIAL, frame_text
-from agenticx.llms.base import ModelRequest
+from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.wires.anthropic import _request as _anthropic_request
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.gemini import _request as _gemini_request
 from agenticx.llms.wires.ollama import _request as _ollama_request
 from agenticx.llms.wires.openai_chat import _request as _openai_chat_request
 from agenticx.llms.wires.openai_responses import _request as _openai_responses_request
-from agenticx.messages import UserMessage, message_adapter
+from agenticx.llms.wrappers.capabilities import attachments_as_text
+from agenticx.llms.wrappers.xml_tools import with_tools_in_prompt
+from agenticx.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage, message_adapter
+from agenticx.runtime import Session
 from tests.support.wires import rules_anthropic, rules_gemini, rules_ollama, rules_responses, sdk_types
 from tests.support.wires.files import GIF, JPEG, PDF, PNG, TEXT, WEBP, contents
 
@@ -203,8 +206,9 @@ def anthropic(request: ModelRequest) -> dict[str, Any]:
     return body
 
 
-def gemini(request: ModelRequest) -> dict[str, Any]:
-    body = json.loads(_gemini_request.request_body(request, model="m", dialect=_gemini_request.GeminiDialect()))
+def gemini(request: ModelRequest, **features: bool) -> dict[str, Any]:
+    dialect = _gemini_request.GeminiDialect(**features)
+    body = json.loads(_gemini_request.request_body(request, model="m", dialect=dialect))
     assert rules_gemini.violations(body, signed=False) == []
     return body
 
@@ -271,6 +275,119 @@ def test_ollama_has_images_in_a_field_next_to_the_text() -> None:
     ]
 
 
+def results_with(*files: Attachment) -> ModelRequest:
+    """Return a request with two results, the first of which has the files."""
+    calls = tuple(ToolCall(id=f"call_{number}", name="draw") for number in (1, 2))
+    return ModelRequest(
+        messages=[
+            UserMessage(content="Draw."),
+            AssistantMessage(tool_calls=calls),
+            ToolMessage(tool_call_id="call_1", name="draw", content="Drawn.", attachments=files),
+            ToolMessage(tool_call_id="call_2", name="draw", content="Nothing."),
+        ],
+        tools=[ToolSchema("draw", "Draw.", {"type": "object", "properties": {}})],
+    )
+
+
+SHOWN_AFTER_RESULTS = "[results] The files of the results above, in this order: a.png, e.pdf, f.txt."
+
+
+def test_anthropic_has_the_images_and_documents_of_a_result_in_the_result() -> None:
+    def source(file: Attachment) -> dict[str, Any]:
+        return {"type": "base64", "media_type": file.media_type, "data": file.data}
+
+    first, second = anthropic(results_with(PNG, PDF, TEXT))["messages"][2]["content"]
+    assert first["content"] == [
+        {"type": "text", "text": f"Drawn.\n\n{TEXT_FILE_AS_TEXT}"},
+        {"type": "image", "source": source(PNG)},
+        {"type": "document", "source": source(PDF), "title": "e.pdf"},
+    ]
+    assert second["content"] == "Nothing."
+
+
+def test_responses_has_the_images_and_files_of_a_result_in_its_output() -> None:
+    assert responses(results_with(PNG, PDF, TEXT))["input"][3:] == [
+        {
+            "type": "function_call_output",
+            "call_id": "call_1",
+            "output": [
+                {"type": "input_text", "text": f"Drawn.\n\n{TEXT_FILE_AS_TEXT}"},
+                {"type": "input_image", "image_url": data_url(PNG), "detail": "auto"},
+                {"type": "input_file", "filename": "e.pdf", "file_data": data_url(PDF)},
+            ],
+        },
+        {"type": "function_call_output", "call_id": "call_2", "output": "Nothing."},
+    ]
+
+
+def test_gemini_3_has_the_files_of_a_result_in_its_parts() -> None:
+    first, second = gemini(results_with(PNG, PDF, GIF), result_files=True)["contents"][2]["parts"]
+    assert first["functionResponse"] == {
+        "name": "draw",
+        "response": {"output": f"Drawn.\n\n{omission_note(GIF)}"},
+        "parts": [
+            {"inlineData": {"mimeType": "image/png", "data": PNG.data}},
+            {"inlineData": {"mimeType": "application/pdf", "data": PDF.data}},
+        ],
+    }
+    assert second["functionResponse"] == {"name": "draw", "response": {"output": "Nothing."}}
+
+
+def test_gemini_before_3_has_the_files_of_results_behind_them() -> None:
+    assert gemini(results_with(PNG, PDF, TEXT))["contents"][2]["parts"] == [
+        {"functionResponse": {"name": "draw", "response": {"output": "Drawn."}}},
+        {"functionResponse": {"name": "draw", "response": {"output": "Nothing."}}},
+        {"inlineData": {"mimeType": "image/png", "data": PNG.data}},
+        {"inlineData": {"mimeType": "application/pdf", "data": PDF.data}},
+        {"text": TEXT_FILE_AS_TEXT},
+        {"text": SHOWN_AFTER_RESULTS},
+    ]
+
+
+def test_chat_completions_has_the_files_of_results_in_a_message_behind_them() -> None:
+    assert chat(results_with(PNG, PDF, TEXT), files=True)["messages"][2:] == [
+        {"role": "tool", "tool_call_id": "call_1", "content": "Drawn."},
+        {"role": "tool", "tool_call_id": "call_2", "content": "Nothing."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "image_url", "image_url": {"url": data_url(PNG)}},
+                {"type": "file", "file": {"filename": "e.pdf", "file_data": data_url(PDF)}},
+                {"type": "text", "text": TEXT_FILE_AS_TEXT},
+                {"type": "text", "text": SHOWN_AFTER_RESULTS},
+            ],
+        },
+    ]
+
+
+def test_ollama_has_the_files_of_results_in_a_message_behind_them() -> None:
+    assert ollama(results_with(PNG, PDF, TEXT))["messages"][3:] == [
+        {"role": "tool", "tool_name": "draw", "tool_call_id": "call_2", "content": "Nothing."},
+        {
+            "role": "user",
+            "content": f"{omission_note(PDF)}\n\n{TEXT_FILE_AS_TEXT}\n\n{SHOWN_AFTER_RESULTS}",
+            "images": [PNG.data],
+        },
+    ]
+
+
+def test_models_without_vision_or_function_calling_get_the_files_of_results_too() -> None:
+    [*_, first, _] = map(attachments_as_text, results_with(PNG, TEXT).messages)
+    assert first.content == f"Drawn.\n\n{omission_note(PNG)}\n\n{TEXT_FILE_AS_TEXT}"
+    written = with_tools_in_prompt(results_with(PNG, TEXT)).messages[-1]
+    assert isinstance(written, UserMessage)
+    assert written.attachments == (PNG,)
+    assert "grüße" in written.content
+    assert "Nothing." in written.content
+
+
+def test_the_rows_of_a_history_have_the_files_of_results_behind_them() -> None:
+    rows = Session(messages=results_with(PNG).messages).to_openai()
+    assert [row["role"] for row in rows] == ["user", "assistant", "tool", "tool", "user"]
+    assert rows[-1]["content"][1] == {"type": "image_url", "image_url": {"url": data_url(PNG)}}
+    assert Session(messages=rows).messages[-1].attachments == (make_attachment("image2", PNG.content()),)
+
+
 _messages = st.builds(
     UserMessage,
     content=st.text(st.characters(exclude_categories=("Cs",)), max_size=5),
@@ -296,13 +413,15 @@ def test_any_files_become_a_valid_request_on_each_wire(messages: list[UserMessag
             "openai_chat": partial(chat, files=True),
             "openai_responses": responses,
             "anthropic": anthropic,
-            "gemini": gemini,
+            "gemini": partial(gemini, result_files=True),
         }.items()
     ],
 )
 @pytest.mark.parametrize("files", [(), (PNG,), ALL], ids=["none", "an image", "all"])
 @pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 def test_requests_with_files_match_the_types_of_the_provider_sdks(
     files: tuple[Attachment, ...], wire: str, build: Callable[[ModelRequest], dict[str, Any]]
 ) -> None:
     assert sdk_types.type_errors(wire, build(request_with(*files))) == []
+    assert sdk_types.type_errors(wire, build(results_with(*files))) == []

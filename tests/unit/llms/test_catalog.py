@@ -205,6 +205,7 @@ def test_a_provider_of_the_user_may_use_any_wire(wire: str, kind: str, more: str
 
 @pytest.mark.parametrize("spec", ["openai:a", "openai-chat:a", "anthropic:a", "gemini:a", "ollama:a", "demo"])
 @pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 def test_load_wire_imports_everything_that_resolve_model_needs(spec: str) -> None:
     look = (
         "import sys\n"

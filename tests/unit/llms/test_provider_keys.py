@@ -236,6 +236,7 @@ def test_a_file_that_is_not_private_is_refused(change: Callable[[Path], None], w
             action()
 
 
+@pytest.mark.ci_lane
 def test_writers_at_once_lose_nothing_and_readers_see_whole_files(home: Path) -> None:
     ended = Event()
 

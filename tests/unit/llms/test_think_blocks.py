@@ -12,7 +12,6 @@ from agenticx.llms.wrappers.think_blocks import ThinkBlockModel, ThinkBlockParse
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing import ScriptedModel, cut, fail, outline, say
 from agenticx.tools.registry import tool
-from tests.linear.growth import grows_linearly
 
 CASES = {
     "<think>hm</think>\n\nyes": ("hm", "yes"),
@@ -54,20 +53,6 @@ def test_chunking_makes_no_difference(words: list[str], data: st.DataObject) -> 
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=6)))
     pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert split(pieces) == split([text])
-
-
-@pytest.mark.promise("C7")
-@pytest.mark.parametrize("piece", [" ", "<think> </think>", "<think>\n"])
-@pytest.mark.cases(quick=0)
-def test_parsing_time_is_linear_in_the_text(piece: str) -> None:
-    def parse_all(pieces: list[str]) -> None:
-        parser = ThinkBlockParser()
-        for text in pieces:
-            parser.feed(text)
-        parser.end()
-
-    assert grows_linearly(lambda count: parse_all([piece * count]))
-    assert grows_linearly(lambda count: parse_all([piece] * count))
 
 
 @pytest.mark.anyio

@@ -22,7 +22,6 @@ from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing import ScriptedModel, check_grammar, collect, cut, outline, say
 from agenticx.tools.registry import tool
-from tests.linear.growth import grows_linearly
 from tests.support.wires.files import PNG
 
 WRITE = ToolSchema(
@@ -214,33 +213,6 @@ def test_endless_calls_are_an_error(piece: str, calls: int) -> None:
     assert (parser.feed(piece), parser.end()) == ([], [])
 
 
-@pytest.mark.promise("C7")
-@pytest.mark.parametrize(
-    ("opening", "piece"),
-    [
-        ("", "<"),
-        ("", " "),
-        ("", "`"),
-        ("<function=write>", " "),
-        ("<function=write>", "<"),
-        ("<function=write>", "x"),
-        ("<function=write><parameter=path>", "<"),
-        ("<function=write><parameter=path><", "\\"),
-        ("<function=write><parameter=path>", "\n"),
-        ("<function=write><parameter=options>", "</parameter"),
-    ],
-)
-@pytest.mark.cases(quick=1)
-def test_parsing_time_is_linear_in_the_text(opening: str, piece: str) -> None:
-    def read_all(pieces: list[str]) -> None:
-        parser = XmlCallParser([WRITE])
-        for text in [opening, *pieces]:
-            parser.feed(text)
-
-    assert grows_linearly(lambda count: read_all([piece * count]))
-    assert grows_linearly(lambda count: read_all([piece] * count))
-
-
 PATHS_READ: list[str] = []
 
 
@@ -365,16 +337,6 @@ def test_a_call_in_the_history_is_rendered_unchanged(arguments: dict[str, Any]) 
     reply, unfinished = read([text])
     assert [json.loads(call.arguments) for call in reply.tool_calls] == [arguments]
     assert not unfinished
-
-
-@pytest.mark.parametrize("piece", ["<", " ", "\\", "<function=", "<function=x>", "< function_result"])
-@pytest.mark.cases(quick=2)
-def test_escaping_time_is_linear_in_the_text(piece: str) -> None:
-    def escape_all(count: int) -> None:
-        message = UserMessage(content="<" + piece * count)
-        contents_with_tools_in_prompt(message, AssistantMessage(content=message.content))
-
-    assert grows_linearly(escape_all)
 
 
 @pytest.mark.anyio

@@ -49,6 +49,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("kind", ["plain", "later", "deaf"])
 @pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 def test_ctrl_c_while_a_tool_runs_ends_the_program(kind: str, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, kind],

@@ -85,6 +85,7 @@ def assert_stored_as_told(turn: PlayedTurn, model: CreatingModel, row: Row) -> N
     assert (outcome == "ok") == (fits and bool(model.shown.strip())), row["name"]
 
 
+@pytest.mark.ci_lane
 async def test_every_stream_is_shown_at_every_mark_and_stored_or_dropped(play: Player) -> None:
     for row in created_rows():
         turn, model = await create(play, row["deltas"], 0.11)
@@ -96,6 +97,7 @@ async def test_every_stream_is_shown_at_every_mark_and_stored_or_dropped(play: P
 
 
 @pytest.mark.parametrize("in_one_piece", [True, False])
+@pytest.mark.ci_lane
 async def test_every_stream_in_single_characters_and_in_one_piece_is_stored_the_same_way(
     play: Player, in_one_piece: bool
 ) -> None:

@@ -138,15 +138,25 @@ async def test_hooks_run_in_priority_order_at_their_points(play):
     assert order == [f"{name} {step}" for step in steps for name in "ab"]
 
 
-async def test_hooks_get_the_session_the_agent_and_the_round(play):
+async def test_hooks_get_the_session_the_turn_the_agent_its_model_the_round_and_the_call(play):
     contexts: list[HookContext] = []
 
-    async def note(self, reply, context):
-        contexts.append(context)
+    async def note(self, *args):
+        contexts.append(args[-1])
 
-    run = await play(["Hi."], agent_id="scout", hooks=HookRegistry([hook("after_model", note)]))
+    session = play.session()
+    session.state.context_variables["city"] = "Lyon"
+    hooks = HookRegistry([hook("after_model", note), hook("before_tool_call", note), hook("after_tool_call", note)])
+    run = await play([call("look"), "Hi."], tools=[look], agent_id="scout", hooks=hooks, session=session)
 
-    assert contexts == [HookContext(run.session.id, "scout", 1)]
+    turn = run.events[0].turn_id
+    known = {"turn_id": turn, "model": "scripted", "context_variables": {"city": "Lyon"}}
+    assert contexts == [
+        HookContext(session.id, "scout", 1, **known),
+        HookContext(session.id, "scout", 1, call_id="call_1", **known),
+        HookContext(session.id, "scout", 1, call_id="call_1", **known),
+        HookContext(session.id, "scout", 2, **known),
+    ]
 
 
 @pytest.mark.parametrize(

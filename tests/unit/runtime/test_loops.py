@@ -14,7 +14,7 @@ from agenticx.tools.registry import tool
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
 
-@tool(risk="read")
+@tool(risk="read", read_only=False)
 def same(n: int = 0) -> str:
     """Answer the same each time."""
     return f"same {n}"
@@ -145,6 +145,7 @@ async def test_twenty_different_searches_without_results_are_a_loop(play):
     assert run.terminal["detector"] == "no_progress"
 
 
+@pytest.mark.ci_lane
 async def test_shell_searches_without_results_are_a_loop_and_silent_commands_are_not(play):
     auto = play.session(permission_mode="auto")
     find = [call("bash_exec", {"command": f"find . -name {word} | head"}) for word in "abcdefgh"]
@@ -160,7 +161,7 @@ async def test_shell_searches_without_results_are_a_loop_and_silent_commands_are
 
 
 async def test_rounds_with_large_results_are_detected_too(play):
-    @tool(risk="read")
+    @tool(risk="read", read_only=False)
     def huge() -> str:
         """Answer at length."""
         return "x" * 300_000

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, PrivateAttr, field_serializer, field_validator
 
 from agenticx.messages import AssistantMessage, UserMessage
 from agenticx.runtime.calls.result_rendering import is_large
@@ -20,15 +20,16 @@ from tests.support.timeouts import PATIENCE, longest_hold, slowdown
 pytestmark = pytest.mark.anyio
 
 
-class Shown:
-    """An object that records which threads asked for its `repr`."""
+class Shown(BaseModel):
+    """A model that records in which threads its JSON is made."""
 
-    def __init__(self) -> None:
-        self.threads: list[int] = []
+    name: str = "shown"
+    _threads: list[int] = PrivateAttr(default_factory=list)
 
-    def __repr__(self) -> str:
-        self.threads.append(threading.get_ident())
-        return "shown"
+    @field_serializer("name")
+    def record_thread(self, name: str) -> str:
+        self._threads.append(threading.get_ident())
+        return name
 
 
 async def test_an_object_that_a_tool_returns_is_rendered_in_a_thread(play):
@@ -41,9 +42,9 @@ async def test_an_object_that_a_tool_returns_is_rendered_in_a_thread(play):
 
     run = await play([call("look"), "ok"], tools=[look])
 
-    assert run.results == [("call_1", "ok", '"shown"')]
-    assert value.threads
-    assert threading.get_ident() not in value.threads
+    assert run.results == [("call_1", "ok", '{"name":"shown"}')]
+    assert value._threads
+    assert threading.get_ident() not in value._threads
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_large_values_are_recognised(value, large) -> None:
     assert is_large(value) is large
 
 
-async def test_a_recursive_value_is_rendered(play):
+async def test_a_recursive_value_is_refused(play):
     @tool(risk="read")
     async def look() -> Any:
         """Look."""
@@ -74,7 +75,9 @@ async def test_a_recursive_value_is_rendered(play):
         value.append(value)
         return value
 
-    assert (await play([call("look"), "ok"], tools=[look])).results == [("call_1", "ok", "[[...]]")]
+    [(_, outcome, text)] = (await play([call("look"), "ok"], tools=[look])).results
+    assert outcome == "error"
+    assert text.startswith("Error: the tool returned a list that contains itself. A tool may return text")
 
 
 async def test_a_large_value_returned_at_the_time_out_is_reported(play):
@@ -90,7 +93,7 @@ async def test_a_large_value_returned_at_the_time_out_is_reported(play):
 
     [(_, outcome, text)] = run.results
     assert outcome == "timed_out"
-    assert text.startswith('look did not finish within 1 s and was ended.\n{"rows": ["found", "found"')
+    assert text.startswith('look did not finish within 1 s and was ended.\n{"rows":["found","found"')
 
 
 async def test_a_plain_function_that_times_out_may_still_take_effect(play, caplog):
@@ -144,6 +147,7 @@ async def test_a_long_output_object_is_validated_in_a_thread(play):
     assert threading.get_ident() not in THREADS
 
 
+@pytest.mark.ci_lane
 async def test_a_session_of_100_000_rows_does_not_block_the_event_loop_in_each_round(play):
     rows = [
         row

@@ -56,7 +56,7 @@ def runtime(*replies: Any, **options: Any) -> AgentRuntime:
 async def test_run_returns_text_reason_usage_messages_and_events() -> None:
     session = Session(messages=[UserMessage(content="before")])
     result = await runtime([call("add", {"a": 1, "b": 2})], "It is 3.", tools=[add]).run("1 + 2?", session)
-    assert (result.output, result.text, result.reason) == (None, "It is 3.", "answer")
+    assert (result.output, result.text, result.reason) == ("It is 3.", "It is 3.", "answer")
     assert [message.role for message in result.messages] == ["user", "assistant", "tool", "assistant"]
     assert list(result.messages) == session.messages[1:]
     assert result.usage == result.events[-1].data["usage"]
@@ -150,7 +150,7 @@ async def test_a_model_can_be_given_by_its_name() -> None:
 
 
 async def test_a_result_type_of_a_base_class_is_constructible() -> None:
-    result: RunResult[None] = await runtime("hi").run("go")
+    result: RunResult[str] = await runtime("hi").run("go")
     assert "hi" in repr(result)
     assert "events" not in repr(result)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -323,6 +324,38 @@ def test_a_type_whose_schema_is_no_object_is_the_value_of_one(type_: Any, text: 
 def test_an_object_without_the_value_is_a_problem() -> None:
     with pytest.raises(InvalidArguments, match="value: Field required"):
         OutputType(int).read('{"number": 7}')
+
+
+PLACE_SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "people": {"$ref": "#/$defs/Count"}},
+    "required": ["name", "people"],
+    "$defs": {"Count": {"type": "integer", "minimum": 0}},
+}
+
+
+async def test_a_json_schema_asks_for_a_value_that_fits_it(play):
+    bad, good = {"name": 3, "people": -1}, {"name": "Rome", "people": 2}
+    run = await play([[call("submit_output", bad)], [call("submit_output", good)]], output_type=PLACE_SCHEMA)
+    assert run.results[0][1:] == (
+        "invalid_arguments",
+        "Rejected: name: 3 is not of type 'string'; people: -1 is less than the minimum of 0",
+    )
+    assert run.terminal["output"] == good
+    assert OutputType({"type": "array", "items": {"type": "integer"}}).read('{"value": [1]}') == [1]
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        ({"type": "nothing"}, "the schema is not a valid JSON Schema: type: 'nothing' is not valid"),
+        ({"$ref": "#/$defs/None"}, "the schema refers to '#/$defs/None', which is not in it"),
+        ({"properties": {"a": {"$ref": "https://example.org/a.json"}}}, "refers to 'https://example.org/a.json'"),
+    ],
+)
+def test_a_schema_that_is_not_valid_or_refers_to_another_document_is_refused(schema: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        OutputType(schema)
 
 
 @pytest.mark.parametrize("type_", [Callable[[], int], threading.Lock, "Nowhere"])

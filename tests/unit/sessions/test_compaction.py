@@ -17,8 +17,8 @@ from agenticx.runtime.compactor import is_summary
 from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.hub.state import load_session
-from agenticx.sessions.store.tool_state import decode_replacement_counts
+from agenticx.sessions.hub.state_tracker import load_session
+from agenticx.sessions.log.tool_state import decode_replacement_counts
 from agenticx.settings import load_settings
 from tests.support.commits import load
 from tests.support.intercepted_store import InterceptedStore, Write
@@ -170,6 +170,7 @@ async def test_a_turn_without_compaction_writes_no_compacted_messages(tmp_path: 
 
 
 @pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 async def test_a_compaction_that_could_not_be_stored_is_made_again(tmp_path: Path, open_store: OpenStore) -> None:
     harness = CompactionHarness(tmp_path, open_store)
     everything = await harness.run_turns(15)
@@ -230,6 +231,7 @@ async def test_a_rewind_to_a_compacted_message_restores_it_unchanged(tmp_path: P
 
 
 @pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 async def test_a_rewind_to_an_uncompacted_message_keeps_the_compacted_ones(
     tmp_path: Path, open_store: OpenStore
 ) -> None:
@@ -248,6 +250,7 @@ async def test_a_rewind_to_an_uncompacted_message_keeps_the_compacted_ones(
 
 
 @pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 async def test_a_fork_has_the_compacted_messages_before_its_end(tmp_path: Path, open_store: OpenStore) -> None:
     harness = CompactionHarness(tmp_path, open_store)
     everything = await harness.run_turns()

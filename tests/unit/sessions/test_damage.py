@@ -18,12 +18,14 @@ from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import Commit, Hub, SessionRecord, SqliteStore, StateChange, TurnRecord, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.log.events import Position
+from agenticx.sessions.log.records import CallBegan, NameDerived
 from agenticx.sessions.store.base import find_fact
-from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.records import CallBegan
+from agenticx.sessions.store.sqlite.projections import check_projections
 from agenticx.settings import load_settings
 from tests.support.commits import add_fact, append, delete, load, update
-from tests.support.stores import began, posted
+from tests.support.stores import began, orphans, posted
 from tests.support.timeouts import PatientClock
 
 pytestmark = pytest.mark.anyio
@@ -73,6 +75,7 @@ async def left_running(home: Path, count: int) -> list[str]:
 
 SESSION = "(SELECT number FROM sessions WHERE id = ?)"
 WRONG_PART = f"INSERT INTO parts VALUES ({SESSION}, 'todos', 100, 1, 0)"  # its record is of another kind
+OF_SESSION = f"session = {SESSION}"
 EVENTS = f"session = {SESSION} AND body <> x''"
 FACTS = f"session = {SESSION} AND kind = 'call_began'"
 DAMAGES = {
@@ -119,8 +122,8 @@ async def test_a_record_that_cannot_be_read_is_left_out_of_lists(tmp_path: Path)
     one, two = await left_running(tmp_path, 2)
     damage(tmp_path, "UPDATE sessions SET record = '{' WHERE id = ?", one)
     store = SqliteStore(tmp_path / "sessions.db")
-    assert [record.id for record in await store.catalog.sessions()] == [two]
-    assert [found.record.id for found in await store.catalog.search("0")] == []
+    assert [one.id for one in await store.catalog.sessions()] == [two]
+    assert [found.id for found in await store.catalog.sessions(query="0")] == []
     with pytest.raises(StoreError, match="damaged"):
         await store.catalog.get(one)
     await store.aclose()
@@ -146,6 +149,57 @@ async def test_reading_a_damaged_packed_row_raises_a_store_error(tmp_path: Path)
     await store.aclose()
 
 
+FIRST_TURN = "session = 1 AND last_seq = 3"
+POSITIONS = {
+    "of a segment's first event": f"UPDATE segments SET first_position = first_position + 1 WHERE {FIRST_TURN}",
+    "of a segment's last event": f"UPDATE segments SET last_position = last_position + 1 WHERE {FIRST_TURN}",
+    "of a commit": "UPDATE commits SET position = position + 70 WHERE session = 1",
+}
+
+
+@pytest.mark.parametrize("what", POSITIONS)
+async def test_a_row_with_other_positions_than_its_events_is_left_out_of_the_log_of_all_sessions(
+    tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    for number in range(2):
+        made = SessionRecord(name=str(number), workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+        await store.create(made)
+        turn = TurnRecord(id=f"turn_{number}", session_id=made.id, input="hi")
+        await append(store, made.id, turn.id, [STARTED, token(0), FINAL], begins=turn)
+        if "commit" in what:
+            turn = TurnRecord(id=f"open_{number}", session_id=made.id, input="hi")
+            await append(store, made.id, turn.id, [STARTED], begins=turn)
+    await store.aclose()
+    damage(tmp_path, POSITIONS[what])
+    store = SqliteStore(tmp_path / "sessions.db")
+    positions = [event.position for event in await store.log.read_all(Position(0), 100)]
+    assert positions == sorted(positions)
+    assert len(positions) == (7 if "commit" in what else 3)
+    assert "corrupt row skipped" in caplog.text
+    await store.aclose()
+
+
+@pytest.mark.parametrize("positions", ["0, 0", "70, 1", "'x', 1"])
+async def test_positions_that_no_segment_can_have_are_restored_by_the_next_start(
+    tmp_path: Path, positions: str
+) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    made = SessionRecord(name="one", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(made)
+    turn = TurnRecord(id="turn_1", session_id=made.id, input="hi")
+    await append(store, made.id, turn.id, [STARTED, token(0), FINAL], begins=turn)
+    stored = await store.log.read_all(Position(0), 100)
+    await store.aclose()
+    damage(tmp_path, f"UPDATE segments SET (first_position, last_position) = ({positions}) WHERE last_seq > 0")
+    assert len(check_projections(tmp_path / "sessions.db")) == 1
+    store = SqliteStore(tmp_path / "sessions.db")
+    assert list(await store.log.read_all(Position(0), 100)) == list(stored)
+    assert await store.log.position() == stored[-1].position
+    await store.aclose()
+    assert check_projections(tmp_path / "sessions.db") == []
+
+
 async def test_a_turn_ends_though_the_rows_before_it_cannot_be_packed(tmp_path: Path) -> None:
     (session_id,) = await left_running(tmp_path, 1)
     damage(tmp_path, "UPDATE commits SET body = x'78' WHERE body <> x''")
@@ -153,8 +207,8 @@ async def test_a_turn_ends_though_the_rows_before_it_cannot_be_packed(tmp_path: 
     await append(store, session_id, "turn_0", [FINAL])
     (event,) = await store.log.read(session_id, 2, 10)
     assert event.terminal
-    assert await store.catalog.running_turns([session_id]) == {}
-    assert (await load(store, session_id)).running is None
+    assert await store.log.turn(session_id) is None
+    assert (await load(store, session_id)).main_turn is None
     await store.aclose()
 
 
@@ -170,7 +224,7 @@ async def test_an_undecodable_byte_stops_neither_search_nor_usage_and_no_text_is
     damage(tmp_path, "UPDATE texts SET text = CAST(CAST(text AS BLOB) || x'ff' AS TEXT) WHERE text LIKE '%secret one'")
     damage(tmp_path, "UPDATE usage SET model = CAST(x'ff' AS TEXT) WHERE session = 1")
     store = SqliteStore(tmp_path / "sessions.db")
-    assert [found.record.name for found in await store.catalog.search("lorem")] == ["two", "one"]
+    assert [found.record.name for found in await store.catalog.sessions(query="lorem")] == ["two", "one"]
     assert sum(spent.counts.calls for spent in await store.catalog.usage()) == 2
     await store.aclose()
     damage(tmp_path, "UPDATE records SET data = data || ']' WHERE session = 1 AND kind = 'message_added'")
@@ -200,7 +254,7 @@ async def test_a_record_with_wrong_field_values_is_damaged(tmp_path: Path, what:
     damage(tmp_path, f"UPDATE sessions SET record = {RECORDS[what]} WHERE id = ?", one)
     store = SqliteStore(tmp_path / "sessions.db")
     hub = hub_of(store, tmp_path)
-    assert [record.id for record in await store.catalog.sessions()] == [two]
+    assert [one.id for one in await store.catalog.sessions()] == [two]
     for asking in (store.catalog.get(one), hub.start(one, TurnRequest(input="x")), fork(store, one, now="2026-01-01")):
         with pytest.raises(StoreError, match="damaged"):
             await asking
@@ -289,6 +343,36 @@ async def test_a_database_with_damaged_metadata_is_refused_with_a_message(
         SqliteStore(tmp_path / "sessions.db")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE segments SET last_position = 9223372036854775807 WHERE session = 1",
+        "UPDATE meta SET value = '9223372036854775807' WHERE key = 'position'",
+        "UPDATE sessions SET record = replace(printf('%03000d', 0), '0', '[') WHERE number = 1",
+        "UPDATE records SET data = replace(printf('%0100000d', 0), '0', '[') WHERE session = 1",
+        "UPDATE segments SET last_rev = 9223372036854775807 WHERE session = 1",
+        "UPDATE usage SET input_tokens = 9223372036854775807 WHERE session = 1",
+    ],
+)
+async def test_values_without_measure_stop_one_session_only(tmp_path: Path, statement: str) -> None:
+    one, two = await left_running(tmp_path, 2)
+    store = SqliteStore(tmp_path / "sessions.db")
+    used = {"input_tokens": 1, "output_tokens": 1, "model": "m", "round": 1}
+    for session_id in (one, two):
+        await append(store, session_id, None, [RuntimeEvent(EventType.USAGE, used), FINAL])
+    await store.aclose()
+    with closing(sqlite3.connect(tmp_path / "sessions.db", isolation_level=None)) as connection:
+        assert connection.execute(statement).rowcount >= 1
+    store = SqliteStore(tmp_path / "sessions.db")
+    with suppress(DamagedData):
+        await append(store, one, None, [RuntimeEvent(EventType.USAGE, used), FINAL])
+    assert await append(store, two, None, [RuntimeEvent(EventType.USAGE, used), FINAL])
+    assert two in [listed.id for listed in await store.catalog.sessions()]
+    await delete(store, one)
+    assert await append(store, two, None, [FINAL])
+    await store.aclose()
+
+
 async def test_a_completely_unreadable_session_can_be_deleted(tmp_path: Path) -> None:
     one, two = await left_running(tmp_path, 2)
     for statement in (
@@ -304,7 +388,7 @@ async def test_a_completely_unreadable_session_can_be_deleted(tmp_path: Path) ->
     await delete(store, one)
     with pytest.raises(SessionNotFound):
         await store.catalog.get(one)
-    assert [found.record.id for found in await store.catalog.search("1")] == [two]
+    assert [found.id for found in await store.catalog.sessions(query="1")] == [two]
     await store.aclose()
 
 
@@ -315,6 +399,8 @@ UNREADABLE = {
     "its messages": f"INSERT INTO messages VALUES ({SESSION}, 0, 1, 0)",
     "its log": DAMAGES["a row of the log"],
     "its facts": DAMAGES["the facts' form"],
+    "its last commit": f"DELETE FROM commits WHERE position = (SELECT max(position) FROM commits WHERE {OF_SESSION})",
+    "its first commit": f"DELETE FROM segments WHERE {OF_SESSION}",
 }
 
 
@@ -330,9 +416,122 @@ async def test_a_session_that_cannot_be_read_can_be_deleted(tmp_path: Path, what
         await store.log.head(one)
     with pytest.raises(SessionNotFound):
         await hub.delete(one)
-    assert [record.id for record in await store.catalog.sessions()] == [two]
+    assert [one.id for one in await store.catalog.sessions()] == [two]
     await hub.close()
     await store.aclose()
+
+
+async def test_a_log_without_its_last_commit_takes_no_message_and_says_why(tmp_path: Path) -> None:
+    one, two = await left_running(tmp_path, 2)
+    damage(tmp_path, UNREADABLE["its last commit"], one)
+    store = SqliteStore(tmp_path / "sessions.db")
+    hub = hub_of(store, tmp_path)
+    await hub.recover()
+    for refused in (hub.start(one, TurnRequest(input="again")), hub.change(one, {"name": "new"})):
+        with pytest.raises(DamagedData, match="commits after number 2 are missing"):
+            await refused
+    assert [json.loads(event.frame_json)["type"] for event in await store.log.read(one, 0, 10)] == [
+        "turn_started",
+        "token",
+    ]
+    await hub.start(two, TurnRequest(input="again"))
+    await hub.close()
+    await store.aclose()
+
+
+WRONG_VALUES = {
+    "commits": ("session", "rev", "last_seq", "commit_id", "body"),
+    "turns": ("id", "is_open_child", "rev"),
+    "records": ("seq", "kind", "key", "turn", "data"),
+    "facts": ("turn", "kind", "key", "rev"),
+    "sessions": ("record", "pinned", "running"),
+    "messages": ("message_index", "rev"),
+    "parts": ("name", "place", "rev"),
+    "texts": ("message_id", "role", "text"),
+    "segments": ("first_position", "last_position", "last_rev", "last_seq"),
+}
+
+
+KEYS = {
+    "records": "session, rev, record_index",
+    "messages": "session, message_index",
+    "parts": "session, name",
+    "segments": "session, last_seq, last_rev",
+}
+
+
+@pytest.mark.parametrize("value", ["x'00ff'", "'abc'", "1.5"])
+@pytest.mark.parametrize(
+    ("table", "column"), [(table, name) for table, names in WRONG_VALUES.items() for name in names]
+)
+@pytest.mark.cases(quick=8)
+async def test_a_value_of_a_wrong_type_is_reported_as_damage_and_the_session_can_be_deleted(
+    tmp_path: Path, table: str, column: str, value: str
+) -> None:
+    one, two = await left_running(tmp_path, 2)
+    store = SqliteStore(tmp_path / "sessions.db")
+    parts = {"todos": "[]"}
+    await append(store, one, None, [FINAL], state=StateChange([UserMessage(content="say alpha")], parts=parts))
+    await add_fact(store, one, posted("p"))
+    await store.aclose()
+    rows = "number = " + SESSION if table == "sessions" else OF_SESSION
+    key = KEYS.get(table, "rowid")
+    last = f"({key}) IN (SELECT {key} FROM {table} WHERE {rows} ORDER BY {key.split(', ')[-1]} DESC LIMIT 1)"
+    damage(tmp_path, f"UPDATE {table} SET {column} = {value} WHERE {last}", one)
+    store = SqliteStore(tmp_path / "sessions.db")
+    hub = hub_of(store, tmp_path)
+    with suppress(StoreError):
+        await hub.recover()
+    for use in (
+        *(hub.start(one, TurnRequest(input="again")), hub.change(one, {"name": "new"}), hub.messages(one)),
+        *(
+            hub.open_requests(),
+            store.catalog.sessions(query="alpha"),
+            store.catalog.usage(),
+            store.log.read_all(Position(0), 9),
+        ),
+    ):
+        with suppress(StoreError):
+            await use
+    await hub.start(two, TurnRequest(input="again"))
+    await hub.delete(one)
+    with pytest.raises(SessionNotFound):
+        await store.log.head(one)
+    await hub.close()
+    await store.aclose()
+
+
+QUEUED = RuntimeEvent(EventType.QUEUED, {"turn_id": "turn_9", "message_id": "p", "input": "later"})
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_a_queued_message_that_cannot_be_read_is_handed_back_and_reported_once(
+    tmp_path: Path, announced: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    (session_id,) = await left_running(tmp_path, 1)
+    store = SqliteStore(tmp_path / "sessions.db")
+    name = NameDerived(key="turn_0", name="new")
+    await append(store, session_id, None, [QUEUED] if announced else [], facts=[posted("p", "turn_9"), name])
+    await store.aclose()
+    damaged = f"UPDATE records SET data = '{{' WHERE {OF_SESSION} AND kind = ?"
+    for kind in ("message_posted", "name_derived"):
+        damage(tmp_path, damaged, session_id, kind)
+    for reported in (["message_posted", "name_derived"], []):
+        caplog.clear()
+        store = SqliteStore(tmp_path / "sessions.db")
+        hub = hub_of(store, tmp_path)
+        await hub.recover()
+        events = [json.loads(event.frame_json) for event in await store.log.read(session_id, 0, 10)]
+        assert await orphans(store) == []
+        await hub.close()
+        await store.aclose()
+        outline = ["turn_started", "token", *(["queued"] if announced else []), "state", "error"]
+        assert [event["type"] for event in events] == [*outline, *(["handed_back"] if announced else [])]
+        if announced:
+            assert events[-1]["data"] == QUEUED.data
+        text = caplog.text
+        assert ("handing back its text" in text) == (announced and bool(reported))
+        assert ("was given up" in text) == bool(reported)
 
 
 async def with_texts(home: Path) -> list[str]:
@@ -342,7 +541,9 @@ async def with_texts(home: Path) -> list[str]:
     for name in ("alpha", "beta"):
         made = SessionRecord(name=f"about {name}", workspace=str(home), created_at="2026-01-01T00:00:00.000Z")
         await store.create(made)
-        await append(store, made.id, None, [FINAL], state=StateChange([UserMessage(content=f"say {name}")]))
+        await append(
+            store, made.id, None, [FINAL], state=StateChange([UserMessage(content=f"say {name}", message_id=name)])
+        )
         ids.append(made.id)
     await store.aclose()
     return ids
@@ -367,12 +568,12 @@ async def test_a_damaged_index_is_rebuilt_at_the_start(
     break_index(tmp_path, INDEX_DAMAGES[what])
     store = SqliteStore(tmp_path / "sessions.db")
     assert ["search index damaged; rebuilding" in record.getMessage() for record in caplog.records] == [True]
-    assert [found.record.id for found in await store.catalog.search("say")] == [two, one]
-    assert [found.record.id for found in await store.catalog.search("about alpha")] == [one]
+    assert [found.id for found in await store.catalog.sessions(query="say")] == [two, one]
+    assert [found.id for found in await store.catalog.sessions(query="about alpha")] == [one]
     await update(store, replace(await store.catalog.get(one), name="renamed"))
     await append(store, two, None, [FINAL], state=StateChange([UserMessage(content="more")], keep_messages=1))
-    assert [found.record.id for found in await store.catalog.search("renamed")] == [one]
-    assert [found.record.id for found in await store.catalog.search("more")] == [two]
+    assert [found.id for found in await store.catalog.sessions(query="renamed")] == [one]
+    assert [found.id for found in await store.catalog.sessions(query="more")] == [two]
     await delete(store, one)
     await store.aclose()
     caplog.clear()
@@ -396,12 +597,13 @@ async def test_an_index_damaged_in_use_stops_searches_only(
     if not leaves:
         break_index(tmp_path, f"UPDATE found_data SET block = {block}")
     for number in range(20):
-        kept = StateChange([UserMessage(content=f"word {number}")], keep_messages=number + 1)
+        kept = StateChange([UserMessage(content=f"word {number}", message_id=f"m{number}")], keep_messages=number + 1)
         await append(store, two, None, [FINAL], state=kept)
         await update(store, replace(await store.catalog.get(one), name=f"renamed {number}"))
-    await append(store, two, None, [FINAL], state=StateChange(keep_messages=21, searchable_ids=frozenset()))
+    texts = ["beta", *(f"m{number}" for number in range(20))]
+    await append(store, two, None, [FINAL], state=StateChange(keep_messages=21, removed_texts=texts))
     with suppress(DamagedData):
-        await store.catalog.search("say")
+        await store.catalog.sessions(query="say")
     assert sum("is damaged" in record.getMessage() for record in caplog.records) <= 1
     break_index(tmp_path, "DELETE FROM meta WHERE key = 'search'")  # damage need not show
     made = SessionRecord(name="gamma", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
@@ -409,9 +611,9 @@ async def test_an_index_damaged_in_use_stops_searches_only(
     await delete(store, made.id)
     await store.aclose()
     store = SqliteStore(tmp_path / "sessions.db")
-    assert [found.record.id for found in await store.catalog.search("renamed 19")] == [one]
-    assert [found.record.id for found in await store.catalog.search("say")] == [one]
-    assert [await store.catalog.search(gone) for gone in ("renamed 18", "gamma", "word")] == [[], [], []]
+    assert [found.id for found in await store.catalog.sessions(query="renamed 19")] == [one]
+    assert [found.id for found in await store.catalog.sessions(query="say")] == [one]
+    assert [await store.catalog.sessions(query=gone) for gone in ("renamed 18", "gamma", "word")] == [[], [], []]
     await store.aclose()
 
 
@@ -455,7 +657,7 @@ async def test_a_commit_that_the_database_refuses_stores_nothing_and_others_are_
     )
     assert [isinstance(result, StoreError) for result in results] == [False, True, False]
     assert [await store.log.head(session_id) for session_id in ids] == [3, 3, 3]
-    assert (await leases[0].load()).running == replace(taken, after_seq=2)
+    assert (await leases[0].load()).main_turn == replace(taken, after_seq=2)
     assert await find_fact(store.log, ids[0], CallBegan, "k") is None
     (stored,) = await leases[0].commit(Commit(turn_id="turn_9", events=[token(2)]))
     assert stored.seq == 4

@@ -10,7 +10,7 @@ import asyncio
 import random
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,10 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRecord,
 )
-from agenticx.sessions.store.events import Position
+from agenticx.sessions.log.events import Position
 from agenticx.sessions.store.sqlite import _database  # where it connects
 from tests.support.stores import began, final, posted, record, session_in, started, token
+from tests.support.timeouts import PATIENCE, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -41,13 +42,14 @@ class Disk:
     """A disk on which the next statements that begin with `failures` fail, each once.
 
     With `carried_out` they take effect all the same, as when the disk does not answer. While `free` is cleared, a
-    writing transaction waits before its end, and sets `waits`.
+    writing transaction waits before its end, and sets `waits`. `committed` is set by one that has not failed.
     """
 
     failures: list[str] = field(default_factory=list[str])
     carried_out: bool = False
     free: threading.Event = field(default_factory=threading.Event)
     waits: threading.Event = field(default_factory=threading.Event)
+    committed: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self.free.set()
@@ -68,6 +70,12 @@ class Connection:
         return getattr(self._connection, name)
 
     def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        return self._run(self._connection.execute, statement, *values)
+
+    def executemany(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        return self._run(self._connection.executemany, statement, *values)
+
+    def _run(self, run: Callable[..., sqlite3.Cursor], statement: str, *values: Any) -> sqlite3.Cursor:
         if statement.startswith("BEGIN"):
             self._writes = statement == "BEGIN IMMEDIATE"
         if self._writes and statement == "COMMIT" and not self._disk.free.is_set():
@@ -77,9 +85,12 @@ class Connection:
         if self._writes and failures and statement.startswith(failures[0]):
             failures.pop(0)
             if self._disk.carried_out:
-                self._connection.execute(statement, *values)
+                run(statement, *values)
             raise sqlite3.OperationalError("disk I/O error")
-        return self._connection.execute(statement, *values)
+        done = run(statement, *values)
+        if self._writes and statement == "COMMIT":
+            self._disk.committed.set()
+        return done
 
 
 @pytest.fixture
@@ -113,11 +124,11 @@ async def is_whole(store: SqliteStore, lease: Lease, stored: list[StoredEvent]) 
     loaded = await lease.load()
     assert (loaded.record.name, loaded.last_seq, loaded.state.parts) == ("two", 2, {"todos": "[1]"})
     assert [message.content for message in loaded.state.messages] == ["hello"]
-    assert (loaded.running and loaded.running.id, [fact.key for fact in loaded.open_facts]) == ("turn_1", ["m"])
+    assert (loaded.main_turn and loaded.main_turn.id, [fact.key for fact in loaded.open_facts]) == ("turn_1", ["m"])
     assert list(await store.log.read(lease.session_id, 0, 10)) == stored
     assert [event for event in await store.log.read_all(Position(0), 10) if event.turn_id == "turn_1"] == stored
     assert (await store.log.head(lease.session_id), await store.log.position()) == (2, stored[-1].position)
-    assert [found.record.id for found in await store.catalog.search("hello")] == [lease.session_id]
+    assert [found.id for found in await store.catalog.sessions(query="hello")] == [lease.session_id]
 
 
 @pytest.mark.parametrize("carried_out", [False, True])
@@ -139,7 +150,7 @@ async def test_a_commit_without_an_answer_is_settled_and_stored_once(
     assert list(await lease.commit(write)) == stored
     (event,) = await lease.commit(Commit(turn_id="turn_1", events=[final()]))
     assert (event.seq, await store.log.position()) == (3, event.position)
-    assert (await lease.load()).running is None
+    assert (await lease.load()).main_turn is None
 
 
 @pytest.mark.parametrize("carried_out", [False, True])
@@ -172,7 +183,7 @@ async def test_of_a_commit_that_fails_before_its_end_nothing_is_stored_and_the_l
         await lease.commit(write)
     assert not isinstance(failed.value, Doubtful)
     assert (disk.failures, await lease.load()) == ([], before)
-    assert await store.catalog.search("hello") == []
+    assert await store.catalog.sessions(query="hello") == []
     await is_whole(store, lease, list(await lease.commit(write)))
 
 
@@ -187,7 +198,7 @@ async def test_a_commit_without_events_is_settled(store: SqliteStore, disk: Disk
         await lease.commit(write)
     assert await lease.commit(write) == []
     loaded = await lease.load()
-    assert (loaded.record.name, loaded.open_facts, loaded.running) == ("two", [message], replace(turn, after_seq=0))
+    assert (loaded.record.name, loaded.open_facts, loaded.main_turn) == ("two", [message], replace(turn, after_seq=0))
 
 
 async def test_readers_of_all_sessions_get_what_is_stored_late_after_what_was_stored_meanwhile(
@@ -342,6 +353,26 @@ async def test_readers_of_all_sessions_get_a_doubtful_commit_that_is_stored_befo
     assert list(await one.commit(write)) == seen[:2]
     assert await store.log.read_all(meanwhile.position, 10) == []
     assert list(await store.log.read(one.session_id, 0, 10)) == seen[:2]
+
+
+async def test_a_commit_that_is_found_before_the_loop_knows_of_its_failure_is_published_once(
+    store: SqliteStore, disk: Disk
+) -> None:
+    one, two = [await store.ownership.claim(await session_in(store)) for _ in range(2)]
+    disk.fail("COMMIT", carried_out=True)
+    disk.free.clear()
+    first = asyncio.create_task(one.commit(Commit(events=[token("one")])))
+    await wait_until(disk.waits.is_set)
+    second = asyncio.create_task(two.commit(Commit(events=[token("two")])))
+    await asyncio.sleep(0)  # it is queued behind the transaction that waits
+    disk.committed.clear()
+    disk.free.set()
+    assert disk.committed.wait(PATIENCE)  # which holds the loop until the second transaction has found the first commit
+    with pytest.raises(Doubtful):
+        await first
+    await second
+    assert [event.seq for event in await store.log.read(one.session_id, 0, 10)] == [1]
+    assert [event.session_id for event in await store.log.read_all(Position(0), 10)] == [one.session_id, two.session_id]
 
 
 @pytest.mark.parametrize("carried_out", [False, True])

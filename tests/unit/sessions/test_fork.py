@@ -16,9 +16,12 @@ from agenticx.sessions import Hub, SessionRecord, SqliteStore, StateChange, Stor
 from agenticx.sessions.files.changes import file_edited, file_rewound
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.store.records import (
+from agenticx.sessions.log.events import decode
+from agenticx.sessions.log.records import (
     FACT_CLASSES,
+    FORKED_CLASSES,
     RECORD_CLASSES,
+    ChildTurnSaved,
     Fact,
     FileEdited,
     NameAnnounced,
@@ -36,7 +39,6 @@ from agenticx.sessions.store.records import (
     SubagentMessageTaken,
     SubagentStarted,
     SubagentUnannounced,
-    TurnWaiting,
 )
 from agenticx.sessions.store.search import MATCHES_SHOWN
 from agenticx.settings import load_settings
@@ -79,7 +81,7 @@ async def say_words(store: Store, session_id: str, tmp_path: Path, *, goes_back:
 
 
 async def found(store: Store, word: str) -> set[str]:
-    return {found.record.id for found in await store.catalog.search(word)}
+    return {found.id for found in await store.catalog.sessions(query=word)}
 
 
 async def test_a_search_finds_a_fork_by_its_messages_including_compacted_ones(store: Store, tmp_path: Path) -> None:
@@ -93,7 +95,8 @@ async def test_a_search_finds_a_fork_by_its_messages_including_compacted_ones(st
     assert [await found(store, word) for word in ("alpha", "beta")] == [everywhere] * 2
     assert [await found(store, word) for word in ("gamma", "zeta", "iota")] == [everywhere - {upto_beta}] * 3
     matches = {
-        one.record.id: [match.message_id for match in one.matches] for one in await store.catalog.search("letter")
+        one.record.id: [match.message_id for match in one.matches]
+        for one in await store.catalog.sessions(query="letter")
     }
     answers = [message["message_id"] for message in shown if message["role"] == "assistant"]
     assert matches[upto_beta] == answers[:1]
@@ -131,7 +134,7 @@ def facts_of_every_class() -> list[Fact]:
         file_edited("call_elsewhere", "/a", None, None),
         file_rewound("/a", {"call_here"}, ()),
         *(RewindBegan(key="r", message_id=None, after_seq=1), RewindEnded(key="r")),
-        TurnWaiting(key=TURN, turn_id=TURN),
+        ChildTurnSaved(key=TURN, turn_id=TURN),
         SubagentStarted(key="turn_sub", run=run),
         SubagentEnded(key="turn_sub", ending=ending),
         SubagentDelivered(key="turn_sub", ending=ending, message_id="n", told_in="turn_of_another"),
@@ -172,10 +175,10 @@ async def test_a_fork_has_of_each_record_what_the_record_says(tmp_path: Path) ->
         query = "SELECT DISTINCT kind FROM records JOIN sessions ON number = session WHERE id = ?"
         of_old, of_fork = ({kind for (kind,) in connection.execute(query, (id_,))} for id_ in (old, made.id))
     every, facts = ({each.kind for each in classes} for classes in (RECORD_CLASSES, FACT_CLASSES))
-    copied = {each.kind for each in FACT_CLASSES if "forked" in vars(each)}
+    copied = {each.kind for each in FORKED_CLASSES}
     assert of_old | of_fork == every
     assert of_fork & facts == copied == {"file_edited", "subagent_delivered"}
-    assert every - facts - of_fork == {"turn_accepted", "texts_retained", "part_removed"}
+    assert every - facts - of_fork == {"turn_accepted", "texts_removed", "part_removed"}
 
     ((call_id, key),) = edits
     assert call_id == "call_here"
@@ -184,3 +187,43 @@ async def test_a_fork_has_of_each_record_what_the_record_says(tmp_path: Path) ->
     assert isinstance(delivery, SubagentDelivered)
     assert (delivery.message_id, delivery.key) == ("n", delivery.ending.turn_id)
     assert {"turn_sub", "turn_of_another"}.isdisjoint({delivery.key, delivery.told_in})
+
+
+async def test_a_fork_keeps_the_order_of_the_log_and_ends_turns_where_the_path_leaves_them(
+    store: Store, tmp_path: Path
+) -> None:
+    """Fork a session with a child turn that is open while the next turn runs, and with a turn that was rewound."""
+    old = await created_session(store, tmp_path)
+
+    async def begin(turn_id: str, **data: str) -> None:
+        turn = TurnRecord(id=turn_id, session_id=old, input="x", parent_turn_id=data.get("parent_turn_id"))
+        said = {"input": turn_id, "model": "m", "message_id": f"u_{turn_id}", **data}
+        await append(store, old, turn_id, [RuntimeEvent(EventType.TURN_STARTED, said)], begins=turn)
+
+    def reply(name: str) -> RuntimeEvent:
+        return RuntimeEvent(EventType.TOKEN, {"text": name, "message_id": f"m_{name}", "offset": 0})
+
+    await begin("one")
+    await begin("child", parent_turn_id="one")
+    await append(store, old, "one", [reply("one"), final()])
+    await begin("two")
+    await append(store, old, "child", [reply("child")])
+    await append(store, old, "two", [reply("two"), reply("more"), final()])
+    await append(store, old, None, [RuntimeEvent(EventType.SESSION_CHANGED, {"rewound_to": "m_two"})])
+    await begin("three")
+
+    async def copied(message_id: str | None) -> list[tuple[str, str]]:
+        made = await fork(store, old, message_id, now=NOW)
+        decoded = [decode(event).event for event in await store.log.read(made.id, 0, 100)]
+        names = {event.turn_id: event.data["input"] for event in decoded if event.type == "turn_started"}
+        return [(names[event.turn_id], event.type) for event in decoded]
+
+    first = [("one", "turn_started"), ("child", "turn_started"), ("one", "token"), ("one", "final")]
+    second = [("two", "turn_started"), ("child", "token"), ("two", "token")]
+    ended = {name: [(name, "state"), (name, "error")] for name in ("child", "two", "three")}
+    assert await copied("m_one") == [*first, ("child", "token"), *ended["child"]]
+    assert await copied("m_two") == [*first, *second, *ended["two"], *ended["child"]]
+    assert await copied(None) == [
+        *(*first, *second, *ended["two"]),
+        *(("three", "turn_started"), *ended["three"], *ended["child"]),
+    ]

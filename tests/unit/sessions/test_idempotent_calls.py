@@ -21,9 +21,8 @@ from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Assessment
 from agenticx.tools.registry import FunctionTool, tool
-from tests.support.commits import end_lease
 from tests.support.timeouts import PATIENCE
-from tests.support.two_hubs import end_takeover, hub_over
+from tests.support.two_hubs import end_lease, end_takeover, hub_over
 
 pytestmark = pytest.mark.anyio
 

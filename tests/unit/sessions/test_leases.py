@@ -24,8 +24,7 @@ from agenticx.sessions import (
     Store,
     TurnRecord,
 )
-from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, TurnEnded, find_fact
-from agenticx.sessions.store.records import (
+from agenticx.sessions.log.records import (
     CallBegan,
     MessagePosted,
     MessageTaken,
@@ -35,7 +34,8 @@ from agenticx.sessions.store.records import (
     RequestAnswered,
     RequestDecided,
 )
-from tests.support.commits import add_fact, append, load
+from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, TurnEnded, find_fact
+from tests.support.commits import add_fact, append, load, update
 from tests.support.stores import (
     asked,
     began,
@@ -50,6 +50,7 @@ from tests.support.stores import (
     started,
     taken,
     token,
+    two_sessions_in_order,
 )
 
 pytestmark = pytest.mark.anyio
@@ -127,13 +128,13 @@ async def test_a_commit_is_stored_whole_in_one_step(store: Store) -> None:
     )
     loaded = await lease.load()
     assert (loaded.record, loaded.state, loaded.last_seq) == (named, SessionState(said, {"todos": "[1]"}), 2)
-    assert loaded.running == await store.log.turn(lease.session_id, client_turn_id="c") == replace(turn, after_seq=0)
+    assert loaded.main_turn == await store.log.turn(lease.session_id, client_turn_id="c") == replace(turn, after_seq=0)
     assert (list(loaded.open_facts), loaded.facts_damaged) == ([call, message], False)
     assert list(await store.log.read(made.id, 0, 10)) == list(stored)
     assert (await store.catalog.get(made.id), await store.log.state(made.id)) == (loaded.record, loaded.state)
-    assert await store.catalog.running_turns([made.id, "ses_none"]) == {made.id: "turn_1"}
-    assert [found.record.id for found in await store.catalog.search("two")] == [made.id]
-    assert [found.record.id for found in await store.catalog.search("hello")] == [made.id]
+    assert await store.log.turn(made.id) == loaded.main_turn
+    assert [found.id for found in await store.catalog.sessions(query="two")] == [made.id]
+    assert [found.id for found in await store.catalog.sessions(query="hello")] == [made.id]
 
 
 async def test_of_a_commit_that_fails_nothing_is_stored_and_the_next_one_is(store: Store) -> None:
@@ -155,8 +156,8 @@ async def test_of_a_commit_that_fails_nothing_is_stored_and_the_next_one_is(stor
         await lease.commit(write)
     assert await lease.load() == before
     assert await store.log.turn(lease.session_id, client_turn_id="c") is None
-    assert await store.catalog.session_of(MessagePosted, "m") is None
-    assert [await store.catalog.search(query) for query in ("two", "new")] == [[], []]
+    assert await find_fact(store.log, lease.session_id, MessagePosted, "m") is None
+    assert [await store.catalog.sessions(query=query) for query in ("two", "new")] == [[], []]
     (event,) = await lease.commit(Commit(events=[token("b")]))
     assert event.seq == 2
 
@@ -207,8 +208,8 @@ async def test_a_terminal_event_ends_the_running_turn_and_other_events_do_not(st
     first, second = (TurnRecord(session_id=session_id, input=text) for text in ("one", "two"))
 
     async def running() -> TurnRecord | None:
-        turn = (await load(store, session_id)).running
-        assert await store.catalog.running_turns([session_id]) == ({session_id: turn.id} if turn else {})
+        turn = (await load(store, session_id)).main_turn
+        assert await store.log.turn(session_id) == turn
         return turn
 
     assert await running() is None
@@ -240,7 +241,7 @@ async def test_no_event_follows_the_terminal_one_of_its_turn(store: Store) -> No
     with pytest.raises(TurnEnded, match=f"turn '{above.id}' ends in this commit, so no 'token' event can follow"):
         await lease.commit(Commit(turn_id=above.id, events=[final(), token("a")]))
     loaded = await load(store, session_id)
-    assert (loaded.last_seq, loaded.open_facts, loaded.running) == (3, [], replace(above, after_seq=0))
+    assert (loaded.last_seq, loaded.open_facts, loaded.main_turn) == (3, [], replace(above, after_seq=0))
     lease = await store.ownership.claim(session_id)  # the next owner reads which turns are open
     await lease.commit(Commit(turn_id=above.id, events=[token("a"), final()]))
     with pytest.raises(TurnEnded):
@@ -255,7 +256,7 @@ async def test_a_turn_that_begins_and_ends_in_one_commit_does_not_run(store: Sto
     session_id = await session_in(store)
     turn = TurnRecord(session_id=session_id, input="x", attachments_digest="d")
     await append(store, session_id, turn.id, [started(), final()], begins=turn)
-    assert (await load(store, session_id)).running is None
+    assert (await load(store, session_id)).main_turn is None
     assert await store.log.turn(session_id, turn.id) == replace(turn, after_seq=0)
 
 
@@ -272,10 +273,10 @@ async def test_of_two_facts_of_one_kind_and_key_the_first_is_kept(store: Store) 
     assert await find_fact(store.log, lease.session_id, RequestDecided, "cnf_1") is None
     assert (await lease.load()).open_facts == [asking, yes]
     assert await find_fact(store.log, other, RequestAnswered, "cnf_1") is None
-    assert await store.catalog.session_of(RequestAnswered, "cnf_1") == session_id
-    assert await store.catalog.session_of(RequestAnswered, "cnf_2") is None
+    assert await store.catalog.session_of_request("cnf_1") == session_id
+    assert await store.catalog.session_of_request("cnf_2") is None
     await store.delete(lease)
-    assert await store.catalog.session_of(RequestAnswered, "cnf_1") is None
+    assert await store.catalog.session_of_request("cnf_1") is None
 
 
 async def test_the_facts_of_the_running_turn_and_those_not_closed_are_open(store: Store) -> None:
@@ -307,16 +308,23 @@ async def test_a_closing_fact_removes_the_one_it_closes(store: Store) -> None:
     assert await store.log.facts(session_id, *types, key="k") == [said, announced]
 
 
-async def test_running_turns_are_those_of_the_given_sessions(store: Store) -> None:
+async def test_sessions_are_listed_and_found_with_their_running_turns(store: Store) -> None:
     ids = [await running_in(store, f"turn_{number}") for number in range(3)]
     await append(store, ids[1], "turn_1", [final()])
-    assert await store.catalog.running_turns([]) == {}
-    assert await store.catalog.running_turns(ids) == {ids[0]: "turn_0", ids[2]: "turn_2"}
-    assert await store.catalog.running_turns([ids[2], "ses_none"]) == {ids[2]: "turn_2"}
+    for id_ in ids:
+        await update(store, replace(await store.catalog.get(id_), name="same"))
+    for query in (None, "same"):
+        listed = await store.catalog.sessions(query=query)
+        assert [(one.id, one.running_turn_id) for one in listed] == [
+            (ids[2], "turn_2"),
+            (ids[1], None),
+            (ids[0], "turn_0"),
+        ]
 
 
 async def test_sessions_with_work_and_no_owner_are_orphans_the_oldest_turn_first(store: Store) -> None:
-    idle, with_message, two, one = [await session_in(store) for _ in range(4)]
+    idle, with_message = [await session_in(store) for _ in range(2)]
+    two, one = await two_sessions_in_order(store)
     leases = {id_: await store.ownership.claim(id_) for id_ in (idle, with_message, two, one)}
     await leases[with_message].commit(Commit(facts=[posted("k", "turn_9")]))
     for id_ in (one, two):
@@ -331,8 +339,9 @@ async def test_sessions_with_work_and_no_owner_are_orphans_the_oldest_turn_first
     assert await orphans(store) == [one, two]
     await again.commit(Commit(facts=[taken("k", "turn_9")]))
     await again.release()
-    running = (await store.catalog.running_turns([one]))[one]
-    await append(store, one, running, [final()])
+    running = await store.log.turn(one)
+    assert running is not None
+    await append(store, one, running.id, [final()])
     await (await store.ownership.claim(one)).release()
     assert await orphans(store) == [two]
 

@@ -10,84 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.messages import AssistantMessage, UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions import Commit, Lease, MemoryStore, SqliteStore, StateChange, Store, TurnRecord
+from agenticx.sessions import Commit, MemoryStore, SqliteStore, StateChange, Store, TurnRecord
 from agenticx.sessions.store.sqlite.projections import check_projections
-from tests.support.stores import began, final, posted, question, record, started, taken, token
+from tests.support.stores import USAGE, RandomSession, began, final, posted, record, started, token
 
 pytestmark = pytest.mark.anyio
-
-USAGE = {"input_tokens": 3, "output_tokens": 4, "model": "demo", "round": 1}
-
-
-class RandomSession:
-    """Random commits of one session: turns and child turns, conversations, compaction, rewinds, state and facts."""
-
-    def __init__(self, rng: random.Random, lease: Lease) -> None:
-        self._rng = rng
-        self._lease = lease
-        self._open: list[TurnRecord] = []
-        self._messages: list[Message] = []
-        self._stored: list[Message] = []
-        self._compacted = 0
-        self._parts = list[str]()
-        self._made = record()
-
-    async def commit(self, number: int) -> Commit:
-        """Make a random commit and return it."""
-        rng, turn, begins = self._rng, None, None
-        if not self._open or rng.random() < 0.2:
-            above = self._open[-1].id if self._open else None
-            id_ = f"turn_{number}"
-            begins = TurnRecord(id=id_, session_id=self._lease.session_id, input="x", parent_turn_id=above)
-            self._open.append(begins)
-            turn, events = begins, [started()]
-        else:
-            turn = rng.choice(self._open)
-            usage = RuntimeEvent(EventType.USAGE, USAGE)
-            events = rng.choice([[], [token(f"{number}")], [token("a"), usage], [final()]])
-            if events and events[-1].terminal:
-                if any(one.parent_turn_id == turn.id for one in self._open):
-                    events = []
-                else:
-                    self._open.remove(turn)
-        key = f"{self._lease.session_id} {rng.randrange(5)}"
-        some = [began(key, turn.id), posted(key), taken(key), question(key, turn.id)]
-        commit = Commit(
-            turn_id=turn.id,
-            begins=begins,
-            events=events,
-            state=self._change(number) if rng.random() < 0.6 else None,
-            facts=rng.sample(some, rng.randrange(3)),
-            record=replace(self._made, id=self._lease.session_id, name=f"n{number}") if rng.random() < 0.1 else None,
-        )
-        await self._lease.commit(commit)
-        return commit
-
-    def _change(self, number: int) -> StateChange:
-        rng, keep, compacted, ids = self._rng, len(self._messages), list[Message](), None
-        keep_compacted = self._compacted if self._compacted else None
-        kind = rng.choice([UserMessage, AssistantMessage])
-        new: list[Message] = [kind(content=f"text {number} {rng.random()}", message_id=f"m{number}")]
-        what = rng.random()
-        if what < 0.2 and keep > 2:  # a summary takes the place of the first ones
-            compacted, new, keep = self._messages[:2], [*new, *self._messages[2:]], 0
-            keep_compacted = self._compacted
-            self._compacted += 2
-        elif what < 0.4 and self._stored:  # back to some that were there before
-            keep = rng.randrange(keep + 1)
-            new = rng.sample(self._stored, min(3, len(self._stored)))
-            self._compacted, keep_compacted = 0, 0
-            ids = frozenset(message.message_id for message in [*self._messages[:keep], *new])
-        self._messages[keep:] = new
-        self._stored += new
-        parts = {name: str(number) for name in rng.sample("abc", rng.randrange(3))}
-        removed = rng.sample(self._parts, rng.randrange(len(self._parts) + 1))  # some of which are added again
-        self._parts = [*dict.fromkeys([*(name for name in self._parts if name not in removed), *parts])]
-        return StateChange(
-            new, parts, keep, ids, compacted=compacted, keep_compacted=keep_compacted, removed_parts=removed
-        )
 
 
 async def stored_in(store: Store, session_id: str) -> object:
@@ -97,7 +26,7 @@ async def stored_in(store: Store, session_id: str) -> object:
     return (
         *(replace(loaded, record=replace(loaded.record, id="", created_at="")), [event.type for event in events]),
         *(await store.log.compacted_messages(session_id), [row.counts for row in await store.catalog.usage()]),
-        sorted(found.matches[0].message_id or "" for found in await store.catalog.search("text")),
+        sorted(found.matches[0].message_id or "" for found in await store.catalog.sessions(query="text")),
     )
 
 
@@ -162,13 +91,82 @@ async def test_a_commit_that_is_missing_among_packed_ones_is_noticed(tmp_path: P
     store = SqliteStore(path)
     await store.create(made)
     lease = await store.ownership.claim(made.id)
-    for number in range(3):
-        await lease.commit(Commit(events=[token(str(number))]))
+    turn = TurnRecord(id="turn_1", session_id=made.id, input="x")
+    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[started()]))
+    await lease.commit(Commit(turn_id=turn.id, events=[token("a")]))
+    await lease.commit(Commit(turn_id=turn.id, events=[final()]))
     await store.aclose()
     assert check_projections(path) == []
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(damage)
     assert check_projections(path) == [f"session {made.id!r} differs from its log in the numbers of its commits"]
+
+
+SCHEMA_DAMAGES = {
+    "the index 'message_records' is missing": "DROP INDEX message_records",
+    "the index 'message_records' is not as in a new database": """DROP INDEX message_records;
+        CREATE INDEX message_records ON records (session, key) WHERE kind = 'none'""",
+    "the trigger 'more' is not one of this database": """
+        CREATE TRIGGER more AFTER DELETE ON facts BEGIN DELETE FROM parts; END""",
+    "the table 'usage' is missing": "DROP TABLE usage",
+    "the table 'more' is not one of this database": "CREATE TABLE more (number)",
+    "the table 'turns' is not as in a new database": "ALTER TABLE turns ADD COLUMN more",
+    "the table 'meta' has no 'log_id'": "DELETE FROM meta WHERE key = 'log_id'",
+    "the table 'meta' has no 'position'": "DELETE FROM meta WHERE key = 'position'",
+    "the table 'meta' has no 'search'": "DELETE FROM meta WHERE key = 'search'",
+    "in the table 'meta', 'position' is no number": "UPDATE meta SET value = 'x' WHERE key = 'position'",
+    "in the table 'meta', 'log_id' is not the id of a log": "UPDATE meta SET value = '' WHERE key = 'log_id'",
+}
+
+
+@pytest.mark.parametrize("sentence", SCHEMA_DAMAGES)
+async def test_damage_of_the_schema_and_of_the_values_about_the_file_is_named(tmp_path: Path, sentence: str) -> None:
+    path = tmp_path / "sessions.db"
+    store = SqliteStore(path)
+    await store.create(record("one"))
+    await store.aclose()
+    assert check_projections(path) == []
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(SCHEMA_DAMAGES[sentence])
+    assert check_projections(path) == [sentence]
+
+
+LOG_DAMAGES = [
+    ("the positions of its commits", "UPDATE segments SET first_position = 0, last_position = 0"),
+    ("the positions of its commits", "UPDATE segments SET last_position = last_position + 1 WHERE last_seq > 0"),
+    ("the positions of its commits", "UPDATE segments SET first_position = first_position - 1 WHERE last_seq > 0"),
+    ("the positions of its commits", "UPDATE segments SET first_position = 'x' WHERE last_seq > 0"),
+    ("the positions of its commits", "UPDATE segments SET first_position = 70, last_position = 70 WHERE last_rev = 1"),
+    ("the positions of its commits", "UPDATE commits SET position = position + 70"),
+    ("the ids of its commits", "UPDATE segments SET commit_id = ''"),
+    ("the ids of its commits", "UPDATE commits SET commit_id = ''"),
+    ("the places of its records", "UPDATE records SET seq = seq + 1 WHERE kind = 'turn_accepted' AND rev = 5"),
+    ("the places of its records", "UPDATE records SET seq = seq - 1 WHERE kind = 'message_posted'"),
+    ("the places of its records", "UPDATE records SET seq = seq + 70 WHERE kind = 'call_began'"),
+    ("the places of its records", "UPDATE records SET seq = 0 WHERE kind = 'message_added' AND rev = 4"),
+]
+
+
+@pytest.mark.parametrize(("what", "damage"), LOG_DAMAGES)
+async def test_a_wrong_place_of_a_commit_or_record_is_named(tmp_path: Path, what: str, damage: str) -> None:
+    path, made = tmp_path / "sessions.db", record("one")
+    store = SqliteStore(path)
+    await store.create(made)
+    lease = await store.ownership.claim(made.id)
+    turn = TurnRecord(id="turn_1", session_id=made.id, input="x")
+    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[started()], facts=[began("k")]))
+    await lease.commit(Commit(turn_id=turn.id, events=[token("a")]))
+    said = [UserMessage(content="hi")]
+    await lease.commit(Commit(turn_id=turn.id, events=[final()], state=StateChange(said)))
+    second = TurnRecord(id="turn_2", session_id=made.id, input="y")
+    await lease.commit(Commit(turn_id=second.id, begins=second, events=[started()], facts=[posted("m")]))
+    await store.aclose()
+    assert check_projections(path) == []
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        assert connection.execute(damage).rowcount
+    assert [one for one in check_projections(path) if what in one] == [
+        f"session {made.id!r} differs from its log in {what}"
+    ]
 
 
 @pytest.mark.parametrize(

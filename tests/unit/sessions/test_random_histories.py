@@ -15,9 +15,10 @@ from agenticx.sessions.history.export import export_jsonl
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.model_history import NOT_RUN_RESULT
 from agenticx.sessions.history.transcript import Conversation, read_conversation
-from agenticx.sessions.history.turns_on_path import TurnsOnPath
-from agenticx.sessions.store.events import decode, decode_line
-from agenticx.sessions.turn_tree import TurnTree
+from agenticx.sessions.history.turns_on_path import TurnsOnPath, read_logged_session
+from agenticx.sessions.log.events import decode, decode_line
+from agenticx.sessions.log.turn_tree import TurnTree
+from agenticx.sessions.store.base import read_log_pages
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
@@ -41,7 +42,7 @@ class RandomSession:
 
     async def message_ids(self) -> list[str]:
         """Return the ids of all messages, those that were rewound away too."""
-        _, conversation = await read_conversation(self.store.log, self.id)
+        conversation = await read_conversation(self.store.log, self.id)
         return list(conversation.entries)
 
     async def send(self) -> None:
@@ -53,12 +54,13 @@ class RandomSession:
     async def rewind(self) -> None:
         """Rewind, and undo it half of the time."""
         before = await self.hub.messages(self.id)
-        events, conversation = await read_conversation(self.store.log, self.id)
+        logged = await read_logged_session(self.store.log, self.id)
+        conversation = logged.conversation
         target = self.rng.choice(list(conversation.entries))
         path = conversation.path(target)
         done = await self.hub.rewind(self.id, target)
         assert await self.hub.messages(self.id) == [entry.message for entry in path]
-        calls = TurnsOnPath(events, conversation, path).calls()
+        calls = TurnsOnPath(logged, path).calls()
         results = {entry.message["tool_call_id"] for entry in path if entry.message["role"] == "tool"}
         assert calls == results
         if self.rng.random() < 0.5:
@@ -67,17 +69,17 @@ class RandomSession:
 
     async def fork(self) -> None:
         """Fork at a message: the fork has that path, and a result for each call whose turn a rewind or the fork cut."""
-        _, conversation = await read_conversation(self.store.log, self.id)
+        conversation = await read_conversation(self.store.log, self.id)
         target = self.rng.choice(list(conversation.entries))
         made = await fork(self.store, self.id, target, now=NOW)
-        events, copied = await read_conversation(self.store.log, made.id)
+        copied = await read_conversation(self.store.log, made.id)
         path, kept = conversation.path(target), copied.path()
         shown = [entry.message for entry in kept if entry.message["content"] != NOT_RUN_RESULT]
         assert shown == [entry.message for entry in path]
         called = {one["id"] for message in shown for one in message.get("tool_calls", ())}
         assert {entry.message["tool_call_id"] for entry in kept if entry.message["role"] == "tool"} == called
         assert list(copied.entries) == [entry.id for entry in kept]
-        decoded = [decode(event).event for event in events]
+        decoded = [decode(event).event async for page in read_log_pages(self.store.log, made.id) for event in page]
         check_grammar(decoded)
         tree = TurnTree.of(decoded)
         assert {turn.status for turn in tree.turns.values()} == {"ended"}

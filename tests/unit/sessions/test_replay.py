@@ -14,7 +14,7 @@ import pytest
 
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import SessionRecord, SqliteStore, StoredEvent
-from agenticx.sessions.store.events import Position
+from agenticx.sessions.log.events import Position
 from tests.support.commits import append, delete
 
 pytestmark = pytest.mark.anyio
@@ -86,6 +86,7 @@ async def test_the_log_of_all_sessions_is_read_in_order_from_any_position(
     await again.aclose()
 
 
+@pytest.mark.ci_lane
 async def test_a_row_spans_a_bounded_range_of_positions(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     _, log = await far_apart(store)
@@ -99,6 +100,7 @@ async def test_a_row_spans_a_bounded_range_of_positions(tmp_path: Path) -> None:
     await again.aclose()
 
 
+@pytest.mark.ci_lane
 async def test_rows_with_a_larger_span_are_read_too(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     slow, log = await far_apart(store)
@@ -135,6 +137,7 @@ async def test_a_damaged_row_is_skipped_in_the_log_of_all_sessions(tmp_path: Pat
     await again.aclose()
 
 
+@pytest.mark.ci_lane
 async def test_deleted_events_are_not_read_again(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     log = await streaming(store)
@@ -146,6 +149,7 @@ async def test_deleted_events_are_not_read_again(tmp_path: Path) -> None:
     await again.aclose()
 
 
+@pytest.mark.ci_lane
 async def test_reading_a_session_does_not_wait_for_a_replay(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     log = await streaming(store)
@@ -168,6 +172,7 @@ async def test_reading_a_session_does_not_wait_for_a_replay(tmp_path: Path) -> N
     await again.aclose()
 
 
+@pytest.mark.ci_lane
 async def test_a_replay_of_a_large_log_uses_little_memory(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     ids = [await session_in(store) for _ in range(4)]

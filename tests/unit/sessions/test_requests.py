@@ -14,8 +14,8 @@ from agenticx.runtime.events.types import AskingEvent
 from agenticx.runtime.user_requests.kinds import kind_of, kind_of_event
 from agenticx.runtime.user_requests.requests import AnsweredBy, Remember, UserAnswer, UserRequest
 from agenticx.sessions.hub.commands import Answer, decode_command, decode_result, encode_command, encode_result
-from agenticx.sessions.store.events import asked_request, decode, encode, given_answer
-from agenticx.sessions.store.records import RequestAnswered, decode_record, encode_record
+from agenticx.sessions.log.events import asked_request, decode, encode, given_answer
+from agenticx.sessions.log.records import RequestAnswered, decode_record, encode_record
 
 _texts = st.text(st.characters(exclude_categories=("Cs",)))
 _names = st.text("abc_", min_size=1)

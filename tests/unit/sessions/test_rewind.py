@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import platform
 import random
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agenticx.errors import SessionBusy, StoreError
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms.scripted import ScriptedModel, call, think
 from agenticx.sessions import Doubtful, Hub, MemoryStore, SessionRecord, SqliteStore, Store, StoredEvent, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_conversation
+from agenticx.sessions.log.records import FileFact
 from agenticx.sessions.store.blobs import BlobFolder, MemoryBlobs
-from agenticx.sessions.store.records import FileFact
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
 from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write
@@ -58,7 +60,7 @@ async def run_turn(hub: Hub, store: Store, session_id: str, text: str) -> None:
 
 
 async def message_texts(store: Store, session_id: str) -> list[str]:
-    _, conversation = await read_conversation(store.log, session_id)
+    conversation = await read_conversation(store.log, session_id)
     return [message["content"] for message in conversation.messages()]
 
 
@@ -203,14 +205,14 @@ async def test_a_compacted_conversation_is_rebuilt_from_the_log(tmp_path: Path, 
         await run_turn(hub, store, session_id, f"question {number}" + " and what there is to say of it" * 20)
     everything = await message_texts(store, session_id)
     assert len((await store.log.state(session_id)).messages) < len(everything)
-    _, conversation = await read_conversation(store.log, session_id)
+    conversation = await read_conversation(store.log, session_id)
     second_answer = conversation.path()[3].id
     await hub.rewind(session_id, second_answer)
     assert [getattr(message, "content", "") for message in (await store.log.state(session_id)).messages] == everything[
         :4
     ]
-    assert len(await store.catalog.search("question")) == 1
-    assert [len(await store.catalog.search(query)) for query in (everything[1], everything[-1])] == [1, 0]
+    assert len(await store.catalog.sessions(query="question")) == 1
+    assert [len(await store.catalog.sessions(query=query)) for query in (everything[1], everything[-1])] == [1, 0]
     await hub.close()
 
 
@@ -241,3 +243,25 @@ async def test_a_rewind_that_failed_midway_is_completed_later_unless_the_session
         assert await message_texts(store, session_id) == (before if goes_on else [])
         assert [session async for session in store.ownership.orphans()] == []
         await hub.close()
+
+
+@pytest.mark.ci_lane
+async def test_a_rewind_stores_only_what_it_changes_and_keeps_the_messages_before_it(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db", blobs=MemoryBlobs())
+    model = ScriptedModel([[think("Hm."), f"answer {number}"] for number in range(80)])
+    hub = hub_with(store, model, tmp_path, compaction_threshold_messages=1_000)
+    session_id = await session_in(store, tmp_path / "work")
+    for number in range(80):
+        await run_turn(hub, store, session_id, f"question {number}")
+    before = (await store.log.state(session_id)).messages
+    assert await hub.rewind(session_id, before[149].message_id)
+    await hub.rewind(session_id, before[-1].message_id)
+    after = (await store.log.state(session_id)).messages
+    assert after[:150] == before[:150]  # with what the provider expects back, which the events do not have
+    assert [message.content for message in after] == [message.content for message in before]
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        query = "SELECT kind, max(length(data)) FROM records GROUP BY kind"
+        sizes = dict(connection.execute(query).fetchall())
+    assert sizes["messages_replaced"] < 1_000 > sizes["texts_removed"]  # of 160 messages, 10 are replaced
+    await hub.close()
+    await store.aclose()

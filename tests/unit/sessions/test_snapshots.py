@@ -24,10 +24,11 @@ from agenticx.sessions.files.changes import (
     is_intact,
 )
 from agenticx.sessions.files.restore import RestoredFile, restore_files
-from agenticx.sessions.files.snapshots import SessionSnapshots, forked_edits, share_contents
+from agenticx.sessions.files.snapshots import SessionSnapshots, share_contents
+from agenticx.sessions.history.fork import forked_facts
+from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.log.records import FileEdited, ForkedPath, decode_record, encode_record
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, content_digest
-from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.records import FileEdited, ForkedPath, decode_record, encode_record
 from agenticx.tools import ToolContext
 from agenticx.tools.builtin import builtin_tools
 from tests.support.snapshots import SnapshotSessions
@@ -289,9 +290,10 @@ def test_damage_of_any_byte_of_a_fact_is_never_ignored(change: FileChange) -> No
 async def fork(folder: SnapshotSessions, session_id: str, other_id: str, calls: set[str]) -> SessionSnapshots:
     """Return the snapshots of a new session with the edits of these calls."""
     await folder.session(session_id)
-    edits = await forked_edits(folder.store.log, session_id, ForkedPath(calls, lambda turn_id: turn_id))
+    facts = await forked_facts(folder.store.log, session_id, ForkedPath(calls, lambda turn_id: turn_id), [])
+    edits = [fact for fact in facts if isinstance(fact, FileEdited)]
     await share_contents(folder.blobs, session_id, other_id, edits)
-    await folder.store.create(SessionRecord(id=other_id, workspace="/", created_at="2026-01-01"), facts=edits)
+    await folder.store.create(SessionRecord(id=other_id, workspace="/", created_at="2026-01-01"), facts=facts)
     return await folder.reopen(other_id)
 
 

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -31,11 +31,11 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRecord,
 )
+from agenticx.sessions.log.events import Position
+from agenticx.sessions.log.records import ChildTurnSaved
 from agenticx.sessions.store.base import read_log_pages
-from agenticx.sessions.store.events import Position
 from agenticx.sessions.store.factory import database_path, open_store
 from agenticx.sessions.store.owner import probe_owner_pid
-from agenticx.sessions.store.records import TurnWaiting
 from agenticx.sessions.store.sqlite.projections import check_projections
 from agenticx.settings import load_settings
 from tests.support.commits import add_fact, append, delete, load
@@ -117,7 +117,7 @@ async def test_a_reopened_store_reads_the_same_bytes(tmp_path: Path) -> None:
         paged += more
     assert paged[:-1] == list(before_all)
     assert await load(again, two) == left
-    assert (left.running, left.open_facts) == (replace(turn, after_seq=1200), [call])
+    assert (left.main_turn, left.open_facts) == (replace(turn, after_seq=1200), [call])
     assert left.state == await again.log.state(two) == SessionState([*kept.messages], {"todos": "[1]"})
     known_turn = await again.log.turn(one, client_turn_id="c")
     assert known_turn is not None
@@ -173,14 +173,14 @@ async def test_a_value_that_changes_often_is_stored_once(tmp_path: Path) -> None
     store = SqliteStore(tmp_path / "sessions.db")
     one = await session_in(store)
     for number in range(20):
-        waiting = TurnWaiting(key="t", turn_id="t", messages=(UserMessage(content=f"m{number}"),), state={})
+        saved = ChildTurnSaved(key="t", turn_id="t", messages=(UserMessage(content=f"m{number}"),), state={})
         parts = {"variable:a": f'"{number}"', "todos": "[]"} if number % 2 else {"variable:a": f'"{number}"'}
-        await append(store, one, None, [], facts=[waiting], state=StateChange(parts=parts))
+        await append(store, one, None, [], facts=[saved], state=StateChange(parts=parts))
     assert [*(await store.log.state(one)).parts.items()] == [("variable:a", '"19"'), ("todos", "[]")]
     await store.aclose()
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
         kinds = dict(connection.execute("SELECT kind, count(*) FROM records GROUP BY kind").fetchall())
-    assert kinds == {"session_changed": 1, "part_changed": 2, "turn_waiting": 1}
+    assert kinds == {"session_changed": 1, "part_changed": 2, "child_turn_saved": 1}
     assert check_projections(tmp_path / "sessions.db") == []
 
 
@@ -196,6 +196,7 @@ async def test_deleted_data_is_in_no_file(tmp_path: Path) -> None:
     await store.aclose()
 
 
+@pytest.mark.ci_lane
 async def test_the_space_of_deleted_sessions_is_freed(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     kept, made = record(), record()
@@ -381,7 +382,7 @@ async def test_a_database_path_may_have_special_characters(tmp_path: Path, name:
     await store.create(made)
     await store.aclose()
     again = SqliteStore(folder / "sessions.db")
-    assert (list(await again.catalog.sessions()), os.listdir(tmp_path)) == ([made], [name])
+    assert ([one.record for one in await again.catalog.sessions()], os.listdir(tmp_path)) == ([made], [name])
     await again.aclose()
 
 
@@ -423,6 +424,7 @@ async def test_a_url_that_names_no_usable_file_is_refused_with_a_message(url: st
         open_store(load_settings({"store_url": url}, environ={}))
 
 
+@pytest.mark.ci_lane
 async def test_a_damaged_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     store = SqliteStore(path)
@@ -434,3 +436,26 @@ async def test_a_damaged_database_is_refused_and_left_as_it_is(tmp_path: Path) -
     path.write_bytes(content)
     with pytest.raises(StoreError, match=r"damaged|malformed"):
         SqliteStore(path)
+
+
+async def test_the_file_has_nothing_of_a_session_that_was_not_completed(tmp_path: Path) -> None:
+    store, made = SqliteStore(tmp_path / "sessions.db"), replace(record(), name="made")
+    old = await session_in(store)
+    await append(store, old, None, [token(number) for number in range(300)])
+    past = [event._replace(session_id=made.id) for event in await store.log.read(old, 0, 300)]
+    found = list[int]()
+
+    async def failing() -> AsyncGenerator[Sequence[StoredEvent]]:
+        yield past
+        with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+            found.extend(connection.execute("SELECT count(*) FROM segments WHERE last_seq >= 256").fetchone())
+        assert check_projections(tmp_path / "sessions.db", has_owner=True) == []
+        raise StoreError("gone")
+
+    with pytest.raises(StoreError, match="gone"):
+        await store.create(made, initial_events=failing())
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        found.extend(connection.execute("SELECT count(*) FROM segments WHERE last_seq >= 256").fetchone())
+        assert connection.execute("SELECT count(*) FROM sessions").fetchone() == (1,)
+    assert found == [2, 0]
+    await store.aclose()

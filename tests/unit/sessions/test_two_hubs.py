@@ -8,7 +8,7 @@ import platform
 import random
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -34,23 +34,26 @@ from agenticx.sessions import (
     TurnRequest,
 )
 from agenticx.sessions.history.model_history import CurrentHistory, rebuild_history
-from agenticx.sessions.history.transcript import read_conversation
+from agenticx.sessions.history.transcript import read_conversation, read_messages
 from agenticx.sessions.hub.recovery import end_leftover_processes
 from agenticx.sessions.hub.writer import SessionWriter
+from agenticx.sessions.log.events import Position
+from agenticx.sessions.log.records import CallBegan, ProcessStarted
 from agenticx.sessions.store import memory
 from agenticx.sessions.store.base import find_fact, read_log_pages
 from agenticx.sessions.store.blobs import MemoryBlobs
-from agenticx.sessions.store.events import Position
-from agenticx.sessions.store.records import CallBegan, ProcessStarted
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
 from agenticx.tools.processes import MARK
 from agenticx.tools.registry import tool
 from tests.support.commits import load
+from tests.support.intercepted_store import InterceptedCalls, StoreCall
 from tests.support.lanes import Count
+from tests.support.postgres.cluster import Cluster
+from tests.support.postgres.stores import NewUnreliableStore
 from tests.support.timeouts import PATIENCE, PatientClock, wait_until
-from tests.support.two_hubs import LONGEST_DELAY_SECONDS, UnreliableStore
+from tests.support.two_hubs import LONGEST_DELAY_SECONDS, UnreliableStore, UnreliableWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -62,9 +65,8 @@ MODES = ("reject", "queue", "queue", "steer", "interrupt")
 class Workers:
     """Two workers of one session, and a client that sends commands to either."""
 
-    def __init__(self, folder: Path, rng: random.Random, *, failure_rate: float | None = None) -> None:
-        rate = rng.choice([0.0, 0.02, 0.1]) if failure_rate is None else failure_rate
-        self.first = UnreliableStore(MemoryStore(), rng, failure_rate=rate)
+    def __init__(self, folder: Path, rng: random.Random, first: UnreliableWorker) -> None:
+        self.first = first
         self.rng = rng
         self.session = SessionRecord(name="Named", workspace=str(folder), created_at="2026-01-01T00:00:00.000Z")
         self.runs: Counter[str] = Counter()
@@ -106,7 +108,7 @@ class Workers:
         self.stores = [self.first, self.first.other_worker()]
         self.hubs = [await self.start(store) for store in self.stores]
 
-    async def start(self, store: UnreliableStore) -> Hub:
+    async def start(self, store: UnreliableWorker) -> Hub:
         hub = Hub(
             store,
             models=lambda _name: self._model,
@@ -121,7 +123,7 @@ class Workers:
         """End a worker as a kill does: its leases run out and it writes nothing more; start another one for it."""
         async with self._killing:
             self.stores[index].has_died = True
-            self.first.memory.expire(self.session.id)
+            await self.first.expire(self.session.id)
             self.dying.append(asyncio.create_task(self.hubs[index].close()))
             self.stores[index] = self.first.other_worker()
             self.hubs[index] = await self.start(self.stores[index])
@@ -137,13 +139,13 @@ class Workers:
             case "change":
                 await hub.change(id_, {"pinned": rng.random() < 0.5})
             case "rewind":
-                _, conversation = await read_conversation(self.first.memory, id_)
+                conversation = await read_conversation(self.first.authority.log, id_)
                 asked = (entry.id for entry in conversation.path() if entry.message["role"] == "user")
                 await hub.rewind(id_, rng.choice([None, *asked]))
             case "answer":
                 await self.answer(hub)
             case "expire":
-                self.first.memory.expire(id_)
+                await self.first.expire(id_)
             case _:
                 await self.kill(rng.randrange(2))
 
@@ -176,7 +178,7 @@ class Workers:
                     await hub.stop(self.session.id)
             await asyncio.gather(*(hub.close() for hub in self.hubs), *self.dying)
             last = await self.start(self.first.other_worker())
-            while await self.first.memory.running_turns([self.session.id]):
+            while await self.first.authority.log.turn(self.session.id):
                 with suppress(AgenticXError):
                     await last.stop(self.session.id)
                 await asyncio.sleep(0.002)
@@ -185,14 +187,14 @@ class Workers:
 
 async def check(workers: Workers) -> None:
     """Check what must hold of the session, whatever has happened to it."""
-    whole, id_ = workers.first.memory, workers.session.id
-    stored = await whole.read(id_, 0, 100_000)
+    whole, id_ = workers.first.authority, workers.session.id
+    stored = await whole.log.read(id_, 0, 100_000)
     assert [event.seq for event in stored] == list(range(1, len(stored) + 1))
     events = [json.loads(event.frame_json) for event in stored]
     check_grammar(events, complete=False)
-    whole.expire(id_)  # of a worker that has died
+    await workers.first.expire(id_)  # of a worker that has died
     loaded = await load(whole, id_)
-    assert (loaded.running, loaded.open_facts, loaded.last_seq) == (None, [], len(stored))
+    assert (loaded.main_turn, loaded.open_facts, loaded.last_seq) == (None, [], len(stored))
 
     inputs = (event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in OUTCOMES)
     outcomes = Counter(inputs)
@@ -206,7 +208,7 @@ async def check(workers: Workers) -> None:
         if event["data"]["arguments"]["what"] in workers.runs:
             assert await find_fact(whole.log, id_, CallBegan, call_key(event)) is not None
 
-    _, conversation = await read_conversation(whole, id_)
+    conversation = await read_conversation(whole.log, id_)
     rebuilt = rebuild_history(conversation.path(), conversation, CurrentHistory([], 0, ()))
     logged = [(message.role, message.content) for message in rebuilt]
     kept = iter((message.role, message.content) for message in loaded.state.messages)
@@ -223,9 +225,12 @@ def call_key(event: dict[str, Any]) -> str:
     return f"{event['turn_id']}/{event['data']['tool_call_id']}"
 
 
-async def whole_log(store: UnreliableStore, session_id: str) -> Sequence[StoredEvent]:
+async def whole_log(store: UnreliableWorker, session_id: str) -> Sequence[StoredEvent]:
     events = [event async for page in read_log_pages(store.log, session_id) for event in page]
-    assert list(await store.log.read_all(Position(0), 100_000)) == events
+    in_all = list[StoredEvent]()
+    while some := await store.log.read_all(in_all[-1].position if in_all else Position(0), 100_000):
+        in_all += some
+    assert in_all == events
     return events
 
 
@@ -244,20 +249,30 @@ async def play(workers: Workers) -> None:
     await check(workers)
 
 
-async def play_cases(cases: int, folder: Path, rng: random.Random, **options: float) -> None:
+async def play_cases(
+    cases: int, folder: Path, rng: random.Random, make_store: NewUnreliableStore, *, failure_rate: float | None = None
+) -> None:
     for number in range(cases):
         case_folder = folder / str(number)
         case_folder.mkdir()
         try:
             async with asyncio.timeout(CASE_SECONDS):
-                await play(Workers(case_folder, random.Random(rng.getrandbits(32)), **options))
+                own = random.Random(rng.getrandbits(32))
+                rate = own.choice([0.0, 0.02, 0.1]) if failure_rate is None else failure_rate
+                store = await make_store(failure_rate=rate)
+                await play(Workers(case_folder, own, store))
+                await store.aclose()
         except TimeoutError:
             raise AssertionError(f"case {number} did not end within {CASE_SECONDS:g} seconds") from None
 
 
 @pytest.mark.promise("D1", "F1")
-async def test_a_session_of_two_hubs_is_whole_whatever_fails(tmp_path: Path, rng: random.Random, count: Count) -> None:
-    await play_cases(count(5, 50, 2_000), tmp_path, rng)
+@pytest.mark.ci_lane
+async def test_a_session_of_two_hubs_is_whole_whatever_fails(
+    new_unreliable_store: NewUnreliableStore, tmp_path: Path, rng: random.Random, count: Count
+) -> None:
+    cases = count(5, 50, 2_000) if new_unreliable_store.is_in_memory else count(1, 3, 100)
+    await play_cases(cases, tmp_path, rng, new_unreliable_store)
 
 
 # --- lost leases ------------------------------------------------------------------------------------------------------
@@ -318,15 +333,27 @@ def hub_in(folder: Path, store: Store, *script: Any, tools: Sequence[Tool] = (),
     return Hub(store, models=lambda _: model, tools=lambda _: tools, settings=settings, clock=clock or PatientClock())
 
 
-async def store_with_session(folder: Path, rng: random.Random) -> tuple[UnreliableStore, SessionRecord]:
+async def store_with_session(
+    folder: Path, new_store: Callable[[], Awaitable[UnreliableWorker]]
+) -> tuple[UnreliableWorker, SessionRecord]:
+    store = await new_store()
+    record = SessionRecord(name="Named", workspace=str(folder), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(record)
+    return store, record
+
+
+async def stored_in_memory(folder: Path, rng: random.Random) -> tuple[UnreliableStore, SessionRecord]:
+    """Return a store whose readers can be held, and a session in it."""
     store = UnreliableStore(MemoryStore(blobs=MemoryBlobs()), rng)
     record = SessionRecord(name="Named", workspace=str(folder), created_at="2026-01-01T00:00:00.000Z")
     await store.create(record)
     return store, record
 
 
-async def test_a_turn_of_a_worker_that_dies_is_ended_by_the_one_that_lives(tmp_path: Path, rng: random.Random) -> None:
-    store, record = await store_with_session(tmp_path, rng)
+async def test_a_turn_of_a_worker_that_dies_is_ended_by_the_one_that_lives(
+    tmp_path: Path, new_unreliable_store: NewUnreliableStore
+) -> None:
+    store, record = await store_with_session(tmp_path, new_unreliable_store)
     dying, living = (hub_in(tmp_path, each, [say("so"), hang()]) for each in (store, store.other_worker()))
     for hub in (dying, living):
         await hub.recover()
@@ -336,7 +363,7 @@ async def test_a_turn_of_a_worker_that_dies_is_ended_by_the_one_that_lives(tmp_p
     while event.type != "token":
         event = (await anext(reader)).event
     store.has_died = True
-    store.memory.expire(record.id, noticed=False)
+    await store.expire(record.id, noticed=False)
     async with asyncio.timeout(PATIENCE):
         while event.type != "error":
             event = (await anext(reader)).event
@@ -346,14 +373,14 @@ async def test_a_turn_of_a_worker_that_dies_is_ended_by_the_one_that_lives(tmp_p
 
 
 async def test_a_turn_with_a_question_of_a_worker_that_ends_goes_on_at_the_one_that_lives(
-    tmp_path: Path, rng: random.Random
+    tmp_path: Path, new_unreliable_store: NewUnreliableStore
 ) -> None:
     @tool(risk="write")
     async def note(what: str) -> str:
         """Write a note."""
         return what
 
-    store, record = await store_with_session(tmp_path, rng)
+    store, record = await store_with_session(tmp_path, new_unreliable_store)
     first = hub_in(tmp_path, store, call("note", {"what": "x"}), tools=[note])
     second = hub_in(tmp_path, store.other_worker(), "done", tools=[note])
     for hub in (first, second):
@@ -371,13 +398,56 @@ async def test_a_turn_with_a_question_of_a_worker_that_ends_goes_on_at_the_one_t
     await second.close()
 
 
+@pytest.mark.ci_lane
+async def test_a_worker_that_drains_hands_over_a_turn_that_waits_and_lets_one_that_runs_end(
+    postgres: Cluster, tmp_path: Path, rng: random.Random
+) -> None:
+    went_on = asyncio.Event()
+
+    @tool(risk="read")
+    async def wait() -> str:
+        """Wait until the test goes on."""
+        await went_on.wait()
+        return "done"
+
+    @tool(risk="write")
+    async def note(what: str) -> str:
+        """Write a note."""
+        return what
+
+    new_store, tools = NewUnreliableStore(rng, postgres), [wait, note]
+    store, running = await store_with_session(tmp_path, new_store)
+    waiting = replace(running, id="ses_waiting")
+    await store.create(waiting)
+    first = hub_in(tmp_path, store, call("wait", {}), call("note", {"what": "x"}), "final", tools=tools)
+    second = hub_in(tmp_path, store.other_worker(), "done", "again", tools=tools)
+    for hub in (first, second):
+        await hub.recover()
+    turn = await first.start(running.id, TurnRequest(input="hi"))
+    await first.start(waiting.id, TurnRequest(input="hi"))
+    await wait_until(lambda: first.gate.pending())
+    draining = asyncio.create_task(first.drain(PATIENCE))
+    await wait_until(lambda: second.gate.pending())
+    with pytest.raises(SessionBusy):
+        await second.submit(running.id, TurnRequest(input="more"))
+    assert not draining.done()
+    went_on.set()
+    async with asyncio.timeout(PATIENCE):
+        await draining
+    ends = [event for event in await store.log.read(running.id, 0, 1_000) if event.terminal]
+    assert [(event.turn_id, event.type) for event in ends] == [(turn.id, "final")]
+    assert (await second.submit(running.id, TurnRequest(input="more"))).state == "started"
+    await asyncio.gather(first.close(), second.close())
+    await new_store.aclose()
+
+
 async def test_a_question_can_be_answered_before_readers_have_its_event(tmp_path: Path, rng: random.Random) -> None:
     @tool(risk="write")
     async def note(what: str) -> str:
         """Write a note."""
         return what
 
-    store, record = await store_with_session(tmp_path, rng)
+    store, record = await stored_in_memory(tmp_path, rng)
     hub = hub_in(tmp_path, store, call("note", {"what": "x"}), "done", tools=[note])
     await hub.recover()
     with store.held_log():
@@ -392,13 +462,36 @@ async def test_a_question_can_be_answered_before_readers_have_its_event(tmp_path
     await hub.close()
 
 
+async def test_a_reader_of_a_copy_that_lags_behind_waits_without_reading_again(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    store, record = await stored_in_memory(tmp_path, rng)
+    hub = hub_in(tmp_path, store.other_worker(), "done")
+    await hub.recover()
+    reads = Counter[str]()
+
+    async def count_reads(call: StoreCall) -> Any:
+        reads[call.name] += 1
+        return await call.run()
+
+    log: Any = InterceptedCalls(store.log, count_reads)
+    with store.held_log():
+        turn = await hub.start(record.id, TurnRequest(input="hi"))
+        await hub.wait_for_turn(record.id, turn.id)
+        reading = asyncio.create_task(read_messages(log, record.id))
+        await asyncio.wait({reading}, timeout=10 * LONGEST_DELAY_SECONDS)
+        assert (reading.done(), reads["read"]) == (False, 2)
+    assert [message["content"] for message in await reading] == ["hi", "done"]
+    await hub.close()
+
+
 # --- commands while the owner changes ---------------------------------------------------------------------------------
 
 
 async def test_commands_to_an_owner_that_learns_late_of_its_lost_lease_reach_the_new_one(
-    tmp_path: Path, rng: random.Random
+    tmp_path: Path, new_unreliable_store: NewUnreliableStore
 ) -> None:
-    store, record = await store_with_session(tmp_path, rng)
+    store, record = await store_with_session(tmp_path, new_unreliable_store)
     store.doubt_rate = 0.0  # a command whose outcome is unknown is not repeated at the new owner
     old, new = (hub_in(tmp_path, each, "one", "two") for each in (store, store.other_worker()))
     for hub in (old, new):
@@ -410,9 +503,9 @@ async def test_commands_to_an_owner_that_learns_late_of_its_lost_lease_reach_the
         lambda: old.delete(record.id),
     ]
     for command in commands:
-        store.memory.expire(record.id)
+        await store.expire(record.id)
         await old.change(record.id, {"name": "Old"})  # is the owner now
-        store.memory.expire(record.id, noticed=False)
+        await store.expire(record.id, noticed=False)
         await new.change(record.id, {"name": "New"})
         await command()
         if command is commands[1]:
@@ -422,20 +515,24 @@ async def test_commands_to_an_owner_that_learns_late_of_its_lost_lease_reach_the
     await asyncio.gather(old.close(), new.close())
 
 
-async def test_a_command_waits_for_the_lease_of_a_silent_owner_to_run_out(tmp_path: Path, rng: random.Random) -> None:
-    store, record = await store_with_session(tmp_path, rng)
+async def test_a_command_waits_for_the_lease_of_a_silent_owner_to_run_out(
+    tmp_path: Path, new_unreliable_store: NewUnreliableStore
+) -> None:
+    store, record = await store_with_session(tmp_path, new_unreliable_store)
     silent, other = store.other_worker(), hub_in(tmp_path, store)
     await silent.ownership.claim(record.id)
     changing = asyncio.create_task(other.change(record.id, {"pinned": True}))
     await asyncio.wait([changing], timeout=0.05)
     assert not changing.done()
-    store.memory.expire(record.id)
+    await store.expire(record.id)
     assert (await changing).pinned
     await other.close()
 
 
-async def test_a_command_to_a_silent_owner_is_refused_after_a_while(tmp_path: Path, rng: random.Random) -> None:
-    store, record = await store_with_session(tmp_path, rng)
+async def test_a_command_to_a_silent_owner_is_refused_after_a_while(
+    tmp_path: Path, new_unreliable_store: NewUnreliableStore
+) -> None:
+    store, record = await store_with_session(tmp_path, new_unreliable_store)
     other = hub_in(tmp_path, store, clock=ScaledClock(500.0))
     await store.other_worker().ownership.claim(record.id)
     with pytest.raises(StoreError, match="does not answer; try again"):
@@ -443,14 +540,16 @@ async def test_a_command_to_a_silent_owner_is_refused_after_a_while(tmp_path: Pa
     await other.close()
 
 
-async def test_a_failed_deletion_leaves_the_contents_to_the_new_owner(tmp_path: Path, rng: random.Random) -> None:
-    store, record = await store_with_session(tmp_path, rng)
+async def test_a_failed_deletion_leaves_the_contents_to_the_new_owner(
+    tmp_path: Path, new_unreliable_store: NewUnreliableStore
+) -> None:
+    store, record = await store_with_session(tmp_path, new_unreliable_store)
     blobs = store.blobs
     assert blobs is not None
     digest = await blobs.put(record.id, b"before")
     old = hub_in(tmp_path, store)
     await old.change(record.id, {"pinned": True})
-    store.memory.expire(record.id, noticed=False)
+    await store.expire(record.id, noticed=False)
     store.has_died = True
     with pytest.raises(OwnershipLost):
         await old.delete(record.id)
@@ -505,4 +604,4 @@ async def test_a_deliberate_fault_is_detected(
 ) -> None:
     fault(monkeypatch)
     with pytest.raises(AssertionError):
-        await play_cases(200, tmp_path, rng, failure_rate=0.1)
+        await play_cases(200, tmp_path, rng, NewUnreliableStore(rng), failure_rate=0.1)

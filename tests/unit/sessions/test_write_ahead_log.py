@@ -94,7 +94,7 @@ async def test_a_damaged_log_is_logged_and_copied_for_its_owner_alone(
     caplog.clear()
     again = SqliteStore(left / "sessions.db")
     assert caplog.records == []
-    assert (await again.catalog.sessions())[0].name == "after"
+    assert (await again.catalog.sessions())[0].record.name == "after"
     await again.aclose()
     assert list(left.glob("*damaged*")) == [kept]
 

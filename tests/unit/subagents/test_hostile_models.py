@@ -41,6 +41,7 @@ def act(number: int) -> str:
     return f"done {number}"
 
 
+@pytest.mark.ci_lane
 async def test_agents_that_start_as_many_as_they_can_stay_within_the_limits_and_all_end(tmp_path: Path) -> None:
     settings = load_settings({}, environ={"AGX_HOME": str(tmp_path)})
     limits = SubagentLimits(depth=3, children=4, running=4)
@@ -121,6 +122,7 @@ async def test_a_mode_that_is_tightened_holds_for_subagents_at_work(
 
 
 @pytest.mark.promise("F2")
+@pytest.mark.ci_lane
 async def test_a_stop_ends_running_queued_and_asking_subagents_in_time_and_leaves_paused_ones(
     tmp_path: Path, open_store: OpenStore
 ) -> None:

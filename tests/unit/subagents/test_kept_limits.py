@@ -15,7 +15,7 @@ from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import MemoryStore, Store, StoredEvent
 from agenticx.sessions.hub.subagents.budgets import SpentCounter
-from agenticx.sessions.store.events import encode
+from agenticx.sessions.log.events import encode
 from agenticx.subagents.tools import CURRENT_OWNER
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool

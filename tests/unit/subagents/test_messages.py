@@ -15,7 +15,7 @@ from agenticx.llms.scripted import call, hang
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import HubClosed, Store
-from agenticx.sessions.store.records import SubagentMessaged
+from agenticx.sessions.log.records import SubagentMessaged
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
 from tests.support.commits import load

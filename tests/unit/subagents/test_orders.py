@@ -17,8 +17,8 @@ from agenticx.llms.scripted import call, fail, hang, pause
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import MemoryStore, TurnRequest
-from agenticx.sessions.store.commits import Loaded
-from agenticx.sessions.store.records import SubagentDelivered, SubagentStarted
+from agenticx.sessions.log.commits import Loaded
+from agenticx.sessions.log.records import SubagentDelivered, SubagentStarted
 from agenticx.subagents.records import SubagentEnding
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
@@ -156,6 +156,7 @@ def reported(log: Sequence[dict[str, Any]]) -> Counter[tuple[str, str]]:
     return Counter((one["agent_id"], one["data"].get("code", "completed")) for one in ends)
 
 
+@pytest.mark.ci_lane
 async def test_each_ending_is_delivered_and_reported_once_in_any_order(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
@@ -173,7 +174,7 @@ async def test_each_ending_is_delivered_and_reported_once_in_any_order(
             assert told[run.agent_id] == 1 or (run.depth > 1 and told[run.agent_id] == 0), (number, order.end)
         if log := await order.session.envelopes():
             check_grammar(log)
-        assert (loaded.running, list(loaded.children)) == (None, [])
+        assert (loaded.main_turn, list(loaded.child_turns)) == (None, [])
         outcomes = {fact.key: outcome(fact.ending) for fact in deliveries}
         assert outcomes.items() >= outcomes_in(log, outcomes).items()
         ended = Counter((run.agent_id, outcomes[turn_id]) for turn_id, run in started.items())

@@ -44,6 +44,7 @@ class RefusingStore(InterceptedStore):
         return await write.make()
 
 
+@pytest.mark.ci_lane
 async def test_a_process_that_dies_at_any_commit_leaves_no_start_or_ending_without_its_event(tmp_path: Path) -> None:
     for dies_at in range(3, 21):
         memory = MemoryStore()

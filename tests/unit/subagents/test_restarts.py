@@ -15,17 +15,18 @@ from agenticx.errors import SessionBusy
 from agenticx.llms.scripted import call, hang
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer
 from agenticx.sessions import Hub, MemoryStore, Store, StoredEvent, TurnRequest
-from agenticx.sessions.store.records import RequestAnswered, TurnWaiting
+from agenticx.sessions.log.records import ChildTurnSaved, RequestAnswered
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
 from agenticx.subagents.tools import session_tools
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool, ToolContext, is_idempotent
 from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.registry import tool
-from tests.support.commits import add_fact, end_lease, load
+from tests.support.commits import add_fact, load
 from tests.support.endings import ending_text, told_endings
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
 from tests.support.timeouts import PATIENCE
+from tests.support.two_hubs import end_lease
 
 pytestmark = pytest.mark.anyio
 
@@ -258,7 +259,8 @@ async def test_a_subagent_that_goes_on_and_ends_while_others_are_ended_has_one_e
     answered = RequestAnswered(key=asked.key, turn_id=asked.turn_id, answer=ConfirmAnswer(approved=True))
     await add_fact(memory, session.id, answered)  # as just before a kill
     await end_lease(memory, session.id)
-    read, others_begin = memory.read, min(turn.after_seq or 0 for turn in loaded.children if turn.id != asked.turn_id)
+    read, others = memory.read, [turn for turn in loaded.child_turns if turn.id != asked.turn_id]
+    others_begin = min(turn.after_seq or 0 for turn in others)
 
     async def read_others_slowly(session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         if after >= others_begin:
@@ -343,4 +345,4 @@ async def test_a_question_of_a_subagent_is_answered_after_several_restarts(
         results = [one["data"]["outcome"] for one in log if one["type"] == "tool_result"]
         assert results == ["ok"] * (depth + 1)
     stored = await load(processes.memory, session.id)
-    assert [fact for fact in stored.open_facts if isinstance(fact, TurnWaiting)] == []
+    assert [fact for fact in stored.open_facts if isinstance(fact, ChildTurnSaved)] == []

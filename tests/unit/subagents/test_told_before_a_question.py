@@ -50,20 +50,20 @@ ANSWERS = {ConfirmRequest: ConfirmAnswer(approved=True), QuestionRequest: Questi
 
 async def run_team(hub: Hub, session_id: str, model: ScriptedModel) -> object:
     team = RoundRobinGroupChat([AssistantAgent("lead", model, tools=TOOLS)], max_turns=1, session=session_id)
-    return await team.run(task=None if await hub.waiting_turn(session_id) else "Go")
+    return await team.run(task=None if await hub.suspended_turn(session_id) else "Go")
 
 
 async def run_nested_team(hub: Hub, session_id: str, model: ScriptedModel) -> object:
     inner = RoundRobinGroupChat([AssistantAgent("lead", model, tools=TOOLS)], name="inner", max_turns=1)
     team = RoundRobinGroupChat([inner], max_turns=1, session=session_id)
-    return await team.run(task=None if await hub.waiting_turn(session_id) else "Go")
+    return await team.run(task=None if await hub.suspended_turn(session_id) else "Go")
 
 
 async def run_team_with_person(hub: Hub, session_id: str, model: ScriptedModel) -> object:
     """Run a team whose second participant asks, after the first one has been told the ending and has spoken."""
     members = [AssistantAgent("lead", model, tools=TOOLS), UserProxyAgent("person")]
     team = RoundRobinGroupChat(members, max_turns=3, session=session_id)
-    return await team.run(task=None if await hub.waiting_turn(session_id) else "Go")
+    return await team.run(task=None if await hub.suspended_turn(session_id) else "Go")
 
 
 async def run_executor(_hub: Hub, session_id: str, model: ScriptedModel) -> object:

@@ -90,6 +90,7 @@ async def test_a_message_to_an_unknown_type_or_key_is_undeliverable():
         await runtime.send_message("hello", AgentId("known", "other"))
 
 
+@pytest.mark.ci_lane
 async def test_ten_thousand_messages_arrive_in_order():
     runtime, recorder = SingleThreadedAgentRuntime(queue_size=100), Recorder()
     agent = await subscribed(runtime, recorder)

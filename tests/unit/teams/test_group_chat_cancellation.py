@@ -86,6 +86,7 @@ async def test_a_call_that_the_consumer_cancels_when_it_sees_it_does_not_begin(d
 @pytest.mark.parametrize("with_session", [False, True])
 @pytest.mark.parametrize("depth", [0, 1, 3])
 @pytest.mark.cases(quick=2)
+@pytest.mark.ci_lane
 async def test_no_call_begins_after_a_cancellation_at_any_point_of_a_run(depth: int, with_session: bool) -> None:
     for steps in range(0, 180, 7):
         token, begun_late = CancellationToken(), list[int]()

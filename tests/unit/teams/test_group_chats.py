@@ -108,6 +108,7 @@ async def test_a_single_participant_with_nothing_new_gets_no_message() -> None:
 
 @pytest.mark.parametrize("participants", [2, 5, 10])
 @pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 async def test_what_a_model_reads_stays_bounded_however_long_the_talk(participants: int) -> None:
     model = ScriptedModel([say(f"{number}. " + "A thought. " * 40) for number in range(200)])
     agents = [AssistantAgent(f"agent_{number}", model) for number in range(participants)]

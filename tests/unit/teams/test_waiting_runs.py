@@ -78,7 +78,7 @@ async def test_the_question_to_a_person_waits_for_the_next_run(tmp_path: Path, a
         models = [ScriptedModel([]), ScriptedModel(["Thanks."])]
         running = asyncio.create_task(with_person(session_id, models).run())
         if answered == "after":
-            while (await hub.waiting_turn(session_id)) is not None:
+            while (await hub.suspended_turn(session_id)) is not None:
                 await asyncio.sleep(0)
             await hub.answer(question.id, QuestionAnswer(answer="Large"))
         result = await running
@@ -155,7 +155,7 @@ async def test_a_confirm_three_teams_deep_waits_for_the_next_run(tmp_path: Path,
         models = [ScriptedModel([]), ScriptedModel(["Noted."]), ScriptedModel(["Bye."])]
         running = asyncio.create_task(make(session_id, models).run())
         if answered == "after":
-            while (await hub.waiting_turn(session_id)) is not None:
+            while (await hub.suspended_turn(session_id)) is not None:
                 await asyncio.sleep(0)
             await hub.answer(confirm.id, ConfirmAnswer(approved=True), digest=confirm.digest)
         assert lines(await running)[-2:] == ["Noted.", "Bye."]
@@ -254,7 +254,7 @@ async def test_a_run_that_went_on_waits_again_after_another_restart(tmp_path: Pa
     session_id = await run_until_asked(tmp_path, with_person, [["Which size?"], []], "question_asked")
     async with reopened(tmp_path) as hub:
         running = asyncio.create_task(with_person(session_id, [ScriptedModel([]), ScriptedModel([])]).run())
-        while (await hub.waiting_turn(session_id)) is not None:
+        while (await hub.suspended_turn(session_id)) is not None:
             await asyncio.sleep(0)
         while not hub.gate.pending_questions():
             await asyncio.sleep(0)

@@ -11,8 +11,6 @@ from agenticx.clocks import ScaledClock
 from agenticx.core import Agent, AgentExecutor, Task
 from agenticx.llms.base import ModelRequest, ToolSchema, complete
 from agenticx.llms.demo import DemoModel
-from agenticx.llms.demo.conversation import DemoConversation, least_heard_choice
-from agenticx.llms.demo.plan import make_plan
 from agenticx.messages import AssistantMessage, UserMessage
 from agenticx.runtime import AgentRuntime, ContextCompactor
 from agenticx.teams import (
@@ -26,7 +24,6 @@ from agenticx.teams import (
 )
 from agenticx.testing import ScriptedGate, assert_sequence, check_grammar, collect, outline
 from agenticx.tools.builtin import builtin_tools
-from tests.linear.growth import grows_linearly
 
 pytestmark = pytest.mark.anyio
 
@@ -110,29 +107,6 @@ async def test_a_long_text_is_streamed_completely_with_its_rest_in_one_delta():
     assert reply.text == f"{'word ' * 100_000}end"
     assert reply.usage is not None
     assert reply.usage.output_tokens == 2_002
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "\n",
-        " ",
-        "A",
-        "and then ",
-        "; ",
-        "replace a with ",
-        "a and read b ",
-        "search in ",
-        ". ",
-        "please ",
-        "plan ",
-        "a,",
-    ],
-)
-@pytest.mark.parametrize("verb", ["", "write a", "say ", "run ", "replace ", "todo "])
-@pytest.mark.cases(quick=10)
-def test_reading_a_message_is_linear_in_its_length(verb, words):
-    assert grows_linearly(lambda size: make_plan(verb + words * (size // len(words)) + "!"))
 
 
 async def test_a_denied_call_is_reported_and_later_steps_are_skipped(agx_session):
@@ -346,21 +320,3 @@ async def test_it_starts_sub_agents_and_waits_for_them(agx_session):
     text = events[-1].data["text"]
     assert "[sub-agent agent-1 completed]\n1 2 3" in text
     assert "[sub-agent agent-2 completed]\nhello" in text
-
-
-@pytest.mark.parametrize(
-    "words", ["hand over to a ", "desk said:\n", "['a', ", "['a'] ", "start a sub-agent that ", "\nReason: ", "choose "]
-)
-@pytest.mark.cases(quick=2)
-def test_reading_a_conversation_is_linear_in_its_length(words):
-    tool = ToolSchema("handoff_to_desk", "Hand over.", {"type": "object", "properties": {}})
-
-    def reply(size):
-        text = words * (size // len(words))
-        for content in (text, f"Transferred to a, {text}", f"x said:\n{text}", f"[a called {text}"):
-            for tools in ([], [tool]):
-                request = ModelRequest(messages=[UserMessage(content=text), UserMessage(content=content)], tools=tools)
-                least_heard_choice(request)
-                DemoConversation.of(request).plan()
-
-    assert grows_linearly(reply)

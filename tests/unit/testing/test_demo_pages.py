@@ -19,7 +19,6 @@ from agenticx.messages import SystemMessage, UserMessage
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.testing import check_grammar, collect
 from agenticx.tools.registry import tool
-from tests.linear.growth import grows_linearly
 
 pytestmark = pytest.mark.anyio
 
@@ -195,8 +194,3 @@ def test_the_title_of_a_page_is_the_name_or_the_subject(subject: str, title: str
 )
 def test_requests_for_pages_are_read_beside_the_others(words: str, tools: list[str]) -> None:
     assert [planned.tool for planned in make_plan(words).calls] == tools
-
-
-@pytest.mark.parametrize("words", ["make a page ", "page about a ", "make the red ", "change to ", "eine seite über "])
-def test_reading_a_request_for_a_page_is_linear_in_its_length(words: str) -> None:
-    assert grows_linearly(lambda size: make_plan(words * (size // len(words)) + "!"))

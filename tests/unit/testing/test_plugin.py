@@ -59,6 +59,7 @@ def test_unused_replies_and_answers_fail_the_test(tmp_path):
     assert "the gate has 1 answers and was asked 0 times" in run.stdout
 
 
+@pytest.mark.ci_lane
 def test_an_unused_plugin_imports_nothing(tmp_path):
     run = pytest_run(
         tmp_path,

@@ -243,6 +243,7 @@ for target in itertools.cycle(sys.argv[1:]):
 
 
 @pytest.mark.parametrize("swapped", ["folder", "file"])
+@pytest.mark.ci_lane
 def test_concurrently_swapped_links_never_lead_out_of_the_workspace(workspace, outside, swapped, count: Count) -> None:
     """Another process repeatedly replaces a folder or a file by a link that leads out, during reads and writes."""
     if swapped == "folder":

@@ -87,6 +87,57 @@ async def test_cancelling_does_not_wait_for_the_thread(runner) -> None:
     release.set()
 
 
+class Shop:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @tool(risk="read")
+    async def price(self, item: str, context: ToolContext) -> str:
+        """Return a price."""
+        return f"{item} at {self.name} for {context.agent_id}"
+
+    @tool(risk="read")
+    @classmethod
+    def known(cls, item: str) -> str:
+        """Return whether an item is known."""
+        return f"{item} of {cls.__name__}"
+
+    @classmethod
+    @tool(risk="read")
+    def listed(cls, item: str) -> str:
+        """Return whether an item is listed."""
+        return f"{item} by {cls.__name__}"
+
+    @tool(risk="read")
+    @staticmethod
+    def rounded(item: str) -> str:
+        """Return a rounded price."""
+        return f"{item}!"
+
+    def plain(self, item: str) -> str:
+        return f"plain {item} at {self.name}"
+
+
+async def test_a_method_of_an_object_is_a_tool_bound_to_the_object(runner) -> None:
+    corner = Shop("Corner")
+    tools = Toolbox([corner.price, corner.known, Shop.listed, corner.rounded, corner.plain])
+    assert {tuple(made.schema.parameters["properties"]) for made in tools} == {("item",)}
+    results = [await runner.call(made, item="tea") for made in tools]
+    assert results == [
+        *("tea at Corner for meta", "tea of Shop", "tea by Shop", "tea!", "plain tea at Corner"),
+    ]
+    assert (await Shop("Kiosk").price("milk", runner.context), corner.known("jam")) == (
+        "milk at Kiosk for meta",
+        "jam of Shop",
+    )
+
+
+@pytest.mark.parametrize("method", [Shop.price, Shop.plain])
+def test_a_method_without_an_object_is_refused_as_a_tool(method) -> None:
+    with pytest.raises(TypeError, match=r"is a method of 'Shop', .* give the tool of an object, as in Shop\(…\)\.p"):
+        Toolbox([method])
+
+
 def test_an_assessment_is_bound_to_the_current_schema(runner) -> None:
     def assess(arguments, context) -> Assessment:
         return Assessment(risk="write", binding={"left": arguments["left"]})

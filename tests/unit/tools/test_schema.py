@@ -66,6 +66,45 @@ def test_a_signature_becomes_the_schema_that_a_model_sees() -> None:
     jsonschema.Draft202012Validator.check_schema(signature.parameters)
 
 
+@pytest.mark.parametrize(
+    ("docstring", "left", "right"),
+    [
+        (
+            "Args:\n    left: The first one,\n        in full.\n    right (int): The other: one.",
+            "The first one, in full.",
+            None,
+        ),
+        (
+            "Parameters\n----------\nleft : int\n    The first one,\n    in full.\nright\n    The other: one.",
+            None,
+            None,
+        ),
+        (
+            ":param left: The first one,\n    in full.\n:param int right: The other: one.\n:returns: No more.",
+            None,
+            None,
+        ),
+        (
+            "Parameters\n----------\nleft, right : int, optional\n    One.\n\nReturns\n-------\nint\n    A sum.",
+            "One.",
+            "One.",
+        ),
+        ("Keyword Args:\n    left: One.\n\nReturns:\n    right: Not a parameter.", "One.", ""),
+    ],
+    ids=["google", "numpy", "rest", "several names", "other sections"],
+)
+def test_docstrings_in_google_numpy_and_rest_form_describe_the_parameters(docstring, left, right) -> None:
+    def add(left: int, right: int = 0) -> int:
+        return left + right
+
+    add.__doc__ = f"Add numbers.\n\nNote: twice.\n\n{docstring}"
+    signature = read_signature(add)
+
+    assert signature.description == "Add numbers.\n\nNote: twice."
+    described = [signature.parameters["properties"][name].get("description") for name in ("left", "right")]
+    assert described == [left or "The first one, in full.", "The other: one." if right is None else right or None]
+
+
 def test_valid_arguments_come_out_as_given_and_defaults_stay_the_functions_own() -> None:
     assert read_signature(book).validate({"title": "x", "seats": 2}) == {"title": "x", "seats": 2}
     assert read_signature(book).validate({"title": "x", "seats": 2, "price": 3}) == {

@@ -284,6 +284,7 @@ def test_the_rules_of_a_deeper_folder_apply_below_it_and_take_precedence() -> No
     ]  # fmt: skip
 
 
+@pytest.mark.ci_lane
 def test_the_last_of_equal_rules_and_the_last_5000_distinct_rules_are_used() -> None:
     again = IgnoreRules().with_rules("*.txt\n!a.txt\n" + "}\n" * 100_000 + "*.txt\n", "")
     assert again.ignores("a.txt", is_folder=False)

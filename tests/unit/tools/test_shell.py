@@ -114,6 +114,7 @@ def resident_bytes() -> int:
     ],
 )
 @pytest.mark.cases(quick=2)
+@pytest.mark.ci_lane
 async def test_head_tail_and_total_size_are_kept_in_bounded_memory(runner, command, head, tail, size) -> None:
     await runner.call(bash_exec, command="true")
     before = resident_bytes()

@@ -253,6 +253,7 @@ COMMANDS = {
 @pytest.mark.promise("H4")
 @pytest.mark.parametrize("kind", COMMANDS)
 @pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 def test_reading_patterns_costs_no_more_than_the_size_of_the_command(runner, kind) -> None:
     make = COMMANDS[kind]
     assert grows_linearly(lambda size: runner.assess(bash_exec, command=make(size)), 3_000, 60_000)

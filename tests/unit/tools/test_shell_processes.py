@@ -108,6 +108,7 @@ async def started_call(runner, command: str) -> AsyncIterator[asyncio.Task[str]]
 
 
 @pytest.mark.promise("F2")
+@pytest.mark.ci_lane
 async def test_a_stop_terminates_every_descendant_without_waiting(runner) -> None:
     async def stop(name: str) -> tuple[str, list[int]]:
         command, marker = command_tree(name)

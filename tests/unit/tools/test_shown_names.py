@@ -58,7 +58,8 @@ async def test_a_name_as_listed_means_the_real_file_in_every_tool(runner, name) 
         assert assessment.question in (f"Edit {shown}?", f"Overwrite {shown}?")
         json.dumps(assessment.question).encode()
         context = {"path": assessment.path, "arguments": {"path": shown, **arguments}, "tool": tool.schema.name}
-        assert [line.text for line in confirm_lines(assessment.question, context)][2] == f"  path     {shown}"
+        lines = [line.text for line in confirm_lines(assessment.question, context)]
+        assert sum(shown in line for line in lines) == 1
         assert f" {shown}" in await runner.call(tool, path=shown, **arguments)
     await runner.call(file_write, path=f"{shown_folder}new.txt", content="")
     assert sorted(os.listdir(folder)) == sorted([name, "new.txt"])
@@ -153,6 +154,7 @@ def test_a_file_that_takes_the_shown_name_after_the_question_changes_the_binding
     assert runner.assess(file_write, path="a b", content="x").binding != asked
 
 
+@pytest.mark.ci_lane
 async def test_a_folder_of_very_many_entries_is_compared_in_a_thread(runner) -> None:
     for number in range(5_000):
         (runner.workspace / f"f\u00e9{number}").touch()

@@ -104,6 +104,7 @@ def text_and_its_end(text: str) -> bytes:
     ],
 )
 @pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 def test_many_small_chunks_are_read_in_linear_time(wire: str, head: bytes, piece: bytes) -> None:
     def read_pieces(count: int) -> None:
         parser = WIRES[wire].parser("m")

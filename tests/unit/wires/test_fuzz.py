@@ -141,6 +141,7 @@ def check_history(wire: WireUnderTest, reply: Reply) -> None:
 @pytest.mark.promise("C1", "C2")
 @pytest.mark.parametrize(("wire", "source"), CASES)
 @pytest.mark.cases(quick=5)
+@pytest.mark.ci_lane
 def test_a_mutated_stream_breaks_nothing(
     wire: WireUnderTest, source: Callable[[WireUnderTest], list[bytes]], rng: random.Random, count: Count
 ) -> None:

@@ -133,6 +133,7 @@ async def test_one_read_returns_all_chunks_that_have_arrived():
         assert await (await ask(server, connections)).read() == b"x" * 100
 
 
+@pytest.mark.ci_lane
 async def test_other_tasks_run_while_a_large_body_is_read():
     async with serving([CHUNKED + chunked([b"x"] * 300_000)]) as (server, connections):
         reply, turns, seen = await ask(server, connections), 0, []

@@ -17,7 +17,6 @@ from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat import _request as chat_request
 from agenticx.llms.wrappers.xml_tools import XmlToolModel
 from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage
-from tests.linear.growth import grows_linearly
 from tests.support.wires import rules_chat
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.conversations import REPLY_BODIES
@@ -82,10 +81,6 @@ def test_a_valid_identifier_is_unchanged(rule: IdentifierRule, text: str) -> Non
 def test_an_invalid_identifier_is_replaced(rule: IdentifierRule, text: str) -> None:
     assert not rule.allows(text)
     assert rule.allows(rule.fit(text))
-
-
-def test_fitting_takes_linear_time() -> None:
-    assert grows_linearly(lambda size: OPENAI.fit("é" * size * 10))
 
 
 # --- one request ----------------------------------------------------------------------------------------------------

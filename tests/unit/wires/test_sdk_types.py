@@ -20,7 +20,7 @@ CONVERSATION = [
     SystemMessage(content="Be brief."),
     UserMessage(content="What is in these?", attachments=(PNG, GIF, PDF, TEXT)),
     AssistantMessage(content="Let me see.", tool_calls=(ToolCall(id="call_1", name="look", arguments='{"at": 1}'),)),
-    ToolMessage(tool_call_id="call_1", name="look", content="seen"),
+    ToolMessage(tool_call_id="call_1", name="look", content="seen", attachments=(PNG, PDF, TEXT)),
 ]
 SCHEMA = {"type": "object", "properties": {"at": {"type": "integer"}}, "required": ["at"]}
 LOOK, ANSWER = ToolSchema("look", "Look.", SCHEMA), OutputSchema("answer", SCHEMA)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.http.sse import IdentifiedEvent, SseParser
-from tests.linear.growth import grows_linearly
 
 
 def events(*pieces: bytes) -> list[bytes]:
@@ -88,17 +87,6 @@ def test_endless_comments_are_no_overflow() -> None:
     for _ in range(10_000):
         assert parser.feed(b": ping\n") == []
     assert parser.feed(b"data: a\n\n") == [b"a"]
-
-
-def test_parsing_takes_linear_time() -> None:
-    def read_one(size: int) -> None:
-        parser = SseParser()
-        parser.feed(b"data: ")
-        for _ in range(size):
-            parser.feed(b"x")
-        assert parser.feed(b"\n\n") == [b"x" * size]
-
-    assert grows_linearly(read_one)
 
 
 @given(st.lists(st.integers(1, 9), max_size=20))

@@ -4,8 +4,8 @@ The rules of the API that a conversation is adapted to, beyond those of all prov
 
 1. Leading system messages go to the top level; user and assistant alternate, so neighbours are merged; the first
    message and the last one are the user's (newer models refuse to continue an assistant's).
-2. The results of an answer's calls come first in the message after it. Ids of calls are unique in the whole
-   conversation and, like the names of tools, made of letters, digits, `_` and `-`.
+2. The results of an answer's calls come first in the message after it; images and PDFs are part of a result. Ids of
+   calls are unique in the whole conversation and, like the names of tools, made of letters, digits, `_` and `-`.
 3. No text is blank, no error result is empty, no assistant message ends with a thought.
 4. A conversation with calls in it declares tools, even if none may be called any more.
 5. With thinking, a turn must begin with a thought; thinking is off in a turn that another model began.
@@ -21,7 +21,7 @@ from typing import Any, Literal, cast
 from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import items_in, text_in
-from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts
+from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts, result_parts
 from agenticx.llms.sampling import NO_SAMPLING
 from agenticx.llms.wires.anthropic._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_object, body_bytes
@@ -159,13 +159,17 @@ def _user_blocks(message: UserMessage | SystemMessage | ToolMessage, ids: CallId
         return _text_blocks(message.content)
     call_id = ids.pop(message.tool_call_id)
     if call_id is None:
-        return _text_blocks(f"[result of {message.name}] {message.content}")
+        content, files = result_parts(message, IMAGE_TYPES | DOCUMENT_TYPES)
+        text = _text_blocks(f"[result of {message.name}] {content}")
+        return [*text, *(inner for file in files for inner in _part_blocks(file))]
     block: _Block = {"type": "tool_result", "tool_use_id": call_id}
-    content = message.content
+    content, files = result_parts(message, IMAGE_TYPES | DOCUMENT_TYPES)
     if message.outcome != "ok":
         block["is_error"] = True
         content = content if content.strip() else message.outcome.replace("_", " ")
-    if content.strip():
+    if files:
+        block["content"] = [*_text_blocks(content), *(inner for file in files for inner in _part_blocks(file))]
+    elif content.strip():
         block["content"] = content
     return [block]
 

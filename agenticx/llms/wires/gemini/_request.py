@@ -16,7 +16,7 @@ from typing import Any, Literal, assert_never
 from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import fields_in, items_in, text_in
-from agenticx.llms.message_attachments import content_parts
+from agenticx.llms.message_attachments import content_parts, result_parts, with_files_behind_results
 from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
 from agenticx.llms.wires.gemini._reply import WIRE
 from agenticx.llms.wires.gemini._schema import accepted_schema
@@ -78,6 +78,9 @@ class GeminiDialect:
     output_schemas: Literal["always", "without_tools", "never"] = "without_tools"
     """Support of output schemas; models before Gemini 3 refuse them together with tools."""
 
+    result_files: bool = False
+    """True if results of calls may have images and PDFs, as since Gemini 3; before, these stand behind the results."""
+
     thinking_levels: bool = False
     """True if the effort is a level, as since Gemini 3; before, it is a budget in tokens."""
 
@@ -100,6 +103,7 @@ def request_body(
         body["systemInstruction"] = {"parts": instructions}
     leading_parts = [] if dialect.system_instruction else instructions
     names = names or sent_tool_names(request)
+    rest = rest if dialect.result_files else with_files_behind_results(rest)
     body["contents"] = contents(rest, model=model, names=names, leading_parts=leading_parts, replay_state=replay_state)
     if request.tools:
         body["tools"] = [{"functionDeclarations": function_declarations(request.tools, names)}]
@@ -300,10 +304,13 @@ def _with_arguments(part: Mapping[str, Any], call: ToolCall, names: ToolNames, i
 def _function_response(result: ToolMessage, call: Mapping[str, Any], names: ToolNames) -> dict[str, Any]:
     """Return the result of a call, with the sent name and, where it has one, the sent id of the call."""
     key = "output" if result.outcome == "ok" else "error"
+    text, files = result_parts(result, _FILE_TYPES)
     response: dict[str, Any] = {
         "name": call.get("name") or names.sent_name(result.name),
-        "response": {key: result.content},
+        "response": {key: text},
     }
+    if files:
+        response["parts"] = [part for file in files for part in _wire_parts(file)]
     if "id" in call:
         response["id"] = call["id"]
     return {"functionResponse": response}

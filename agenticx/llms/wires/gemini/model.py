@@ -101,6 +101,7 @@ def _default_dialect(model: str, reasons: bool | None) -> GeminiDialect:
     return GeminiDialect(
         include_thoughts=include_thoughts,
         output_schemas="never" if _NO_SCHEMAS.search(model) else with_tools,
+        result_files=is_gemini_3,
         thinking_levels=is_gemini_3,
     )
 

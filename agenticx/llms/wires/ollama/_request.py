@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.call_fields import CallFields, fields_of_calls
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
-from agenticx.llms.message_attachments import content_parts
+from agenticx.llms.message_attachments import content_parts, with_files_behind_results
 from agenticx.llms.sampling import NO_SAMPLING
 from agenticx.llms.wires.ollama._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_object, body_bytes, encode_tools
@@ -99,9 +99,13 @@ def sent_tool_names(request: ModelRequest) -> ToolNames:
 
 
 def encode_messages(messages: Sequence[Message], *, model: str, names: ToolNames) -> list[dict[str, Any]]:
-    """Return the messages in Ollama's format; `model` gets its own thoughts back."""
+    """Return the messages in Ollama's format; `model` gets its own thoughts back.
+
+    The files of results are in a message behind them: models do not see the images of a result
+    (https://github.com/ollama/ollama/issues/16038).
+    """
     ids = CallIds(_IDS)
-    return [_encode_message(message, model, names, ids) for message in messages]
+    return [_encode_message(message, model, names, ids) for message in with_files_behind_results(messages)]
 
 
 def _encode_message(message: Message, model: str, names: ToolNames, ids: CallIds) -> dict[str, Any]:

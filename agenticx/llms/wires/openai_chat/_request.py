@@ -10,7 +10,13 @@ from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.call_fields import SIGNED_ID, CallFields, fields_of_calls
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import fields_in, items_in, text_in
-from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, chat_part, content_parts
+from agenticx.llms.message_attachments import (
+    DOCUMENT_TYPES,
+    IMAGE_TYPES,
+    chat_part,
+    content_parts,
+    with_files_behind_results,
+)
 from agenticx.llms.openai_rows import GIVEN_IN_ROW, MESSAGE_FIELDS, WIRE
 from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
 from agenticx.llms.wires.chat_dialect import ChatDialect
@@ -134,7 +140,7 @@ def encode_messages(
 ) -> list[dict[str, Any]]:
     """Return the messages in the format of Chat Completions; `model` gets its own reasoning back."""
     encoder = _MessageEncoder(model, dialect, names)
-    rows = [encoder.encode(message) for message in messages]
+    rows = [encoder.encode(message) for message in with_files_behind_results(messages)]
     if dialect.alternating_roles or not dialect.system_rows:
         rows = alternating_rows(rows, encoder.encode(_STOPPED))
     return rows if dialect.system_rows else rows_without_system(rows)

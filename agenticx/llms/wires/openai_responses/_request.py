@@ -15,7 +15,7 @@ from typing import Any, assert_never, get_args
 from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import items_in, text_in
-from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts, data_url
+from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts, data_url, result_parts
 from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
 from agenticx.llms.wires.openai_responses._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_text, body_bytes
@@ -323,7 +323,9 @@ class _SentIdentifiers:
         return call_id
 
     def output_item(self, result: ToolMessage) -> dict[str, Any]:
-        """Return the result of the latest call of its id."""
+        """Return the result of the latest call of its id; with files it is a list of parts, as in a message."""
         call_id = self._ids.pop(result.tool_call_id) or self._ids.assign(result.tool_call_id)
         kind = "custom_tool_call_output" if call_id in self._custom else "function_call_output"
-        return {"type": kind, "call_id": call_id, "output": result.content}
+        text, files = result_parts(result, IMAGE_TYPES | DOCUMENT_TYPES)
+        output = [*([_wire_part(text)] if text else []), *map(_wire_part, files)] if files else text
+        return {"type": kind, "call_id": call_id, "output": output}

@@ -16,9 +16,9 @@ from agenticx.runtime.events import (
     UsageEvent,
 )
 from agenticx.runtime.events.types import AnsweringEvent, AskingEvent
+from agenticx.sessions.log.events import StoredEvent, decode
+from agenticx.sessions.log.turn_tree import TurnFilter
 from agenticx.sessions.store.base import Log, read_log_pages
-from agenticx.sessions.store.events import StoredEvent, decode
-from agenticx.sessions.turn_tree import TurnFilter
 from agenticx.settings import Settings
 
 __all__ = ["SpentCounter", "TurnBudgets", "read_spent"]

@@ -19,10 +19,8 @@ from agenticx.sessions.hub.commands import DirectSubagent, ListSubagents
 from agenticx.sessions.hub.subagents.budgets import read_spent
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, delivered_keys, run_to_completion
-from agenticx.sessions.store.base import OwnershipLost, TurnEnded, read_log_pages
-from agenticx.sessions.store.commits import Loaded
-from agenticx.sessions.store.events import SessionEvent, decode
-from agenticx.sessions.store.records import (
+from agenticx.sessions.log.events import TokenMerger, decode
+from agenticx.sessions.log.records import (
     Fact,
     SubagentAnnounced,
     SubagentEnded,
@@ -32,7 +30,8 @@ from agenticx.sessions.store.records import (
     SubagentStarted,
     SubagentUnannounced,
 )
-from agenticx.sessions.subagent_runs import SubagentRuns
+from agenticx.sessions.log.subagent_runs import SubagentRuns
+from agenticx.sessions.store.base import OwnershipLost, TurnEnded, read_log_pages
 from agenticx.subagents.limits import SubagentLimits
 from agenticx.subagents.manager import AgentTeamManager
 from agenticx.subagents.records import ModelUnavailable, SubagentEnding, SubagentRun, SubagentsClosed
@@ -65,7 +64,7 @@ class SessionSubagents:
         self._writer = writer
         self._services = services
         self._ended_turn = ended_turn
-        self._runs = writer.subagents
+        self._runs = writer.stored.subagents
         self._known_endings = frozenset(self._runs.deliveries)
         self._begun_here = set[str]()
         self._manager: AgentTeamManager | None = None
@@ -177,12 +176,12 @@ class SessionSubagents:
         if self._begun_here:
             await self.manager.abandon()
 
-    async def recover(self, loaded: Loaded) -> None:
+    async def recover(self) -> None:
         """End the runs of an earlier process that had not begun, and append the events of endings that it left out.
 
         Runs whose turns are open end with these.
         """
-        open_turns = {turn.id for turn in loaded.children}
+        open_turns = self._writer.stored.open_turns.keys()
         pending = [ending for ending in self._runs.pending_events if ending.turn_id in self._known_endings]
         for run in self._runs.unended:
             if run.turn_id not in open_turns and run.turn_id not in self._begun_here:
@@ -271,10 +270,12 @@ class SessionSubagents:
             await run_to_completion(commit(None))
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
-        log, session_id, events = self._services.log, self._session.id, list[SessionEvent]()
+        log, session_id, merger = self._services.log, self._session.id, TokenMerger()
         async for page in read_log_pages(log, session_id, await self._seq_before(turn_ids)):
-            events += (decode(event) for event in page if event.turn_id in turn_ids)
-        messages = messages_of_agent(events, agent_id)
+            for event in page:
+                if event.turn_id in turn_ids:
+                    merger.add(decode(event))
+        messages = messages_of_agent(merger.events(), agent_id)
         deliveries = SubagentRuns.of(await log.facts(session_id, SubagentFact)).deliveries.values()
         told = [one.ending for one in deliveries if one.message_id and one.told_in in turn_ids]
         if told:  # the log does not have them

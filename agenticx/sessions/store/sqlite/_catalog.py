@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
-from agenticx.sessions.store.base import ArchivedFilter, SearchResult
-from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.events import StoredEvent
-from agenticx.sessions.store.records import Fact
-from agenticx.sessions.store.session_record import SessionRecord
+from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.log.events import StoredEvent
+from agenticx.sessions.log.session_record import SessionRecord
+from agenticx.sessions.log.usage import DailyUsage
+from agenticx.sessions.store.base import ArchivedFilter, ListedSession, ListPlace
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
-from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import session_number
 from agenticx.sessions.store.sqlite._threads import Reader, Writer
 from agenticx.sessions.store.sqlite._usage import read_usage
-from agenticx.sessions.store.usage import DailyUsage
 
 __all__ = ["SqliteCatalog"]
 
@@ -36,16 +34,16 @@ class SqliteCatalog:
         )
 
     async def sessions(
-        self, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
-    ) -> Sequence[SessionRecord]:
-        return await self._reader.submit(
-            lambda connection: rows.list_records(connection, limit=limit, before=before, archived=archived)
-        )
-
-    async def search(
-        self, query: str, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
-    ) -> Sequence[SearchResult]:
-        def work(connection: sqlite3.Connection) -> Sequence[SearchResult]:
+        self,
+        *,
+        query: str | None = None,
+        limit: int = 50,
+        before: str | ListPlace | None = None,
+        archived: ArchivedFilter = "without",
+    ) -> Sequence[ListedSession]:
+        def work(connection: sqlite3.Connection) -> Sequence[ListedSession]:
+            if query is None:
+                return rows.list_sessions(connection, limit=limit, before=before, archived=archived)
             return index.search(connection, query, limit=limit, before=before, archived=archived)
 
         try:
@@ -62,11 +60,8 @@ class SqliteCatalog:
             lambda connection: read_usage(connection, session_id=session_id, since=since, until=until)
         )
 
-    async def running_turns(self, session_ids: Collection[str]) -> Mapping[str, str]:
-        return await self._reader.submit(lambda connection: turns.running_turn_ids(connection, session_ids))
-
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         return await self._reader.submit(lambda connection: rows.open_requests(connection, session_id))
 
-    async def session_of(self, type_: type[Fact], key: str) -> str | None:
-        return await self._reader.submit(lambda connection: rows.find_session_of_fact(connection, type_, key))
+    async def session_of_request(self, request_id: str) -> str | None:
+        return await self._reader.submit(lambda connection: rows.session_of_request(connection, request_id))

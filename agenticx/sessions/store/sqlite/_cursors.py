@@ -4,49 +4,42 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from agenticx.errors import SessionNotFound
+from agenticx.sessions.log.commits import LogEnd
+from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.store.sqlite._newest_commits import NewestCommits
 
-__all__ = ["LogEnd", "SessionCursor", "SessionCursors", "log_end", "session_number"]
+__all__ = ["SessionCursor", "SessionCursors", "check_log_end", "log_end", "session_number"]
 
 _MAX_CURSORS = 4096
 
 
-class LogEnd(NamedTuple):
-    """The last commit of a session's log, `rev` with its id, and the number of the last event up to it."""
-
-    rev: int
-    last_seq: int
-    commit_id: str
-
-
 @dataclass(slots=True)
 class SessionCursor:
-    """A session's key in all other tables, the end of its log, and the positions and size of its rows in `commits`.
-
-    `open_turns` are the ids of its turns that have not ended.
-    """
+    """A session's key in all other tables, the end of its log, and the ids of its turns that have not ended."""
 
     number: int
     rev: int
     last_seq: int
     commit_id: str
-    commit_positions: list[int]
-    commit_bytes: int
     open_turns: set[str]
 
 
 class SessionCursors:
-    """A cache of the cursors of recently written sessions; only the writer's thread uses it."""
+    """A cache of the cursors of recently written sessions; only the writer's thread uses it.
 
-    def __init__(self) -> None:
+    `newest` has commits that may not be written yet.
+    """
+
+    def __init__(self, newest: NewestCommits) -> None:
+        self._newest = newest
         self._cursors: dict[str, SessionCursor] = {}
         self._connection: sqlite3.Connection | None = None
         self._data_version = 0
 
     def drop_if_stale(self, connection: sqlite3.Connection) -> None:
-        """Drop all cursors if the last transaction failed or another program wrote; call it as a transaction begins.
+        """Drop what was read if the last transaction failed or another program wrote; call it as a transaction begins.
 
         A connection whose transaction fails is dropped. Its version changes with the writes of others:
         https://sqlite.org/pragma.html#pragma_data_version
@@ -55,6 +48,7 @@ class SessionCursors:
         if connection is not self._connection or version != self._data_version:
             self._connection, self._data_version = connection, version
             self._cursors.clear()
+            self._newest.reset()
 
     def get(self, connection: sqlite3.Connection, session_id: str) -> SessionCursor:
         """Return the cursor, which the caller updates with what it writes; raise `SessionNotFound`."""
@@ -62,6 +56,7 @@ class SessionCursors:
         if cursor is None:
             if len(self._cursors) == _MAX_CURSORS:
                 self._cursors.clear()
+            self._newest.write(connection)
             cursor = self._cursors[session_id] = _read_cursor(connection, session_id)
         return cursor
 
@@ -79,7 +74,7 @@ def session_number(connection: sqlite3.Connection, session_id: str) -> int:
 
 
 def log_end(connection: sqlite3.Connection, number: int) -> LogEnd:
-    """Return the end of the session's log."""
+    """Return the end of the session's log; raise `DamagedData`."""
     found = connection.execute(
         """SELECT * FROM (SELECT rev, last_seq, commit_id FROM commits WHERE session = ?1
                           ORDER BY position DESC LIMIT 1)
@@ -89,14 +84,24 @@ def log_end(connection: sqlite3.Connection, number: int) -> LogEnd:
            ORDER BY 1 DESC LIMIT 1""",
         (number,),
     ).fetchone()
-    return LogEnd(0, 0, "") if found is None else LogEnd(*found)
+    if found is None:
+        return LogEnd(0, 0, "")
+    if not all(isinstance(value, int) for value in found[:2]):
+        raise DamagedData("the log of a session is damaged in the storage: its last commit has no number")
+    return LogEnd(*found)
+
+
+def check_log_end(connection: sqlite3.Connection, number: int, end: LogEnd) -> None:
+    """Raise `DamagedData` if the session has records of a later commit than the last one of its log."""
+    (last,) = connection.execute("SELECT max(rev) FROM records WHERE session = ?", (number,)).fetchone()
+    if last is not None and (not isinstance(last, int) or last > end.rev):
+        raise DamagedData(f"the log of a session is damaged in the storage: commits after number {end.rev} are missing")
 
 
 def _read_cursor(connection: sqlite3.Connection, session_id: str) -> SessionCursor:
     number = session_number(connection, session_id)
-    rows = connection.execute(
-        "SELECT position, length(body) FROM commits WHERE session = ? ORDER BY position", (number,)
-    ).fetchall()
+    end = log_end(connection, number)
+    check_log_end(connection, number, end)
     open_turns = connection.execute(
         """SELECT running FROM sessions WHERE number = ?1 AND running IS NOT NULL
            UNION ALL SELECT id FROM turns WHERE session = ?1 AND is_open_child""",
@@ -104,8 +109,6 @@ def _read_cursor(connection: sqlite3.Connection, session_id: str) -> SessionCurs
     )
     return SessionCursor(
         number=number,
-        **log_end(connection, number)._asdict(),
-        commit_positions=[position for position, _ in rows],
-        commit_bytes=sum(size for _, size in rows),
+        **end._asdict(),
         open_turns={turn_id for (turn_id,) in open_turns},
     )

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
+from datetime import timedelta
 from pathlib import Path
 
-from agenticx.clocks import Clock
+from agenticx.clocks import Clock, rfc3339
 from agenticx.errors import StoreError
 from agenticx.sessions.store.owner import FileIdentity, OwnerLock
+from agenticx.sessions.store.recent_events import RecentEvents
 from agenticx.sessions.store.sqlite._cursors import SessionCursors
 from agenticx.sessions.store.sqlite._file import require_database_file
+from agenticx.sessions.store.sqlite._newest_commits import NewestCommits
 from agenticx.sessions.store.sqlite._opening import connect, prepare_file, read_log_position
-from agenticx.sessions.store.sqlite._recent_events import RecentEvents
 from agenticx.sessions.store.sqlite._threads import Reader, Writer
 
 __all__ = ["Database"]
+
+
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Database:
@@ -25,7 +30,7 @@ class Database:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self.clock = clock
-        path = self._path = path.resolve()
+        path = self.path = path.resolve()
         require_database_file(path)
         self._owner = OwnerLock(path)
         try:
@@ -33,12 +38,24 @@ class Database:
         except BaseException:
             self._owner.release()
             raise
+        self._now = clock.now()
+        self._timestamp = rfc3339(self._now)
         self.recent = RecentEvents(self.position)
-        self.cursors = SessionCursors()  # used by the writer's thread
+        self.newest_commits = NewestCommits()  # this and the next one are used by the writer's thread
+        self.cursors = SessionCursors(self.newest_commits)
         self._file_identity = FileIdentity(path)
-        self.writer = Writer(self._connect, "agx store writer", self._before_transaction)
+        self.writer = Writer(
+            self._connect, "agx store writer", self._before_transaction, self.newest_commits.end_transaction
+        )
         self.reader = Reader(self._connect, "agx store reader")
         self.replayer = Reader(self._connect, "agx store replayer")
+
+    def timestamp(self) -> str:
+        """Return the time of a commit as RFC 3339, at most a millisecond old: commits of a group share one text."""
+        now = self.clock.now()
+        if abs(now - self._now) >= _MILLISECOND:
+            self._now, self._timestamp = now, rfc3339(now)
+        return self._timestamp
 
     def read_again(self, session_id: str) -> None:
         """Have readers read from the file all up to the last position that was given out."""
@@ -57,7 +74,7 @@ class Database:
         self._owner.check()
         if not self._file_identity.is_unchanged():
             raise StoreError(
-                f"the database {str(self._path)!r} was removed or replaced while it was in use: nothing more is stored;"
+                f"the database {str(self.path)!r} was removed or replaced while it was in use: nothing more is stored;"
                 " put it back and restart"
             )
 
@@ -69,7 +86,7 @@ class Database:
         self._owner.release()
 
     def _connect(self) -> sqlite3.Connection:
-        return connect(self._path)
+        return connect(self.path)
 
     def _before_transaction(self, connection: sqlite3.Connection) -> None:
         """Check the ownership and the cursors before each transaction, on the writer's thread."""

@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from agenticx.clocks import rfc3339
 from agenticx.errors import SessionNotFound, StoreError
+from agenticx.sessions.log.commit_records import commit_records
+from agenticx.sessions.log.commits import Commit, Loaded, LogEnd
+from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.log.events import StoredEvent, encode_events, renumbered
+from agenticx.sessions.log.records import SubagentFact
 from agenticx.sessions.store.base import CommandHandler, Doubtful, Lease, NoOwner, OwnershipLost, check_turn
-from agenticx.sessions.store.commit_records import commit_records
-from agenticx.sessions.store.commits import Commit, Loaded
-from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.events import StoredEvent, encode_events, renumbered
-from agenticx.sessions.store.records import SubagentFact
+from agenticx.sessions.store.segments import CommitRow, encode_body
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _turns as turns
-from agenticx.sessions.store.sqlite._cursors import LogEnd, SessionCursor, SessionCursors, log_end, session_number
+from agenticx.sessions.store.sqlite._cursors import (
+    SessionCursor,
+    SessionCursors,
+    check_log_end,
+    log_end,
+    session_number,
+)
 from agenticx.sessions.store.sqlite._database import Database
+from agenticx.sessions.store.sqlite._newest_commits import NewestCommits
 from agenticx.sessions.store.sqlite._records import StoredHead, add_records
 from agenticx.sessions.store.sqlite._threads import Job
 from agenticx.sessions.store.sqlite._usage import add_usage
@@ -39,12 +46,20 @@ class SqliteOwnership:
         self._database = database
         self._leases: dict[str, _SqliteLease] = {}
 
+    @property
+    def owned(self) -> int:
+        """The number of sessions that have an owner."""
+        return len(self._leases)
+
     async def claim(self, session_id: str) -> Lease:
         database = self._database
 
         def work(connection: sqlite3.Connection) -> LogEnd:
             database.check_ownership()
-            return log_end(connection, session_number(connection, session_id))
+            number = session_number(connection, session_id)
+            with suppress(DamagedData):  # the session can be deleted; `load` and `commit` raise it again
+                return log_end(connection, number)
+            return LogEnd(0, 0, "")
 
         self.remove(session_id)
         end = await database.writer.submit(work, outside_transaction=True)  # after all commits that were begun
@@ -65,14 +80,12 @@ class SqliteOwnership:
     async def serve(self, handler: CommandHandler) -> AsyncGenerator[None]:
         yield
 
-    async def orphans(self) -> AsyncIterator[str]:
+    async def orphans(self, *, follow: bool = False) -> AsyncGenerator[str]:
+        if follow:  # no other worker can leave one
+            return
         for session_id in await self._database.reader.submit(rows.sessions_with_work):
             if session_id not in self._leases:
                 yield session_id
-
-    async def follow_orphans(self) -> AsyncGenerator[str]:
-        return
-        yield ""  # makes this a generator
 
 
 class _SqliteLease:
@@ -104,6 +117,7 @@ class _SqliteLease:
         def work(connection: sqlite3.Connection) -> tuple[int, Loaded]:
             number = session_number(connection, self.session_id)
             end = log_end(connection, number)
+            check_log_end(connection, number, end)
             running = turns.running_turn(connection, number)
             children = turns.open_children(connection, number)
             open_ids = [turn.id for turn in (running, *children) if turn is not None]
@@ -112,11 +126,11 @@ class _SqliteLease:
                 record=rows.read_record(connection, number),
                 state=rows.read_state(connection, self.session_id),
                 last_seq=end.last_seq,
-                running=running,
-                children=children,
+                main_turn=running,
+                child_turns=children,
                 open_facts=facts,
                 subagent_facts=rows.find_facts(connection, number, (SubagentFact,)),
-                facts_damaged=damaged,
+                damaged_facts=tuple(damaged),
             )
 
         rev, loaded = await self._database.reader.submit(work)
@@ -147,9 +161,13 @@ class _SqliteLease:
         """Store the commit, or the unsettled one unless it is stored."""
         database = self._database
         if self._unsettled is None:
-            ts = rfc3339(database.clock.now())
             events = encode_events(
-                self.session_id, commit.turn_id, commit.events, seq=self._seq, position=database.position, ts=ts
+                self.session_id,
+                commit.turn_id,
+                commit.events,
+                seq=self._seq,
+                position=database.position,
+                ts=database.timestamp(),
             )
         else:  # others were committed since
             commit, events = self._unsettled
@@ -159,6 +177,7 @@ class _SqliteLease:
         job = _CommitJob(
             lease=self,
             cursors=database.cursors,
+            newest=database.newest_commits,
             commit=commit,
             stored=events,
             rev=self._rev,
@@ -208,6 +227,7 @@ class _CommitJob(Job[Sequence[StoredEvent]]):
 
     lease: Lease
     cursors: SessionCursors
+    newest: NewestCommits
     commit: Commit
     stored: Sequence[StoredEvent]
     rev: int
@@ -221,7 +241,8 @@ class _CommitJob(Job[Sequence[StoredEvent]]):
             raise OwnershipLost(f"session {lease.session_id!r} has another owner")
         cursor = self.cursors.get(connection, lease.session_id)
         if cursor.rev == self.rev:
-            _store(connection, cursor, self.commit, self.stored, self.position)
+            row = _store(connection, cursor, self.commit, self.stored, self.position)
+            self.newest.add(row, ends_turn=_ends_turn(self.commit, self.stored))
             return self.stored
         if self.find(connection) is None:
             raise OwnershipLost(f"session {lease.session_id!r} is at commit {cursor.rev}, not at {self.rev}")
@@ -232,6 +253,7 @@ class _CommitJob(Job[Sequence[StoredEvent]]):
         cursor = self.cursors.get(connection, self.lease.session_id)
         if (cursor.rev, cursor.commit_id) != (self.rev + 1, self.commit.id):
             return None
+        self.newest.write(connection)
         self.stored = _read_events(connection, self.lease.session_id, self.seq)
         return self.stored
 
@@ -242,12 +264,11 @@ def _store(
     commit: Commit,
     stored: Sequence[StoredEvent],
     position: int,
-) -> None:
-    """Write all of a commit; raise `TurnEnded` before anything is written."""
+) -> CommitRow:
+    """Write all of a commit but its own row, which is returned; raise `TurnEnded` before anything is written."""
     check_turn(commit, cursor.open_turns, lambda turn_id: turns.is_known(connection, turn_id))
     number, head = cursor.number, StoredHead(connection, cursor.number)
     before, after = commit_records(commit, head, rev=cursor.rev + 1, seq=cursor.last_seq)
-    rows.add_commit(connection, cursor, commit.id, stored, position)
     add_records(connection, number, before)
     if commit.begins is not None:
         cursor.open_turns.add(commit.begins.id)
@@ -257,7 +278,14 @@ def _store(
             cursor.open_turns.discard(commit.turn_id)
         add_usage(connection, number, stored)
     add_records(connection, number, after)
-    rows.pack_commits(connection, cursor)
+    cursor.rev, cursor.commit_id = cursor.rev + 1, commit.id
+    if stored:
+        cursor.last_seq = stored[-1].seq
+    return CommitRow(position, number, cursor.rev, commit.id, cursor.last_seq, encode_body(stored))
+
+
+def _ends_turn(commit: Commit, stored: Sequence[StoredEvent]) -> bool:
+    return commit.turn_id is not None and bool(stored) and stored[-1].terminal
 
 
 def _read_events(connection: sqlite3.Connection, session_id: str, after: int) -> Sequence[StoredEvent]:

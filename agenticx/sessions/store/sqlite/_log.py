@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 from agenticx.messages import Message
+from agenticx.sessions.log.commits import SessionState
+from agenticx.sessions.log.events import Position, StoredEvent
+from agenticx.sessions.log.records import FactT
+from agenticx.sessions.log.session_record import TurnRecord
 from agenticx.sessions.store.base import Durability
-from agenticx.sessions.store.commits import SessionState
-from agenticx.sessions.store.events import Position, StoredEvent
-from agenticx.sessions.store.records import FactT
-from agenticx.sessions.store.session_record import TurnRecord
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import log_end, session_number
@@ -55,6 +55,9 @@ class SqliteSessionLog:
             lambda connection: rows.find_facts(connection, session_number(connection, session_id), types, key)
         )
 
+    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
+        return nullcontext()
+
 
 class SqliteLog(SqliteSessionLog):
     """The `Log` of the database that this process owns."""
@@ -70,11 +73,15 @@ class SqliteLog(SqliteSessionLog):
         return "disk"
 
     @property
+    def is_shared(self) -> bool:
+        return False
+
+    @property
     def log_id(self) -> str:
         return self._database.log_id
 
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
-        recent = self._database.recent.session_events_after(session_id, after, limit)
+        recent = self._database.recent.sessions.after(session_id, after, limit)
         if recent is not None:
             return recent
         request = (session_id, after, limit)

@@ -1,6 +1,6 @@
 """Paged reading of the log of all sessions from the database: segments merged in order of position.
 
-A segment's positions span those of other sessions' rows, by at most `_segments.MAX_POSITION_SPAN`: so a page reads
+A segment's positions span those of other sessions' rows, by at most `segments.MAX_POSITION_SPAN`: so a page reads
 rows from that far before its position, not from the beginning of the log. The next page needs most of them again, so
 decompressed segments are cached for it.
 """
@@ -16,9 +16,9 @@ from contextlib import closing
 from heapq import heappop, heappush
 
 from agenticx.logs import get_logger
-from agenticx.sessions.store.damage import DamagedData, map_decode_errors
-from agenticx.sessions.store.events import StoredEvent
-from agenticx.sessions.store.sqlite._segments import (
+from agenticx.sessions.log.damage import DamagedData, map_decode_errors
+from agenticx.sessions.log.events import StoredEvent
+from agenticx.sessions.store.segments import (
     MAX_POSITION_SPAN,
     PAGE_BYTES,
     decode_event,
@@ -68,25 +68,33 @@ class LogReader:
         """Yield the first position of each row with events after `after`, and those events, decoded on demand."""
         with closing(
             connection.execute(
-                """SELECT id, session, last_seq, last_rev, first_position, 0
+                """SELECT id, session, last_seq, last_rev, first_position, last_position, 0
                    FROM segments JOIN sessions ON sessions.number = segments.session
-                   WHERE first_position > ?1 AND last_position > ?2
-                   UNION ALL SELECT id, session, last_seq, rev, position, position
-                   FROM commits JOIN sessions ON sessions.number = commits.session WHERE position > ?2 ORDER BY 5""",
+                   WHERE id IS NOT NULL AND first_position > ?1 AND last_position > ?2
+                   UNION ALL SELECT id, session, last_seq, rev, position, position, position
+                   FROM commits JOIN sessions ON sessions.number = commits.session
+                   WHERE id IS NOT NULL AND position > ?2 ORDER BY 5""",
                 (after - self._span, after),
             )
         ) as rows:
             # A commit is sorted by its last position: no other row has events in between.
-            for session_id, number, last_seq, last_rev, first_position, commit in rows:
-                yield first_position, self._events(connection, session_id, (number, last_seq, last_rev), commit, after)
+            for session_id, number, last_seq, last_rev, *span, commit in rows:
+                key = number, last_seq, last_rev
+                yield span[0], self._events(connection, session_id, key, span, commit, after)
 
     def _events(
-        self, connection: sqlite3.Connection, session_id: str, key: _SegmentKey, commit: int, after: int
+        self,
+        connection: sqlite3.Connection,
+        session_id: str,
+        key: _SegmentKey,
+        span: Sequence[int],
+        commit: int,
+        after: int,
     ) -> Generator[StoredEvent]:
         """Yield the events of one row; a damaged row is logged and skipped, so that other sessions' can be read."""
         try:
             with map_decode_errors(f"the log of session {session_id!r} up to event {key[1]}"):
-                lines = _commit_lines(connection, commit) if commit else self._lines(connection, key)
+                lines = _commit_lines(connection, commit) if commit else self._lines(connection, key, span)
                 first_seq = key[1] - len(lines) + 1
                 for place in range(bisect_right(lines, after, key=line_position), len(lines)):
                     yield decode_event(session_id, first_seq + place, lines[place])
@@ -95,12 +103,14 @@ class LogReader:
             if not commit:
                 self._cache_lines(key, [])
 
-    def _lines(self, connection: sqlite3.Connection, key: _SegmentKey) -> list[bytes]:
+    def _lines(self, connection: sqlite3.Connection, key: _SegmentKey, span: Sequence[int]) -> list[bytes]:
         if (known := self._cache.get(key)) is not None:
             self._cache.move_to_end(key)
             return known
         (body,) = connection.execute(f"SELECT body FROM segments WHERE {_IS_SEGMENT}", key).fetchone()
         lines = segment_lines(body, compressed=True)
+        if lines and [line_position(lines[0]), line_position(lines[-1])] != span:
+            raise DamagedData(f"the positions of a segment are not those of its events, up to event {key[1]}")
         self._cache_lines(key, lines)
         return lines
 
@@ -117,7 +127,10 @@ _IS_SEGMENT = "session = ? AND last_seq = ? AND last_rev = ?"
 
 def _commit_lines(connection: sqlite3.Connection, position: int) -> list[bytes]:
     (body,) = connection.execute("SELECT body FROM commits WHERE position = ?", (position,)).fetchone()
-    return segment_lines(body, compressed=False)
+    lines = segment_lines(body, compressed=False)
+    if lines and line_position(lines[-1]) != position:
+        raise DamagedData("the position of a commit is not that of its last event")
+    return lines
 
 
 def _merge(rows: Iterable[tuple[int, Iterator[StoredEvent]]]) -> Generator[StoredEvent]:

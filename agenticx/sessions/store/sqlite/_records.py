@@ -5,32 +5,35 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
-from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.records import (
+from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.log.records import (
     EventsCopied,
     Fact,
     MessageAdded,
+    MessageRecord,
     MessagesCompacted,
     MessagesReplaced,
     PartChanged,
     PartRemoved,
-    Record,
     SessionChanged,
     StoredRecord,
     TextsCopied,
-    TextsRetained,
+    TextsRemoved,
     TurnAccepted,
 )
-from agenticx.sessions.store.search import searchable_texts
+from agenticx.sessions.log.searchable_texts import searchable_texts
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
 from agenticx.sessions.store.sqlite import _turns as turns
 
-__all__ = ["StoredHead", "add_records"]
+__all__ = ["StoredHead", "add_records", "delete_part", "delete_session"]
+
+_ROWS_AT_ONCE = 16  # a few milliseconds, as several sessions may be deleted at once
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # not frozen: one is made for each commit
 class StoredHead:
     """The session as it is before a commit, read from the database."""
 
@@ -62,8 +65,23 @@ def add_records(connection: sqlite3.Connection, number: int, records: Iterable[S
         _apply(connection, number, stored)
 
 
+def delete_session(connection: sqlite3.Connection, number: int) -> None:
+    """Delete the session with everything stored of it; the words of its texts stay in the file until a purge."""
+    index.remove_session(connection, number)
+    index.mark_purge_pending(connection)
+    rows.delete_session(connection, number)
+
+
+def delete_part(connection: sqlite3.Connection, number: int) -> bool:
+    """Delete some of what is stored of a session that nobody sees; return False once `delete_session` is quick."""
+    return (
+        index.remove_session(connection, number, _ROWS_AT_ONCE) > 0
+        or rows.delete_some_rows(connection, number, _ROWS_AT_ONCE) > 0
+    )
+
+
 def _apply(connection: sqlite3.Connection, number: int, stored: StoredRecord) -> None:
-    """Change the tables that are made of records as this one says; `StoredSession` does the same in memory."""
+    """Change the tables that are made of records as this one says; `FoldedSession` does the same in memory."""
     place = stored.rev, stored.record_index
     match stored.record:
         case Fact() as fact:
@@ -83,11 +101,13 @@ def _apply(connection: sqlite3.Connection, number: int, stored: StoredRecord) ->
             _apply_to_messages(connection, number, record, place)
 
 
-def _apply_to_messages(connection: sqlite3.Connection, number: int, record: Record, place: tuple[int, int]) -> None:
+def _apply_to_messages(
+    connection: sqlite3.Connection, number: int, record: MessageRecord, place: tuple[int, int]
+) -> None:
     match record:
         case MessageAdded(message=message):
             count = rows.message_count(connection, "messages", number)
-            rows.replace_messages(connection, "messages", number, count, [place])
+            rows.add_messages(connection, "messages", number, count, [place])
             index.add_texts(connection, number, searchable_texts([message]))
         case MessagesReplaced(keep=keep, messages=keys):
             rows.replace_messages(connection, "messages", number, keep, _places(connection, number, keys))
@@ -97,10 +117,10 @@ def _apply_to_messages(connection: sqlite3.Connection, number: int, record: Reco
             rows.replace_messages(connection, "compacted", number, keep, _places(connection, number, keys))
         case TextsCopied(texts=texts):
             index.add_texts(connection, number, texts)
-        case TextsRetained(message_ids=ids):
-            index.retain_messages(connection, number, frozenset(ids))
+        case TextsRemoved(message_ids=ids):
+            index.remove_texts(connection, number, ids)
         case _:
-            raise DamagedData(f"a record of a session has the unknown kind {record.kind!r}")
+            assert_never(record)
 
 
 def _places(connection: sqlite3.Connection, number: int, keys: Sequence[str]) -> list[tuple[int, int]]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 from agenticx.logs import get_logger
-from agenticx.messages import Message, new_id
+from agenticx.messages import Message
 from agenticx.runtime.events import ASKING_EVENTS
-from agenticx.sessions.store.base import ArchivedFilter
-from agenticx.sessions.store.commits import SessionState
-from agenticx.sessions.store.damage import DamagedData, map_decode_errors
-from agenticx.sessions.store.events import StoredEvent, request_id
-from agenticx.sessions.store.records import (
-    FACT_CLASSES,
+from agenticx.sessions.log.commits import DamagedFact, SessionState
+from agenticx.sessions.log.damage import DamagedData, map_decode_errors
+from agenticx.sessions.log.events import StoredEvent, request_id
+from agenticx.sessions.log.records import (
     Fact,
     FactT,
     PartChanged,
@@ -28,37 +28,34 @@ from agenticx.sessions.store.records import (
     encode_record,
     encode_session,
 )
-from agenticx.sessions.store.session_record import SessionRecord
-from agenticx.sessions.store.sqlite._cursors import SessionCursor, session_number
-from agenticx.sessions.store.sqlite._segments import (
-    MAX_SEGMENT_BYTES,
+from agenticx.sessions.log.session_record import SessionRecord
+from agenticx.sessions.store.base import ArchivedFilter, ListedSession, ListPlace
+from agenticx.sessions.store.segments import (
     PAGE_BYTES,
-    CommitRow,
-    Segment,
     decode_segment,
-    encode_body,
-    encode_segments,
-    merge_commits,
 )
+from agenticx.sessions.store.sqlite._cursors import session_number
+from agenticx.sessions.store.sqlite.schema import IS_OPEN, fact_classes, kind_in
 
 __all__ = [
     "LIST_FILTER",
-    "add_commit",
-    "add_first_commit",
+    "add_messages",
     "add_record",
     "add_session",
     "all_facts",
     "apply_fact",
     "change_part",
+    "complete_session",
     "decode_rows",
-    "decode_sessions",
     "delete_session",
+    "delete_some_rows",
     "events_after",
     "find_facts",
     "find_message",
-    "find_session_of_fact",
+    "hide_session",
+    "incomplete_sessions",
     "list_filter_values",
-    "list_records",
+    "list_sessions",
     "message_count",
     "next_part_place",
     "open_facts",
@@ -74,6 +71,7 @@ __all__ = [
     "remove_part",
     "replace_messages",
     "session_names",
+    "session_of_request",
     "sessions_with_work",
     "update_session",
 ]
@@ -82,21 +80,43 @@ T = TypeVar("T")
 
 MessageTable = Literal["messages", "compacted"]
 
-_MAX_COMMITS = 256
-
 _log = get_logger(__name__)
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def add_session(connection: sqlite3.Connection, record: SessionRecord) -> int:
-    """Store a new session; return its number."""
+def add_session(connection: sqlite3.Connection, record: SessionRecord, *, is_complete: bool = True) -> int:
+    """Store a new session; return its number. Nobody sees one that is not complete."""
     added = connection.execute(
         "INSERT INTO sessions (id, record, pinned, archived) VALUES (?, ?, ?, ?)",
-        (record.id, encode_session(record), record.pinned, record.archived),
+        (record.id if is_complete else None, encode_session(record), record.pinned, record.archived),
     )
     return added.lastrowid or 0
+
+
+def complete_session(connection: sqlite3.Connection, number: int, session_id: str) -> None:
+    """Let all see a session that was not complete."""
+    connection.execute("UPDATE sessions SET id = ? WHERE number = ?", (session_id, number))
+
+
+def hide_session(connection: sqlite3.Connection, number: int) -> None:
+    """Make a session incomplete, so that nobody sees it, and delete its newest commits."""
+    connection.execute("UPDATE sessions SET id = NULL, running = NULL WHERE number = ?", (number,))
+    connection.execute("UPDATE turns SET is_open_child = 0 WHERE session = ? AND is_open_child", (number,))
+    connection.execute("DELETE FROM commits WHERE session = ?", (number,))
+
+
+def incomplete_sessions(connection: sqlite3.Connection, record: SessionRecord | None = None) -> list[int]:
+    """Return the numbers of the sessions that are not complete, with `record` only of the one with that.
+
+    Those are sessions that are being created, and hidden ones that are being deleted.
+    """
+    found = connection.execute(
+        "SELECT number FROM sessions WHERE id IS NULL AND (?1 IS NULL OR record = ?1)",
+        (None if record is None else encode_session(record),),
+    )
+    return [number for (number,) in found]
 
 
 def update_session(connection: sqlite3.Connection, number: int, record: SessionRecord) -> None:
@@ -113,31 +133,45 @@ def read_record(connection: sqlite3.Connection, number: int) -> SessionRecord:
     return decode_session(text)
 
 
-LIST_FILTER = """(? IS NULL OR (sessions.pinned, sessions.number) < (
-                SELECT known.pinned, known.number FROM sessions AS known WHERE known.id = ?))
+LIST_FILTER = """sessions.id IS NOT NULL AND (sessions.pinned, sessions.number) < (?, ?)
             AND (? = 'with' OR sessions.archived = (? = 'only'))"""
-"""The condition for sessions after one in a list, with the values of `list_filter_values`."""
+"""The condition for sessions after a place in a list, with the values of `list_filter_values`."""
+
+_FIRST, _LAST = (2, 0), (-1, 0)  # `pinned` and number before and after those of all sessions
 
 
-def list_filter_values(before: str | None, archived: ArchivedFilter) -> tuple[str | None, ...]:
+def list_filter_values(
+    connection: sqlite3.Connection, before: str | ListPlace | None, archived: ArchivedFilter
+) -> tuple[int, int, str, str]:
     """Return the values of `LIST_FILTER`; no session comes after an unknown `before`."""
-    return (before, before, archived, archived)
+    if before is None:
+        pinned, number = _FIRST
+    elif isinstance(before, ListPlace):
+        pinned, number = _place_number(connection, before)
+    else:
+        found = connection.execute("SELECT pinned, number FROM sessions WHERE id = ?", (before,)).fetchone()
+        pinned, number = found or _LAST
+    return pinned, number, archived, archived
 
 
-def list_records(
-    connection: sqlite3.Connection, *, limit: int, before: str | None, archived: ArchivedFilter
-) -> list[SessionRecord]:
-    """Return records, pinned ones first, then newest first; without those that cannot be decoded."""
+def _place_number(connection: sqlite3.Connection, place: ListPlace) -> tuple[int, int]:
+    """Return the least `pinned` and number that are not after the place; this reads all sessions before it."""
     rows = connection.execute(
-        f"SELECT record FROM sessions WHERE {LIST_FILTER} ORDER BY pinned DESC, number DESC LIMIT ?",
-        (*list_filter_values(before, archived), limit),
+        "SELECT record, pinned, number FROM sessions WHERE id IS NOT NULL ORDER BY pinned DESC, number DESC"
     )
-    return decode_sessions(rows)
+    listed = decode_rows(rows, lambda row: (decode_session(row[0]), row[1], row[2]))
+    return next(((pinned, number + 1) for record, pinned, number in listed if place.precedes(record)), _LAST)
 
 
-def decode_sessions(rows: Iterable[tuple[str]]) -> list[SessionRecord]:
-    """Return the records of `rows` that can be decoded."""
-    return list(decode_rows(rows, lambda row: decode_session(row[0])))
+def list_sessions(
+    connection: sqlite3.Connection, *, limit: int, before: str | ListPlace | None, archived: ArchivedFilter
+) -> list[ListedSession]:
+    """Return sessions, pinned ones first, then newest first; without those that cannot be decoded."""
+    rows = connection.execute(
+        f"SELECT record, running FROM sessions WHERE {LIST_FILTER} ORDER BY pinned DESC, number DESC LIMIT ?",
+        (*list_filter_values(connection, before, archived), limit),
+    )
+    return list(decode_rows(rows, lambda row: ListedSession(decode_session(row[0]), row[1])))
 
 
 def session_names(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
@@ -164,8 +198,9 @@ def sessions_with_work(connection: sqlite3.Connection) -> list[str]:
     """Return the ids of the sessions with an open turn or fact, the one with the oldest running turn first."""
     found = connection.execute(
         f"""SELECT sessions.id FROM sessions LEFT JOIN turns ON turns.id = sessions.running
-            WHERE sessions.running IS NOT NULL OR sessions.number IN (SELECT session FROM facts WHERE {_IS_OPEN})
-            OR sessions.number IN (SELECT session FROM turns WHERE is_open_child)
+            WHERE sessions.id IS NOT NULL AND (
+                sessions.running IS NOT NULL OR sessions.number IN (SELECT session FROM facts WHERE {IS_OPEN})
+                OR sessions.number IN (SELECT session FROM turns WHERE is_open_child))
             ORDER BY turns.number"""
     )
     return [session_id for (session_id,) in found]
@@ -174,68 +209,30 @@ def sessions_with_work(connection: sqlite3.Connection) -> list[str]:
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def add_commit(
-    connection: sqlite3.Connection,
-    cursor: SessionCursor,
-    commit_id: str,
-    events: Sequence[StoredEvent],
-    position: int,
-) -> None:
-    """Store a commit with these events as the next one of its session, and advance the cursor.
+_KEYS = {  # of the tables that have many rows of a long session
+    "segments": "last_seq, last_rev",
+    "records": "rev, record_index",
+    "messages": "message_index",
+    "compacted": "message_index",
+    "turns": "number",
+    "facts": "number",
+}
 
-    `position` is that of its last event, or its own if it has none.
+
+def delete_some_rows(connection: sqlite3.Connection, number: int, limit: int) -> int:
+    """Delete up to `limit` rows of the session, all of one table; return how many, 0 if few or none are left.
+
+    Its texts are not deleted.
     """
-    body = encode_body(events) if events else b""
-    rev, last_seq = cursor.rev + 1, events[-1].seq if events else cursor.last_seq
-    connection.execute(
-        "INSERT INTO commits (position, session, rev, commit_id, last_seq, body) VALUES (?, ?, ?, ?, ?, ?)",
-        (position, cursor.number, rev, commit_id, last_seq, body),
-    )
-    cursor.rev, cursor.last_seq, cursor.commit_id = rev, last_seq, commit_id
-    cursor.commit_positions.append(position)
-    cursor.commit_bytes += len(body)
-
-
-def pack_commits(connection: sqlite3.Connection, cursor: SessionCursor) -> None:
-    """Replace the session's rows of commits by compressed segments; damaged ones stay as they are.
-
-    While a turn is open, a few small rows stay. Without one none do: reading a session searches the rows of all.
-    """
-    is_small = len(cursor.commit_positions) < _MAX_COMMITS and cursor.commit_bytes <= MAX_SEGMENT_BYTES
-    if cursor.open_turns and is_small:
-        return
-    positions = json.dumps(cursor.commit_positions)
-    cursor.commit_positions.clear()
-    cursor.commit_bytes = 0
-    rows = connection.execute(
-        f"""SELECT position, rev, commit_id, last_seq, body FROM commits WHERE position IN {_POSITION_LIST}
-            ORDER BY position""",
-        (positions,),
-    ).fetchall()
-    try:
-        segments = list(merge_commits([CommitRow(*row) for row in rows]))
-    except DamagedData as exc:
-        return _log.error("rows of a session could not be packed", error=str(exc))
-    connection.execute(f"DELETE FROM commits WHERE position IN {_POSITION_LIST}", (positions,))
-    _insert_segments(connection, cursor.number, segments)
-
-
-_POSITION_LIST = "(SELECT value FROM json_each(?))"
-
-
-def add_first_commit(connection: sqlite3.Connection, number: int, events: Sequence[StoredEvent], position: int) -> None:
-    """Store the first commit of a new session, with these events."""
-    segments = encode_segments(events, rev=1, commit_id=new_id("cmt"), position=position)
-    _insert_segments(connection, number, segments)
-
-
-def _insert_segments(connection: sqlite3.Connection, number: int, segments: Iterable[Segment]) -> None:
-    connection.executemany(
-        """INSERT INTO segments
-               (session, last_seq, first_rev, last_rev, commit_id, first_position, last_position, body)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
-        ((number, *segment) for segment in segments),
-    )
+    for table, key in _KEYS.items():
+        deleted = connection.execute(
+            f"""DELETE FROM {table} WHERE session = ?1
+                AND ({key}) IN (SELECT {key} FROM {table} WHERE session = ?1 LIMIT ?2)""",
+            (number, limit),
+        )
+        if deleted.rowcount:
+            return deleted.rowcount
+    return 0
 
 
 def delete_session(connection: sqlite3.Connection, number: int) -> None:
@@ -258,14 +255,15 @@ def events_after(connection: sqlite3.Connection, session_id: str, after: int, li
     events: list[StoredEvent] = []
     size = 0
     for last_seq, packed, body in rows:
-        for event in decode_segment(session_id, last_seq, body, compressed=packed):
-            if event.seq > after:
-                if event.seq != after + len(events) + 1:
-                    raise DamagedData(f"event {after + len(events) + 1} of session {session_id!r} is missing")
-                events.append(event)
-                size += len(event.frame_json)
-                if len(events) == limit or size >= PAGE_BYTES:
-                    return events
+        left = limit - len(events)
+        some = decode_segment(session_id, last_seq, body, compressed=packed, after=after, limit=left)
+        if some and some[0].seq != after + len(events) + 1:  # those of one row follow each other
+            raise DamagedData(f"event {after + len(events) + 1} of session {session_id!r} is missing")
+        sizes = list(accumulate([len(event.frame_json) for event in some], initial=size))
+        events += some[: bisect_left(sizes, PAGE_BYTES)]  # with the first event at which the page is full
+        size = sizes[-1]
+        if len(events) == limit or size >= PAGE_BYTES:
+            break
     return events
 
 
@@ -273,9 +271,12 @@ def events_after(connection: sqlite3.Connection, session_id: str, after: int, li
 
 
 def message_count(connection: sqlite3.Connection, table: MessageTable, number: int) -> int:
-    """Return the number of the session's messages in that table."""
+    """Return the number of the session's messages in that table; raise `DamagedData`."""
     query = f"SELECT message_index + 1 FROM {table} WHERE session = ? ORDER BY message_index DESC LIMIT 1"
-    return (connection.execute(query, (number,)).fetchone() or (0,))[0]
+    (count,) = connection.execute(query, (number,)).fetchone() or (0,)
+    if not isinstance(count, int):
+        raise DamagedData("the list of messages of a session is damaged in the storage: a place in it is no number")
+    return count
 
 
 def find_message(connection: sqlite3.Connection, number: int, key: str) -> tuple[int, int] | None:
@@ -292,9 +293,16 @@ def replace_messages(
 ) -> None:
     """Replace all messages of that table after the first `keep` by those of the records at `places`."""
     connection.execute(f"DELETE FROM {table} WHERE session = ? AND message_index >= ?", (number, keep))
+    add_messages(connection, table, number, keep, places)
+
+
+def add_messages(
+    connection: sqlite3.Connection, table: MessageTable, number: int, count: int, places: Iterable[tuple[int, int]]
+) -> None:
+    """Add the messages of the records at `places` to the `count` messages that the table has of the session."""
     connection.executemany(
         f"INSERT INTO {table} (session, message_index, rev, record_index) VALUES (?, ?, ?, ?)",
-        ((number, index, *place) for index, place in enumerate(places, keep)),
+        ((number, index, *place) for index, place in enumerate(places, count)),
     )
 
 
@@ -406,14 +414,6 @@ def read_record_row(row: tuple[Any, ...]) -> StoredRecord:
 # --- facts ------------------------------------------------------------------------------------------------------------
 
 
-def _kind_in(classes: Iterable[type[Fact]]) -> str:
-    return f"facts.kind IN ({', '.join(repr(each.kind) for each in classes)})"
-
-
-_IS_OPEN = _kind_in(each for each in FACT_CLASSES if each.is_work)
-"""The condition of the index `open_facts`."""
-
-
 def apply_fact(connection: sqlite3.Connection, number: int, rev: int, index: int, fact: Fact) -> None:
     """Put a fact into force unless one of its kind and key is to be kept; end the one that it closes.
 
@@ -440,8 +440,8 @@ def find_facts(
     connection: sqlite3.Connection, number: int, types: tuple[type[FactT], ...], key: str | None = None
 ) -> list[FactT]:
     """Return the session's facts of these classes, with `key` only those of that key, as `SessionLog.facts` does."""
-    classes = [each for each in FACT_CLASSES if issubclass(each, types)]  # in the order of the conditions of indexes
-    where = f"facts.session = ? AND {_kind_in(classes)}"
+    classes = fact_classes(*types)
+    where = f"facts.session = ? AND {kind_in(classes)}"
     if key is None:
         found = _select_facts(connection, where, (number,))
     else:
@@ -465,26 +465,31 @@ def all_facts(connection: sqlite3.Connection, number: int) -> list[Fact]:
     return [_decode_fact(*row) for row in _select_facts(connection, "facts.session = ?", (number,))]
 
 
-def find_session_of_fact(connection: sqlite3.Connection, type_: type[Fact], key: str) -> str | None:
-    """Return the id of the session with the fact of that class and key, else None."""
+def session_of_request(connection: sqlite3.Connection, request_id: str) -> str | None:
+    """Return the id of the session that has asked the request, else None."""
     found = connection.execute(
         "SELECT id FROM sessions WHERE number = (SELECT session FROM facts WHERE kind = ? AND key = ?)",
-        (type_.kind, key),
+        (RequestAsked.kind, request_id),
     ).fetchone()
     return None if found is None else found[0]
 
 
-def open_facts(connection: sqlite3.Connection, number: int, turn_ids: Collection[str]) -> tuple[list[Fact], bool]:
+def open_facts(
+    connection: sqlite3.Connection, number: int, turn_ids: Collection[str]
+) -> tuple[list[Fact], list[DamagedFact]]:
     """Return the facts of these turns, and those that no fact has closed, in the order of storage.
 
-    Those that cannot be decoded are left out; the second result is True if one of the turns is among them.
+    The second list has those that cannot be decoded.
     """
     of_turns = "facts.session = ?1 AND facts.turn IN (SELECT value FROM json_each(?2))"
-    where = f"{of_turns} OR number IN (SELECT number FROM facts WHERE facts.session = ?1 AND {_IS_OPEN})"
-    found = _select_facts(connection, where, (number, json.dumps(list(turn_ids)))).fetchall()
-    facts = list(decode_rows(found, lambda row: _decode_fact(*row)))
-    of_turn = sum(turn_id in turn_ids for _, _, turn_id, _ in found)
-    return facts, of_turn > sum(fact.turn_id in turn_ids for fact in facts)
+    where = f"{of_turns} OR number IN (SELECT number FROM facts WHERE facts.session = ?1 AND {IS_OPEN})"
+    facts, damaged = list[Fact](), list[DamagedFact]()
+    for kind, key, turn_id, data in _select_facts(connection, where, (number, json.dumps(list(turn_ids)))):
+        try:
+            facts.append(_decode_fact(kind, key, turn_id, data))
+        except DamagedData:
+            damaged.append(DamagedFact(kind, *(value if isinstance(value, str) else "" for value in (key, turn_id))))
+    return facts, damaged
 
 
 def open_requests(connection: sqlite3.Connection, session_id: str | None) -> list[StoredEvent]:
@@ -500,7 +505,7 @@ def open_requests(connection: sqlite3.Connection, session_id: str | None) -> lis
            JOIN facts ON facts.session = sessions.number AND facts.turn = open_turns.id
            JOIN records ON records.session = facts.session
                AND records.rev = facts.rev AND records.record_index = facts.record_index
-           WHERE (?1 IS NULL OR sessions.number = ?1)
+           WHERE sessions.id IS NOT NULL AND (?1 IS NULL OR sessions.number = ?1)
            AND facts.kind = 'request_asked' AND NOT EXISTS (
                SELECT 1 FROM facts AS other
                WHERE other.kind IN ('request_answered', 'request_decided')

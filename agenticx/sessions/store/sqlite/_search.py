@@ -10,26 +10,23 @@ it, and the next start rebuilds the index from the texts, and the texts, if they
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from agenticx.logs import get_logger
-from agenticx.sessions.store.base import ArchivedFilter, SearchResult
-from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.search import (
-    MATCHES_SHOWN,
-    SEARCH_VERSION,
-    SearchableText,
-    SearchQuery,
-    normalize_words,
-)
-from agenticx.sessions.store.session_record import SessionRecord
+from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.log.records import decode_session
+from agenticx.sessions.log.searchable_texts import SearchableText
+from agenticx.sessions.log.session_record import SessionRecord
+from agenticx.sessions.log.state import FoldedSession
+from agenticx.sessions.store.base import ArchivedFilter, ListedSession, ListPlace
+from agenticx.sessions.store.search import MATCHES_SHOWN, SEARCH_VERSION, SearchQuery, normalize_words
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite.schema import CREATE_SEARCH_INDEX, CREATE_TEXTS
-from agenticx.sessions.store.state import StoredSession
 
 __all__ = [
     "add_texts",
@@ -39,7 +36,7 @@ __all__ = [
     "prepare_index",
     "purge_step",
     "remove_session",
-    "retain_messages",
+    "remove_texts",
     "search",
     "set_name",
 ]
@@ -120,14 +117,17 @@ def _rebuild_texts(connection: sqlite3.Connection) -> None:
     insert = "INSERT OR IGNORE INTO texts (session, message_id, role, text) VALUES (?, ?, ?, ?)"
     for number, name in rows.session_names(connection):
         connection.execute(insert, (number, "", "name", name))
-    for (number,) in connection.execute("SELECT number FROM sessions ORDER BY number").fetchall():
+    for (number,) in connection.execute(_VISIBLE_SESSIONS).fetchall():
         for text in _texts_in_log(connection, number):
             connection.execute(insert, (number, text.message_id or "", text.role, text.text))
 
 
+_VISIBLE_SESSIONS = "SELECT number FROM sessions WHERE id IS NOT NULL ORDER BY number"  # others lack some records
+
+
 def _texts_in_log(connection: sqlite3.Connection, number: int) -> Iterable[SearchableText]:
     """Return the texts of a session's messages that a search finds, as far as its records can be read."""
-    session = StoredSession(SessionRecord(workspace="", created_at=""))  # its properties do not matter here
+    session = FoldedSession(SessionRecord(workspace="", created_at=""))  # its properties do not matter here
 
     def apply(row: tuple[Any, ...]) -> None:
         session.apply_record(rows.read_record_row(row))
@@ -178,16 +178,18 @@ def add_texts(connection: sqlite3.Connection, session: int, texts: Iterable[Sear
                 )
 
 
-def retain_messages(connection: sqlite3.Connection, session: int, searchable_ids: frozenset[str]) -> None:
-    """Remove all texts of the session but its name and these messages."""
-    query = "SELECT number, CAST(text AS TEXT), message_id FROM texts WHERE session = ?"
-    texts = connection.execute(query, (session,)).fetchall()
-    _remove_texts(connection, [(number, text) for number, text, id_ in texts if id_ and id_ not in searchable_ids])
+def remove_texts(connection: sqlite3.Connection, session: int, message_ids: Collection[str]) -> None:
+    """Remove the texts of these messages of the session."""
+    query = """SELECT number, CAST(text AS TEXT) FROM texts
+               WHERE session = ? AND message_id IN (SELECT value FROM json_each(?))"""
+    _remove_texts(connection, connection.execute(query, (session, json.dumps(list(message_ids)))).fetchall())
 
 
-def remove_session(connection: sqlite3.Connection, session: int) -> None:
-    """Remove all texts of the session."""
-    _remove_texts(connection, connection.execute(_SELECT_TEXTS + "session = ?", (session,)).fetchall())
+def remove_session(connection: sqlite3.Connection, session: int, limit: int = -1) -> int:
+    """Remove all texts of the session, or up to `limit` of them; return how many."""
+    texts = connection.execute(_SELECT_TEXTS + "session = ? LIMIT ?", (session, limit)).fetchall()
+    _remove_texts(connection, texts)
+    return len(texts)
 
 
 _SELECT_TEXTS = "SELECT number, CAST(text AS TEXT) FROM texts WHERE "
@@ -254,9 +256,9 @@ def finish_pending_purge(connection: sqlite3.Connection) -> None:
 
 
 def search(
-    connection: sqlite3.Connection, query: str, *, limit: int, before: str | None, archived: ArchivedFilter
-) -> list[SearchResult]:
-    """Return the sessions that have a text with all terms of `query`, in the order of `_rows.list_records`.
+    connection: sqlite3.Connection, query: str, *, limit: int, before: str | ListPlace | None, archived: ArchivedFilter
+) -> list[ListedSession]:
+    """Return the sessions that have a text with all terms of `query`, in the order of `_rows.list_sessions`.
 
     Raises `DamagedData` if the index is damaged.
     """
@@ -270,14 +272,22 @@ def search(
 
 
 def _search_results(
-    connection: sqlite3.Connection, terms: SearchQuery, limit: int, before: str | None, archived: ArchivedFilter
-) -> list[SearchResult]:
-    results: list[SearchResult] = []
+    connection: sqlite3.Connection,
+    terms: SearchQuery,
+    limit: int,
+    before: str | ListPlace | None,
+    archived: ArchivedFilter,
+) -> list[ListedSession]:
+    results: list[ListedSession] = []
     for session, numbers in _matching(connection, terms, before, archived):
-        texts = [_read_text(connection, number) for number in numbers]
-        (text,) = connection.execute("SELECT record FROM sessions WHERE number = ?", (session,)).fetchone()
+        # the index may have words of a text that is damaged since
+        texts = [text for number in numbers if terms.matches((text := _read_text(connection, number)).text)]
+        if not texts:
+            continue
+        found = connection.execute("SELECT record, running FROM sessions WHERE number = ?", (session,))
         results += (
-            SearchResult(record, [terms.excerpt(text) for text in texts]) for record in rows.decode_sessions([(text,)])
+            ListedSession(record, running, [terms.excerpt(text) for text in texts])
+            for record, running in rows.decode_rows(found, lambda row: (decode_session(row[0]), row[1]))
         )
         if len(results) == limit:
             break
@@ -285,7 +295,7 @@ def _search_results(
 
 
 def _matching(
-    connection: sqlite3.Connection, terms: SearchQuery, before: str | None, archived: ArchivedFilter
+    connection: sqlite3.Connection, terms: SearchQuery, before: str | ListPlace | None, archived: ArchivedFilter
 ) -> Iterator[tuple[int, Sequence[int]]]:
     """Yield sessions, each with the first of its texts that match."""
     matching = connection.execute(
@@ -293,7 +303,7 @@ def _matching(
             JOIN texts ON texts.number = found.rowid JOIN sessions ON sessions.number = texts.session
             WHERE found MATCH ? AND {rows.LIST_FILTER}
             ORDER BY sessions.pinned DESC, sessions.number DESC, texts.message_id <> '', texts.number""",
-        (_expression(terms), *rows.list_filter_values(before, archived)),
+        (_expression(terms), *rows.list_filter_values(connection, before, archived)),
     )
     session, numbers = 0, list[int]()
     for owner, number in matching:

@@ -6,15 +6,17 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
+from traceback import clear_frames
 from typing import Any, Generic, TypeVar
 
 from agenticx.errors import AgenticXError, StoreError
 from agenticx.forks import drop_in_child
 from agenticx.resource_exhaustion import exhausted_error
+from agenticx.sessions.log.damage import damaged_data
 from agenticx.sessions.store.base import Doubtful
-from agenticx.sessions.store.damage import DamagedData
 from agenticx.threads import start_thread
 
 __all__ = ["Connect", "Job", "Reader", "Writer"]
@@ -72,11 +74,9 @@ class _DatabaseThread:
         self._jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()
         self._connection: sqlite3.Connection | None = None
         self._closed = False
-        self._started, self._finished = threading.Event(), threading.Event()
+        self._finished = threading.Event()
         drop_in_child(self)
         start_thread(self._run, name=name)
-        if not self._started.wait(_START_TIMEOUT_SECONDS):
-            raise StoreError(f"the thread {name!r} did not start; memory has run out")
 
     def submit(
         self,
@@ -115,7 +115,6 @@ class _DatabaseThread:
 
     def _run(self) -> None:
         try:
-            self._started.set()
             while self._run_batch():
                 pass
             self._drop_connection()
@@ -150,10 +149,10 @@ class _DatabaseThread:
         """Close a connection that failed, which cannot be trusted any more; the next job opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            try:
+            with suppress(sqlite3.Error):
+                connection.rollback()  # else it has its lock until its last statement is closed
+            with suppress(sqlite3.Error):
                 connection.close()
-            except sqlite3.Error:
-                return
 
 
 class Reader(_DatabaseThread):
@@ -167,11 +166,11 @@ class Reader(_DatabaseThread):
                 try:
                     job.result = job.run(connection)
                 except AgenticXError as exc:
+                    _close_statements(exc)
                     job.error = exc
                 connection.execute("COMMIT")
-                if isinstance(job.error, DamagedData):  # a statement that it has not read to its end keeps its snapshot
-                    self._drop_connection()
             except Exception as exc:  # noqa: BLE001 - raised to the caller that awaits the job
+                _close_statements(exc)
                 job.error = _map_error(exc)
                 self._drop_connection()
         return jobs
@@ -180,16 +179,24 @@ class Reader(_DatabaseThread):
 class Writer(_DatabaseThread):
     """A thread that commits all queued jobs as one transaction.
 
-    It first calls `before_transaction`, which may refuse the transaction. A job that fails with an `AgenticXError`
-    raises that. If it has written something before, or if the database fails, the transaction is rolled back with the
-    jobs committed beside it, and each of those is tried again in its own transaction.
+    It first calls `before_transaction`, which may refuse the transaction, and at last `end_transaction`. A job that
+    fails with an `AgenticXError` raises that. If it has written something before, or if the database fails, the
+    transaction is rolled back with the jobs committed beside it, and each of those is tried again in its own
+    transaction.
 
     After a `COMMIT` that failed it is unknown whether its jobs are stored. The next transaction first finds that out,
     before it stores anything: so readers get what is stored in the order of the log.
     """
 
-    def __init__(self, connect: Connect, name: str, before_transaction: Callable[[sqlite3.Connection], None]) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        name: str,
+        before_transaction: Callable[[sqlite3.Connection], None],
+        end_transaction: Callable[[sqlite3.Connection], None],
+    ) -> None:
         self._before_transaction = before_transaction
+        self._end_transaction = end_transaction
         self._synced: bool | None = None
         self._doubtful: list[Job[Any]] = []
         self._found: list[Job[Any]] = []  # those of the doubtful ones that turned out to be stored
@@ -234,7 +241,9 @@ class Writer(_DatabaseThread):
         try:
             self._commit(jobs)
             self._failed = False
+            return
         except Exception as exc:  # noqa: BLE001 - raised to the caller that awaits the job
+            _close_statements(exc)
             self._drop_connection()
             self._synced = None
             jobs = [job for job in jobs if job not in self._found]
@@ -246,10 +255,10 @@ class Writer(_DatabaseThread):
                 self._failed = isinstance(exc, sqlite3.Error | StoreError) or exhausted_error(exc) is not None
                 jobs[0].error = _map_error(exc, doubtful=jobs[0].doubtful)
                 return
-            for job in jobs:
-                job.error = job.result = None
-            for job in jobs:  # one of them may have caused the failure: commit each by itself
-                self._commit_all([job])
+        for job in jobs:
+            job.error = job.result = None
+        for job in jobs:  # one of them may have caused the failure: commit each by itself
+            self._commit_all([job])
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
         self._committing = False
@@ -271,21 +280,24 @@ class Writer(_DatabaseThread):
             except AgenticXError as exc:
                 if connection.total_changes != before:
                     raise
+                _close_statements(exc)
                 job.error = exc
+        self._end_transaction(connection)
         self._committing = True  # from now on a failure leaves it open what is stored
         connection.execute("COMMIT")
 
     def _find_doubtful(self, connection: sqlite3.Connection) -> None:
         """Find which of the doubtful jobs are stored; the others are repeated by their callers."""
-        for job in self._doubtful:
+        while self._doubtful:
+            job = self._doubtful[0]
             try:
                 result = job.find(connection)
             except AgenticXError:  # its session is deleted or damaged
-                continue
+                result = None
+            del self._doubtful[0]  # it stays if the database fails, and is found by the next transaction
             if result is not None:
                 job.result, job.error = result, None
                 self._found.append(job)
-        self._doubtful.clear()
 
 
 def _write_probe(connection: sqlite3.Connection) -> None:
@@ -308,37 +320,53 @@ def _vacuum(connection: sqlite3.Connection) -> None:
     connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")  # `execute` would free a single page
 
 
+def _close_statements(failure: BaseException | None) -> None:
+    """Close the statements that the frames of a failure have not read to their ends.
+
+    Each would keep the snapshot of its connection, and a closed connection open, for as long as the failure lives.
+    """
+    while failure is not None:
+        clear_frames(failure.__traceback__)
+        failure = failure.__context__
+
+
 def _map_error(exc: Exception, *, doubtful: bool = False) -> Exception:
     """Return the error that the caller gets; `doubtful` if the work may be stored although it failed.
 
-    It has no traceback of a `MemoryError`, which would keep alive the objects that took the memory.
+    SQLite runs out of memory when it takes damaged bytes for a size, so its `MemoryError` is an error of the database.
     """
     if isinstance(exc, MemoryError):
         return (Doubtful if doubtful else StoreError)("the database ran out of memory")
+    if isinstance(exc, OverflowError):  # a number that damage made too large to count on from
+        return damaged_data("a number in the database", exc)
     if isinstance(exc, sqlite3.Error) or exhausted_error(exc) is not None:
         return (Doubtful if doubtful else StoreError)(f"the database failed: {exc}")
     return Doubtful(str(exc)) if doubtful and isinstance(exc, StoreError) else exc
 
 
 def _deliver_results(jobs: list[Job[Any]]) -> None:
-    """Schedule the results on the loops, one call per loop, in the order of the jobs."""
-    loops: dict[asyncio.AbstractEventLoop, list[Job[Any]]] = {}
+    """Schedule the results on the loops, one call per loop, in the order of the jobs.
+
+    They are passed as they are now: a doubtful job that turns out to be stored has another one soon, maybe before the
+    loop has come to this one.
+    """
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[Job[Any], Any, Exception | None]]] = {}
     for job in jobs:
-        loops.setdefault(job.future.get_loop(), []).append(job)
-    for loop, loop_jobs in loops.items():
+        loops.setdefault(job.future.get_loop(), []).append((job, job.result, job.error))
+    for loop, results in loops.items():
         try:
-            loop.call_soon_threadsafe(_resolve_futures, loop_jobs)
+            loop.call_soon_threadsafe(_resolve_futures, results)
         except RuntimeError:  # the loop is closed, so nothing awaits the results
             continue
 
 
-def _resolve_futures(jobs: list[Job[Any]]) -> None:
-    for job in jobs:
-        if job.error is None and job.on_commit is not None:
-            job.on_commit(job.result)
+def _resolve_futures(results: list[tuple[Job[Any], Any, Exception | None]]) -> None:
+    for job, result, error in results:
+        if error is None and job.on_commit is not None:
+            job.on_commit(result)
         if job.future.done():
             continue
-        if job.error is None:
-            job.future.set_result(job.result)
+        if error is None:
+            job.future.set_result(result)
         else:
-            job.future.set_exception(job.error)
+            job.future.set_exception(error)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Collection
 from dataclasses import replace
 
-from agenticx.sessions.store.records import TurnAccepted, decode_record
-from agenticx.sessions.store.session_record import TurnRecord
+from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.log.records import TurnAccepted, decode_record
+from agenticx.sessions.log.session_record import TurnRecord
 from agenticx.sessions.store.sqlite._cursors import session_number
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "is_known",
     "open_children",
     "running_turn",
-    "running_turn_ids",
 ]
 
 
@@ -49,9 +47,11 @@ def is_known(connection: sqlite3.Connection, turn_id: str) -> bool:
 def find_turn(
     connection: sqlite3.Connection, session_id: str, turn_id: str | None, client_turn_id: str | None
 ) -> TurnRecord | None:
-    """Return the session's turn of that id, or of that `client_turn_id`, else None."""
-    column, value = ("id", turn_id) if client_turn_id is None else ("client_turn_id", client_turn_id)
+    """Return the session's turn of that id, or of that `client_turn_id`; without either the running one; else None."""
     number = session_number(connection, session_id)
+    if turn_id is None and client_turn_id is None:
+        return running_turn(connection, number)
+    column, value = ("id", turn_id) if client_turn_id is None else ("client_turn_id", client_turn_id)
     found = _select_turns(connection, f"turns.session = ? AND turns.{column} = ?", (number, value))
     return found[0] if found else None
 
@@ -72,15 +72,6 @@ def open_children(connection: sqlite3.Connection, number: int) -> list[TurnRecor
     return _select_turns(connection, "turns.session = ? AND turns.is_open_child", (number,))
 
 
-def running_turn_ids(connection: sqlite3.Connection, session_ids: Collection[str]) -> dict[str, str]:
-    """Return the ids of the running turns of these sessions by session id."""
-    found = connection.execute(
-        "SELECT id, running FROM sessions WHERE running IS NOT NULL AND id IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(session_ids)),),
-    )
-    return dict(found.fetchall())
-
-
 def _select_turns(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[TurnRecord]:
     rows = connection.execute(
         f"""SELECT turns.id, seq, data FROM turns JOIN sessions ON sessions.number = turns.session
@@ -93,6 +84,8 @@ def _select_turns(connection: sqlite3.Connection, where: str, values: tuple[obje
 
 
 def _decode_turn(id_: str, seq: int, data: str) -> TurnRecord:
+    if not isinstance(id_, str) or not isinstance(seq, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DamagedData("a turn of a session is damaged in the storage")
     record = decode_record(TurnAccepted.kind, id_, id_, data)
     assert isinstance(record, TurnAccepted)
     return replace(record.turn, after_seq=seq)

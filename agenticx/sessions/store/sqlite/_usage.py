@@ -5,16 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import astuple
-from decimal import Decimal
 from typing import Any
 
 from agenticx.messages import clean_text
 from agenticx.runtime.events import EventType
-from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.events import StoredEvent
+from agenticx.sessions.log.events import StoredEvent
+from agenticx.sessions.log.usage import DailyUsage, UsageCounts
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite._cursors import session_number
-from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 
 __all__ = ["add_usage", "read_usage"]
 
@@ -30,7 +28,7 @@ def add_usage(connection: sqlite3.Connection, session: int, events: Sequence[Sto
             known = connection.execute(
                 f"SELECT {_COUNT_COLUMNS} FROM usage WHERE session = ? AND day = ? AND model = ? AND agent_id = ?", key
             ).fetchall()
-            sums = sum(rows.decode_rows(known, _decode_counts), call.counts)
+            sums = sum(rows.decode_rows(known, UsageCounts.of_columns), call.counts)
             *numbers, cost = astuple(sums)
             values = (*key, *numbers, None if cost is None else str(cost))
             connection.execute(f"INSERT OR REPLACE INTO usage VALUES ({', '.join('?' * len(values))})", values)
@@ -44,7 +42,8 @@ def read_usage(
     found = connection.execute(
         f"""SELECT sessions.id, CAST(day AS TEXT), CAST(model AS TEXT), CAST(agent_id AS TEXT), {_COUNT_COLUMNS}
             FROM usage JOIN sessions ON sessions.number = usage.session
-            WHERE (?1 IS NULL OR session = ?1) AND day >= coalesce(?2, '') AND day <= coalesce(?3, '9999-99-99')
+            WHERE sessions.id IS NOT NULL AND (?1 IS NULL OR session = ?1)
+            AND day >= coalesce(?2, '') AND day <= coalesce(?3, '9999-99-99')
             ORDER BY sessions.number""",
         (session, since, until),
     )
@@ -53,20 +52,4 @@ def read_usage(
 
 def _decode_row(row: tuple[Any, ...]) -> DailyUsage:
     id_, day, model, agent_id, *counts = row
-    return DailyUsage(session_id=id_, day=day, model=model, agent_id=agent_id, counts=_decode_counts(counts))
-
-
-def _decode_counts(columns: Sequence[Any]) -> UsageCounts:
-    *numbers, cost = columns
-    with map_decode_errors("the usage of a session"):
-        calls, uncounted, unpriced, into, out, cached, reasoning = (int(number or 0) for number in numbers)
-        return UsageCounts(
-            calls=calls,
-            uncounted=uncounted,
-            unpriced=unpriced,
-            input_tokens=into,
-            output_tokens=out,
-            cached_tokens=cached,
-            reasoning_tokens=reasoning,
-            cost_usd=None if cost is None else Decimal(cost),
-        )
+    return DailyUsage(session_id=id_, day=day, model=model, agent_id=agent_id, counts=UsageCounts.of_columns(counts))

@@ -33,8 +33,7 @@ class SqliteReader:
         self.log = SqliteSessionLog(self._reader)
         self.catalog = SqliteCatalog(self._reader)
 
-    def close(self) -> None:
-        """End the reading thread."""
+    async def aclose(self) -> None:
         self._reader.close()
 
     def _connect(self) -> sqlite3.Connection:

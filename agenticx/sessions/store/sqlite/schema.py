@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 
 from agenticx.errors import StoreError
+from agenticx.sessions.log.records import FACT_CLASSES, Fact, FileFact, SubagentFact
 from agenticx.sessions.store.search import SEARCH_VERSION
 
 __all__ = [
     "APPLICATION_ID",
     "CREATE_SEARCH_INDEX",
     "CREATE_TEXTS",
+    "IS_OPEN",
     "SCHEMA_VERSION",
     "VersionMismatch",
     "create_schema",
+    "fact_classes",
+    "kind_in",
 ]
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 14
 """The version of the schema and of what its rows contain, in the file's header as `user_version`."""
 
 APPLICATION_ID = 0x41475831
@@ -40,6 +45,23 @@ CREATE_SEARCH_INDEX = """
 CREATE VIRTUAL TABLE found USING fts5 (words, content='', tokenize='ascii');
 """
 
+
+def fact_classes(*types: type[Fact]) -> list[type[Fact]]:
+    """Return the classes of facts that are of these types."""
+    return [each for each in FACT_CLASSES if issubclass(each, types)]
+
+
+def kind_in(classes: Iterable[type[Fact]]) -> str:
+    """Return the SQL condition that a fact is of one of these classes.
+
+    SQLite uses a partial index for a query if both have the same condition, so the order of the classes counts.
+    """
+    return f"facts.kind IN ({', '.join(repr(each.kind) for each in classes)})"
+
+
+IS_OPEN = kind_in(each for each in FACT_CLASSES if each.is_work)
+"""The SQL condition that a fact is work for the next owner of its session."""
+
 _SCHEMA = f"""
 -- Values about the whole file: log_id, its identity; position, that before which all were given out when a session was
 -- deleted; search, the version of the search index, without which it is rebuilt; purging, while deleted words are
@@ -51,7 +73,7 @@ INSERT INTO meta VALUES
 -- A row for each session; all but its number is as in the log.
 CREATE TABLE sessions (
     number INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order in which they were made
-    id TEXT NOT NULL UNIQUE,
+    id TEXT UNIQUE,                            -- NULL while its log is copied, or deleted: nobody sees it
     record TEXT NOT NULL,                      -- JSON of SessionRecord
     pinned INTEGER NOT NULL,                   -- as in the record
     archived INTEGER NOT NULL,                 -- as in the record
@@ -60,8 +82,8 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_listed ON sessions (pinned, number);
 CREATE INDEX running_sessions ON sessions (running) WHERE running IS NOT NULL;
 
--- The newest commits: a row for each, in the order of the log of all sessions. See `_segments`. It has no foreign key,
--- which would be looked up for each token.
+-- The newest commits: a row for each, in the order of the log of all sessions. See `_newest_commits`. It has no foreign
+-- key, which would be looked up for each token.
 CREATE TABLE commits (
     position INTEGER PRIMARY KEY,              -- of its last event, or its own if it has none
     session INTEGER NOT NULL,
@@ -71,7 +93,7 @@ CREATE TABLE commits (
     body BLOB NOT NULL                         -- a line for each event
 );
 
--- The commits before these: a row for each segment. See `_segments`.
+-- The commits before these: a row for each segment. See `store.segments`.
 CREATE TABLE segments (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
     last_seq INTEGER NOT NULL,
@@ -144,7 +166,7 @@ CREATE TABLE parts (
     UNIQUE (session, place)
 ) WITHOUT ROWID;
 
--- The facts in force, by their records, see Fact. The conditions of its indexes are those of queries in `_rows`.
+-- The facts in force, by their records, see Fact. Queries in `_rows` have the conditions of its indexes.
 CREATE TABLE facts (
     number INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order in which they were stored
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
@@ -156,13 +178,9 @@ CREATE TABLE facts (
     UNIQUE (kind, key, session)
 );
 CREATE INDEX facts_of_turn ON facts (session, turn);
-CREATE INDEX open_facts ON facts (session)
-    WHERE kind IN ('message_posted', 'name_derived', 'rewind_began', 'subagent_unannounced');
-CREATE INDEX file_facts ON facts (session) WHERE kind IN ('file_edited', 'file_rewound');
-CREATE INDEX subagent_facts ON facts (session)
-    WHERE kind IN (
-        'subagent_started', 'subagent_ended', 'subagent_delivered', 'subagent_messaged', 'subagent_announced'
-    );
+CREATE INDEX open_facts ON facts (session) WHERE {IS_OPEN};
+CREATE INDEX file_facts ON facts (session) WHERE {kind_in(fact_classes(FileFact))};
+CREATE INDEX subagent_facts ON facts (session) WHERE {kind_in(fact_classes(SubagentFact))};
 
 -- The usage of model calls, summed by session, day, model and agent.
 CREATE TABLE usage (

@@ -105,6 +105,7 @@ def chains(draw):
 
 @pytest.mark.promise("D4")
 @given(chains(), st.text("sS \n", max_size=2_000))
+@pytest.mark.ci_lane
 async def test_a_history_is_valid_after_each_of_thirty_compactions(pieces, summary):
     compactor = ContextCompactor()
     history = [user("first request")]
@@ -124,6 +125,7 @@ async def test_a_history_is_valid_after_each_of_thirty_compactions(pieces, summa
 
 @pytest.mark.promise("D4")
 @given(chains(), st.sampled_from(["", "SUMMARY", "s" * 5_000]))
+@pytest.mark.ci_lane
 async def test_all_messages_of_successive_compactions_are_restored(pieces, summary):
     compactor, session, everything = ContextCompactor(prune_tool_result_chars=200), Session(), []
     for place, piece in enumerate(pieces):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import pydoc
+import re
 
 import orjson
 import pytest
@@ -10,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from agenticx.runtime.events import EventType, RuntimeEvent, encode_envelope, envelope_adapter, envelope_schema
+from agenticx.runtime.events import (
+    Event,
+    EventType,
+    RuntimeEvent,
+    StallEvent,
+    TokenEvent,
+    encode_envelope,
+    envelope_adapter,
+    envelope_schema,
+)
 
 TS = "2026-11-21T10:00:00.000Z"
 pytestmark = pytest.mark.promise("B8")
@@ -179,3 +191,15 @@ def test_a_question_with_a_context_of_a_wrong_type_is_refused(odd):
 
 def test_the_schema_is_a_valid_json_schema():
     Draft202012Validator.check_schema(envelope_schema())
+
+
+def test_help_shows_the_fields_of_all_events_and_of_each():
+    table = inspect.getdoc(Event) or ""
+    for type_ in EventType:
+        assert re.search(rf"^{type_} +\w+\??: ", table, re.MULTILINE)
+    assert "\nhandoff             from_agent: str, to_agent: str, reason?: str\n" in table
+    assert "\nAttachmentData      name: str, media_type: str, size: int, sha256: str\n" in table
+    described = inspect.getdoc(TokenEvent) or ""
+    assert "\nmessage_id: str\n    The id of the message, unique in the session.\noffset: int\n" in described
+    assert "offset: int" in pydoc.render_doc(TokenEvent)
+    assert "If `action` is `retrying`, `reason` is the failure" in (inspect.getdoc(StallEvent) or "")

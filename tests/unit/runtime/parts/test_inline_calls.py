@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from agenticx.llms.base import ToolSchema
 from agenticx.runtime.calls.inline import parse_function_calls, parse_inline_calls
-from tests.linear.growth import grows_linearly
 
 KNOWN = {"bash_exec", "file_read", "add"}
 CALL = '{"name": "bash_exec", "arguments": {"command": "rm -rf /"}}'
@@ -298,29 +297,6 @@ def test_text_that_resembles_a_call_stays_text(text):
 )
 def test_hostile_text_is_parsed_quickly_and_is_not_a_call(text):
     assert parse_inline_calls(text, KNOWN, FORMS) == []
-
-
-@pytest.mark.parametrize(
-    ("begin", "piece", "end"),
-    [
-        ("<tool_call>", "{", ""),
-        ('<tool_call>{"', '\\"', ""),
-        ("<tool_call>{", '"', "a"),
-        ("<tool_call>{}", " ", "x"),
-        ("[TOOL_CALLS]", "a ", "{}"),
-        ("[TOOL_CALLS]", "a", "{}"),
-        ("[TOOL_CALLS]a", " ", "[ARGS]"),
-        ("```json\n", "\n", ""),
-        ('```json\n{"tool_calls": []}', "\n", "x"),
-        ("<tool_code>", "</tool_code", ""),
-        ('<tool_call>{"name": "add", "arguments": {"a": [', "{},", "0]}}</tool_call>"),
-    ],
-)
-def test_finding_calls_takes_linear_time(begin, piece, end):
-    def look(size):
-        parse_inline_calls(begin + piece * (size // len(piece)) + end, KNOWN, FORMS)
-
-    assert grows_linearly(look, short=2000, long=40_000)
 
 
 _words = (

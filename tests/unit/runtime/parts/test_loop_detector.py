@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import pytest
 from hypothesis import given
@@ -154,15 +153,16 @@ def test_failures_side_by_side_count_once_and_a_success_ends_the_count():
 
 
 def test_equal_calls_of_one_round_count_once():
-    assert rounds_found([[one("file_read", "a", "text")] * 50]) == {}
-    assert rounds_found([[one("file_read", "a", "text")] * n for n in (1, 9, 2, 7, 1, 1, 4, 3)]) == {
+    same = one("start", "a", "text", read_only=False)
+    assert rounds_found([[same] * 50]) == {}
+    assert rounds_found([[same] * n for n in (1, 9, 2, 7, 1, 1, 4, 3)]) == {
         4: ("warning", "generic_repeat"),
         8: ("critical", "generic_repeat"),
     }
 
 
 def test_the_order_of_calls_within_a_round_makes_no_difference():
-    pair = [one("file_read", "a", "A"), one("file_read", "b", "B")]
+    pair = [one("start", "a", "A", read_only=False), one("start", "b", "B", read_only=False)]
     assert rounds_found([pair, pair[::-1]] * 4)[8] == ("critical", "generic_repeat")
 
 
@@ -227,7 +227,7 @@ def test_verdicts_on_different_subjects_are_progress(result):
 
 
 def test_repeated_verdicts_on_the_same_subject_are_a_loop():
-    assert rounds_found([[one("exists", '{"path": "a.py"}', "false")]] * 8)[8] == ("critical", "generic_repeat")
+    assert rounds_found([[one("exists", '{"path": "a.py"}', "false")]] * 24)[24] == ("critical", "generic_repeat")
 
 
 def test_numbers_of_files_looked_through_make_no_miss_new_but_prices_do():
@@ -282,7 +282,7 @@ def test_silent_commands_that_may_change_something_are_progress():
 def test_denials_by_the_user_are_no_loop_and_counting_restarts_after_them():
     denied = [one("bash_exec", "rm -rf build", "Denied by the user.", "denied", read_only=False)]
     assert rounds_found([denied] * 30) == {}
-    same = [one("file_read", "a", "text")]
+    same = [one("start", "a", "text", read_only=False)]
     assert rounds_found([*[same] * 3, denied, *[same] * 3]) == {}
     assert rounds_found([*[same] * 3, denied, *[same] * 8])[12] == ("critical", "generic_repeat")
 
@@ -292,19 +292,17 @@ def test_calls_that_a_hook_blocks_again_and_again_are_a_loop():
     assert rounds_found(blocked)[8] == ("critical", "no_progress")
 
 
-@pytest.mark.parametrize("detector", ["generic_repeat", "ping_pong"])
-def test_pending_results_have_three_times_the_thresholds(detector):
-    polls = [[one("job", "1", "queued")], [one("job", "1" if detector == "generic_repeat" else "2", "queued")]] * 12
-    assert rounds_found(polls) == {12: ("warning", detector), 24: ("critical", detector)}
+@pytest.mark.parametrize(("calls", "detector"), [("a", "generic_repeat"), ("ab", "ping_pong")])
+def test_unchanged_reads_have_three_times_the_thresholds_whatever_they_say(calls, detector):
+    reads = [[one("look", name, "the text")] for name in calls] * 24
+    assert rounds_found(reads[:24]) == {12: ("warning", detector), 24: ("critical", detector)}
 
 
-def test_work_between_two_polls_does_not_lower_the_thresholds():
-    polls = [[one("job", "1", '{"status": "running"}')], [one("bash_exec", "sleep 30", "(no output)", read_only=False)]]
-    assert rounds_found(polls * 12) == {12: ("warning", "ping_pong"), 24: ("critical", "ping_pong")}
-
-
-def test_only_a_read_only_call_has_the_thresholds_of_polling():
+def test_only_reads_that_succeed_have_the_thresholds_of_reads():
     assert rounds_found([[one("start", "1", "pending", read_only=False)]] * 8)[8] == ("critical", "generic_repeat")
+    assert rounds_found([[one("look", "1", "no file", "error")]] * 8)[8] == ("critical", "generic_repeat")
+    mixed = [one("look", "1", "the text"), one("start", "1", "ok", read_only=False)]
+    assert rounds_found([mixed] * 8)[8] == ("critical", "generic_repeat")
 
 
 def test_a_change_of_notes_or_to_dos_and_a_new_artifact_are_progress_and_the_same_ones_are_not():
@@ -334,10 +332,12 @@ def test_a_change_of_notes_or_to_dos_and_a_new_artifact_are_progress_and_the_sam
 
 def test_the_same_arguments_in_another_order_and_another_time_of_day_make_no_difference():
     written = ['{"a": 1, "b": 2}', '{"b":2,"a":1}', '{ "a": 1,\n "b": 2 }', '{"a":1, "b":2}']
-    calls = [[one("run", text, f"1 failed in 0.{n}7s at 10:00:0{n}")] for n, text in enumerate(written * 2)]
+    results = [f"1 failed in 0.{n}7s at 10:00:0{n}" for n in range(8)]
+    calls = [[one("run", text, result, read_only=False)] for text, result in zip(written * 2, results, strict=True)]
     assert rounds_found(calls)[8] == ("critical", "generic_repeat")
 
 
+@pytest.mark.ci_lane
 def test_stored_state_is_bounded():
     detector, text = LoopDetector(), "x" * 100_000
     for number in range(5_000):
@@ -347,42 +347,3 @@ def test_stored_state_is_bounded():
     stores = [value for value in vars(detector).values() if isinstance(value, dict)]
     assert [len(store) for store in stores] == [4_096] * 3
     assert max(sys.getsizeof(held) for store in stores for pair in store.items() for held in pair) < 60
-
-
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        "[",
-        '{"a":' * 2,
-        "no ",
-        "still ",
-        "being a ",
-        "1%",
-        "a  ",
-        "a\n",
-        "|",
-        ": ",
-        "1/1 ",
-        "is no yet ",
-        "1",
-        "0.",
-        "00:00:",
-        "not yet ",
-        "\ud800",
-        '"status": ',
-        "[exit code 1",
-        "é",
-    ],
-)
-@pytest.mark.cases(quick=2)
-def test_the_cost_of_a_text_is_linear_in_its_length(hostile):
-    def cost(size):
-        text = hostile * (size // len(hostile))
-        best = float("inf")
-        for _ in range(5):
-            detector, began = LoopDetector(), time.process_time()
-            detector.record_round([one("read", text, text)])
-            best = min(best, time.process_time() - began)
-        return best
-
-    assert max(cost(n) for n in (200, 4_000, 16_000, 60_000, 1_000_000)) < 0.05

@@ -214,6 +214,47 @@ def test_the_coroutine_that_a_call_returned_after_the_end_of_its_loop_is_closed(
     assert inspect.getcoroutinestate(result) == inspect.CORO_CLOSED
 
 
+@pytest.mark.parametrize("steps", range(5))
+@pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.cases(quick=10)
+def test_the_coroutine_that_a_call_returned_is_taken_or_closed_at_whatever_step_its_loop_ends(steps, cancelled):
+    called, release, taken = threading.Event(), threading.Event(), []
+
+    async def never_awaited():
+        pass
+
+    result = never_awaited()
+
+    def function():
+        called.set()
+        release.wait(PATIENCE)
+        return result
+
+    async def call():
+        taken.append(await run_in_thread(function, name="agx late"))
+
+    async def leave():
+        task = asyncio.create_task(call())
+        while not called.is_set():
+            await asyncio.sleep(0)
+        if cancelled:
+            task.cancel()
+            await asyncio.wait({task})
+        release.set()
+        next(thread for thread in threading.enumerate() if thread.name == "agx late").join(PATIENCE)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda _loop, _context: None)  # it is told of a task that has not ended
+    loop.run_until_complete(leave())
+    loop.close()
+    gc.collect()
+    assert taken == [result] or inspect.getcoroutinestate(result) == inspect.CORO_CLOSED
+    assert not (cancelled and taken)
+    result.close()
+
+
 async def test_an_exception_after_the_cancellation_is_not_reported():
     complaints, release = [], threading.Event()
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import threading
 
 import pytest
 
-from agenticx.testing import call
+from agenticx.runtime import AgentRuntime, StopSignal
+from agenticx.testing import ScriptedModel, call
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
 from tests.support.odd_tools import cyclic, one_result
+from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("F4")]
 
@@ -30,6 +34,63 @@ async def test_a_plain_function_may_start_background_work(play):
     data = await one_result(play, odd)
 
     assert (data["outcome"], done) == ("ok", [threading.current_thread()])
+
+
+@pytest.mark.parametrize("steps", range(40))
+@pytest.mark.cases(quick=40)
+def test_background_work_is_begun_or_closed_at_whatever_step_the_event_loop_is_left(steps):
+    made = []
+
+    async def clean_up():
+        await asyncio.sleep(0)
+
+    @tool(risk="read")
+    async def work(context: ToolContext):
+        """Work."""
+        made.append(clean_up())
+        context.add_background_task(made[-1])
+        return "done"
+
+    async def consume():
+        turn = AgentRuntime(ScriptedModel([call("work"), "Done."]), tools=[work]).run_turn("go")
+        return [event.type async for event in turn]
+
+    async def leave():
+        events = asyncio.create_task(consume())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        return events.done()
+
+    ended = asyncio.run(leave())
+    assert made or not ended
+    assert all(inspect.getcoroutinestate(one) == inspect.CORO_CLOSED for one in made)
+
+
+def test_background_work_of_a_call_that_outlives_its_event_loop_is_closed():
+    stop, release, ended, made = StopSignal(), threading.Event(), threading.Event(), []
+
+    async def clean_up():
+        pass
+
+    @tool(risk="read")
+    def work(context: ToolContext):
+        """Work for longer than the turn."""
+        stop.set()
+        release.wait(PATIENCE)
+        made.append(clean_up())
+        try:
+            context.add_background_task(made[0])
+        finally:
+            ended.set()
+
+    async def leave():
+        turn = AgentRuntime(ScriptedModel([call("work")]), tools=[work]).run_turn("go", should_stop=stop)
+        return [event.type async for event in turn]
+
+    assert asyncio.run(leave())[-1] == "error"
+    release.set()
+    assert ended.wait(PATIENCE)
+    assert inspect.getcoroutinestate(made[0]) == inspect.CORO_CLOSED
 
 
 async def test_background_work_that_exits_ends_neither_the_turn_nor_the_program(play):

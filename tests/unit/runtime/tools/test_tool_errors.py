@@ -166,7 +166,7 @@ async def test_a_turn_of_another_session_inside_a_tool_works(play):
 
     data = await one_result(play, nest)
 
-    assert data["result"] == '["turn_started", "round_start", "token", "final"]'
+    assert data["result"] == '["turn_started","round_start","token","final"]'
 
 
 async def test_a_keyboard_interrupt_of_a_plain_functions_own_is_a_result(play):

@@ -179,8 +179,8 @@ async def test_base64_with_other_padding_bits_stays_as_it_was_sent(tmp_path: Pat
 async def test_kept_contents_have_no_limit_and_stay_until_their_session_is_forgotten(tmp_path: Path) -> None:
     blobs = BlobFolder(tmp_path, session_bytes=6_000, all_bytes=6_000)
     large, other = os.urandom(20_000), os.urandom(5_000)
-    kept, shared = await blobs.put("ses_1", large, kept=True), await blobs.put("ses_1", b"shared")
-    assert await blobs.put("ses_1", large, kept=True) == kept == content_digest(large)
+    kept, shared = await blobs.put("ses_1", large, retention="kept"), await blobs.put("ses_1", b"shared")
+    assert await blobs.put("ses_1", large, retention="kept") == kept == content_digest(large)
     for number in range(2, 5):
         await blobs.put(f"ses_{number}", other)
     assert [await blobs.get("ses_1", digest) for digest in (kept, shared)] == [large, None]
@@ -195,5 +195,5 @@ async def test_a_link_in_the_place_of_the_kept_contents_is_not_followed(tmp_path
     outside.mkdir()
     (blobs.folder("ses_1") / "kept").symlink_to(outside)
     with pytest.raises(StoreError):
-        await blobs.put("ses_1", b"two", kept=True)
+        await blobs.put("ses_1", b"two", retention="kept")
     assert list(outside.iterdir()) == []

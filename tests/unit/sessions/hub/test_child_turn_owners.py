@@ -92,7 +92,7 @@ async def finish(case: Case, hubs: tuple[Hub, Hub]) -> None:
     """Wait until no turn runs, and end both hubs."""
     case.store.failure_rate = case.store.loss_rate = 0.0
     async with asyncio.timeout(PATIENCE):
-        while await case.store.memory.running_turns([case.session.id]):
+        while await case.store.memory.turn(case.session.id):
             await hubs[0].recover()
             await asyncio.sleep(0.002)
     await asyncio.gather(*(hub.close() for hub in hubs))
@@ -102,6 +102,7 @@ async def finish(case: Case, hubs: tuple[Hub, Hub]) -> None:
     await last.close()
 
 
+@pytest.mark.ci_lane
 async def test_all_turns_end_whoever_owns_the_session(tmp_path: Path, rng: random.Random, count: Count) -> None:
     codes = set[str]()
     for number in range(count(5, 50, 1_000)):
@@ -116,7 +117,7 @@ async def test_all_turns_end_whoever_owns_the_session(tmp_path: Path, rng: rando
         if any(event["type"] == "turn_started" for event in events):
             check_grammar(events)
         loaded = await load(case.store.other_worker(), case.session.id)
-        assert (loaded.running, list(loaded.children)) == (None, []), number
+        assert (loaded.main_turn, list(loaded.child_turns)) == (None, []), number
         assert len(case.noted) == len(set(case.noted)), number
         codes |= {event["data"].get("code", event["type"]) for event in events if event["type"] in ("final", "error")}
     assert "final" in codes

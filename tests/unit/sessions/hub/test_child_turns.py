@@ -26,7 +26,7 @@ from agenticx.runtime import (
 from agenticx.sessions import Fact, SessionRecord, Store, StoredEvent, TurnRecord, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.store.records import RequestAsked
+from agenticx.sessions.log.records import RequestAsked
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
@@ -217,8 +217,8 @@ async def test_open_children_of_a_dead_process_are_ended_before_their_parent(
     await store.create(record)
     await write_open_turns(store, record.id)
     loaded = await load(store, record.id)
-    assert loaded.running is not None
-    assert ([turn.id for turn in loaded.children], loaded.running.id) == (["turn_a", "turn_leaf"], "turn_root")
+    assert loaded.main_turn is not None
+    assert ([turn.id for turn in loaded.child_turns], loaded.main_turn.id) == (["turn_a", "turn_leaf"], "turn_root")
     (question,) = await authority(store).catalog.open_requests(record.id)
     assert question.turn_id == "turn_leaf"
     await store.aclose()
@@ -234,7 +234,7 @@ async def test_open_children_of_a_dead_process_are_ended_before_their_parent(
     outcomes = {(one["agent_id"], one["data"]["tool_call_id"], one["data"]["outcome"]) for one in results}
     assert outcomes == {("meta", "c1", "unknown"), ("a", "c2", "unknown"), ("leaf", "c3", "cancelled")}
     loaded = await load(store, record.id)
-    assert (loaded.running, list(loaded.children)) == (None, [])
+    assert (loaded.main_turn, list(loaded.child_turns)) == (None, [])
     await hub.start(record.id, TurnRequest(input="again"))
     await wait_for_turn_end(store, record.id, ends=4)
     await hub.close()

@@ -27,9 +27,9 @@ pytestmark = pytest.mark.anyio
 WRITE = call("file_write", {"path": "a.txt", "content": "x"})
 
 
-def hub_on(store: Store, tmp_path: Path, *replies: Script) -> Hub:
+def hub_on(store: Store, tmp_path: Path, *replies: Script, **settings_of: Any) -> Hub:
     model = ScriptedModel(replies or [WRITE, "written"])
-    options: dict[str, Any] = {"home": tmp_path / "home", "permission_mode": "auto", "workspace_root": tmp_path}
+    options = {"home": tmp_path / "home", "permission_mode": "auto", "workspace_root": tmp_path, **settings_of}
     tools, settings = builtin_tools(), load_settings(options, environ={})
     return Hub(store, models=lambda _: model, tools=lambda _: tools, settings=settings, clock=PatientClock())
 
@@ -49,6 +49,27 @@ async def test_a_worker_on_another_host_refuses_a_turn_and_touches_no_file(
     assert await store.memory.head(record.id) == 0
     assert not (tmp_path / "a.txt").exists()
     assert (await hub.change(record.id, {"pinned": True})).workspace_host == "elsewhere"
+    await hub.close()
+
+
+async def test_turns_of_a_session_in_a_shared_folder_run_on_each_host(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = UnreliableStore(MemoryStore(), rng)
+    (shared := tmp_path / "shared").mkdir()
+    (tmp_path / "link").symlink_to(shared)
+    hub = hub_on(store, tmp_path, WRITE, "written", shared_workspaces=tmp_path / "link")
+    with monkeypatch.context() as patch:
+        patch.setattr(platform, "node", lambda: "elsewhere")
+        record = await hub.create(workspace=shared)
+        other = await hub.create(workspace=tmp_path)
+    assert (record.workspace_host, other.workspace_host) == (None, "elsewhere")
+    await hub.start(record.id, TurnRequest(input="hi"))
+    await wait_for_turn_end(store, record.id)
+    assert (shared / "a.txt").read_text() == "x"
+    with pytest.raises(WorkspaceElsewhere, match="change its workspace to a folder of this host"):
+        await hub.submit(other.id, TurnRequest(input="hi"))
+    assert (await hub.change(other.id, {"workspace": str(shared)})).workspace_host is None
     await hub.close()
 
 

@@ -189,13 +189,18 @@ async def test_a_store_has_one_hub(tmp_path: Path) -> None:
     ("part", "error", "words"),
     [
         (
-            {"url": "postgres://me:hunter22@db/agx"},
+            {"url": "mysql://me:hunter22@db/agx"},
             SettingsError,
-            "PATH or memory://, not one of 'postgres'$",
+            "sqlite:///PATH, postgresql://USER:PASSWORD@HOST/DATABASE or memory://, not one of 'mysql'$",
+        ),
+        (
+            {"url": "postgres://me:hunter22@db@/agx"},
+            SettingsError,
+            r"^the URL of a store must be postgresql://.*'@' is %40\)$",
         ),
         ({"url": "sqlite:///"}, SettingsError, "sqlite:///PATH"),
         ({"url": "sqlite:///x?mode=ro"}, SettingsError, r"takes no options, such as the one after '\?'"),
-        ({"url": "chat.db"}, SettingsError, "sqlite:///PATH or memory://, not a path alone"),
+        ({"url": "chat.db"}, SettingsError, "DATABASE or memory://, not a path alone"),
         ({"model": "nonsense"}, SettingsError, "'nonsense' is not provider:name"),
         ({"model": object()}, TypeError, "is not a model"),
         ({"tools": [1]}, TypeError, "neither a tool nor a function"),
@@ -243,7 +248,7 @@ async def test_a_field_of_a_session_that_cannot_be_used_is_named(
             await hub.create(workspace=tmp_path / "missing")
         with pytest.raises(ValueError, match="'id' of a session cannot be changed"):
             await hub.change(session.id, {"id": "other"})
-        assert list(await hub.store.catalog.sessions()) == [session]
+        assert [one.record for one in await hub.store.catalog.sessions()] == [session]
 
 
 async def test_an_id_that_no_store_can_have_is_unknown(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ async def test_a_call_below_the_work_runs_once_it_is_allowed_after_a_restart(pro
     assert [event.type for event in seen[: len(earlier)]] == [event.type for event in earlier]
     check_grammar(seen)
     await program.hub.close()
-    assert "turn_waiting" not in await program.facts()
+    assert "child_turn_saved" not in await program.facts()
 
 
 @pytest.mark.parametrize("ends", [("close", "close"), ("kill", "close"), ("close", "close at once", "close")])

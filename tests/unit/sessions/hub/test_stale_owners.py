@@ -28,6 +28,7 @@ class DurableMemoryStore(MemoryStore):
     """A memory store that outlives its workers, so that a turn that waits for an answer resumes at another one."""
 
     durability = "replicas"
+    is_shared = True
 
 
 ran: list[str] = []
@@ -94,6 +95,16 @@ async def test_a_stop_at_a_former_owner_stops_the_turn_at_the_new_one(tmp_path: 
         assert ran == []
         last = (await hubs.events())[-1]
         assert (last["type"], last["data"]["code"]) == ("error", "stopped")
+
+
+async def test_a_wait_for_a_turn_of_another_worker_ends_when_its_session_is_deleted(tmp_path: Path) -> None:
+    async with two_hubs(tmp_path, [hang()], store=DurableMemoryStore()) as hubs:
+        turn = await hubs.first.start(hubs.session_id, TurnRequest(input="hang"))
+        waiting = asyncio.create_task(hubs.second.wait_for_turn(hubs.session_id, turn.id))
+        await asyncio.sleep(0)
+        await hubs.first.delete(hubs.session_id)
+        await waiting
+        await hubs.second.wait_for_turn(hubs.session_id, turn.id)
 
 
 async def test_a_repeated_message_at_a_former_owner_has_the_state_that_is_stored(tmp_path: Path) -> None:

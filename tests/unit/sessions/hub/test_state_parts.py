@@ -10,8 +10,8 @@ import pytest
 from agenticx.runtime import Session
 from agenticx.runtime.session import Option
 from agenticx.sessions import SessionRecord, SessionState, StateChange
-from agenticx.sessions.hub.state import StateTracker, load_session
-from agenticx.sessions.store.tool_state import encode_state
+from agenticx.sessions.hub.state_tracker import StateTracker, load_session
+from agenticx.sessions.log.tool_state import encode_state
 from agenticx.tools import session_files
 from agenticx.tools.session_files import Artifacts
 

@@ -10,8 +10,8 @@ import pytest
 
 from agenticx.messages import Message, UserMessage
 from agenticx.sessions import SessionRecord
-from agenticx.sessions.hub.state import StateTracker, load_session
-from agenticx.sessions.store.commits import SessionState
+from agenticx.sessions.hub.state_tracker import StateTracker, load_session
+from agenticx.sessions.log.commits import SessionState
 
 _numbers = count()
 

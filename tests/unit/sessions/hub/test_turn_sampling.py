@@ -1,7 +1,8 @@
-"""A turn with sampling and a model of its own, which it keeps while it is queued and across a restart."""
+"""A turn with sampling, an output schema and a model of its own, also queued and after a restart."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,14 +36,16 @@ async def test_the_sampling_of_a_turn_is_in_all_its_calls_also_after_a_restart(h
     session_id = harness.session_id
     await hub.start(session_id, TurnRequest(input="one", sampling=OWN))
     await wait_for_event(harness.store, session_id, "confirm_required")
-    await hub.submit(session_id, TurnRequest(input="two", when_busy="queue", sampling=QUEUED))
+    queued = TurnRequest(input="two", when_busy="queue", sampling=QUEUED, output_schema={"type": "integer"})
+    await hub.submit(session_id, queued)
     assert [request.sampling for request in harness.model.requests] == [OWN]
     await harness.close(hub)
 
-    hub = await harness.open("one done", "two done", "three done")
+    hub = await harness.open("one done", '{"value": 2}', "three done")
     (question,) = await hub.open_requests(session_id)
     await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
-    await wait_for_turn_end(harness.store, session_id, ends=2)
+    events = await wait_for_turn_end(harness.store, session_id, ends=2)
+    assert json.loads(events[-1].frame_json)["data"]["output"] == 2
     await hub.start(session_id, TurnRequest(input="three"))
     await wait_for_turn_end(harness.store, session_id, ends=3)
     assert [request.sampling for request in harness.model.requests] == [OWN, QUEUED, Sampling()]

@@ -76,7 +76,7 @@ async def interview_until_size(folder: Path) -> str:
 async def test_work_that_is_run_again_gets_all_answers_and_asks_nothing_twice(tmp_path: Path, answered: str) -> None:
     turn_id = await interview_until_size(tmp_path)
     async with opened(tmp_path) as hub:
-        waiting = await hub.waiting_turn(SESSION_ID)
+        waiting = await hub.suspended_turn(SESSION_ID)
         assert waiting is not None
         assert (waiting.id, waiting.input) == (turn_id, "Ask.")
         question_id = await wait_for_question(hub, "Size?")
@@ -98,7 +98,7 @@ async def test_work_is_refused_in_a_turn_that_does_not_wait_for_it(tmp_path: Pat
             await hub.run_work(SESSION_ID, "Ask.", interview, turn_id="turn_other")
         await hub.stop(SESSION_ID)
         await hub.wait_for_turn(SESSION_ID, turn_id)
-        assert await hub.waiting_turn(SESSION_ID) is None
+        assert await hub.suspended_turn(SESSION_ID) is None
         with pytest.raises(TurnFailed, match=turn_id):
             await hub.run_work(SESSION_ID, "Ask.", interview, turn_id=turn_id)
         log = await log_of(hub, SESSION_ID)

@@ -14,7 +14,8 @@ from agenticx.sessions import (
     HubClosed,
     Submission,
 )
-from agenticx.sessions.store.records import MessagePosted
+from agenticx.sessions.log.records import MessagePosted
+from agenticx.sessions.store.base import find_fact
 from tests.support.message_queue import QueueHarness, outline_of
 from tests.support.wires.files import PNG
 
@@ -122,7 +123,8 @@ async def test_deleting_a_session_drops_its_queued_messages(harness: QueueHarnes
     await harness.hub.delete(harness.record.id)
     with pytest.raises(SessionNotFound):
         await harness.submit("three")
-    assert await harness.store.catalog.session_of(MessagePosted, queued.message_id or "") is None
+    with pytest.raises(SessionNotFound):
+        await find_fact(harness.store.log, harness.record.id, MessagePosted, queued.message_id or "")
 
 
 @pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])

@@ -14,8 +14,8 @@ from agenticx.sessions import (
     SqliteStore,
     TurnConflict,
 )
+from agenticx.sessions.log.records import MessageTaken
 from agenticx.sessions.store.base import find_fact
-from agenticx.sessions.store.records import MessageTaken
 from tests.support.message_queue import QueueHarness, outline_of
 from tests.support.wires.files import PNG
 

@@ -12,10 +12,9 @@ from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.messages import UserMessage
 from agenticx.sessions import Store
-from tests.support.commits import end_lease
 from tests.support.intercepted_store import FailingCommits
 from tests.support.message_queue import QueueHarness, outline_of
-from tests.support.two_hubs import end_takeover
+from tests.support.two_hubs import end_lease, end_takeover
 
 pytestmark = pytest.mark.anyio
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -9,27 +10,41 @@ import pytest
 from agenticx.assembly import make_hub
 from agenticx.llms.model_cache import NamedModels
 from agenticx.llms.scripted import ScriptedModel
-from agenticx.sessions import Hub, MemoryStore
+from agenticx.sessions import Hub, MemoryStore, Store
 from agenticx.settings import load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, TeamError
 from agenticx.testing import collect
 from agenticx.tools.registry import Toolbox
+from tests.support.postgres.stores import PostgresWorkers, store_url
 from tests.support.teams.configured import log_of, speakers, team_file
 
 pytestmark = pytest.mark.anyio
 
 
-def hub_over(store: MemoryStore, home: Path, model: ScriptedModel) -> Hub:
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.ci_lane)])
+async def workers(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Store, Store]]:
+    """Return the stores of two workers with the same sessions."""
+    if request.param == "memory":
+        store = MemoryStore()
+        yield store, store.other_worker()
+        return
+    opened = PostgresWorkers(await store_url(request.getfixturevalue("postgres")))
+    yield opened.open(), opened.open()
+    await opened.aclose()
+
+
+def hub_over(store: Store, home: Path, model: ScriptedModel) -> Hub:
     settings = load_settings({"home": home, "workspace_root": home.parent}, environ={})
     models = NamedModels(settings, own={"scripted": model})
     return make_hub(store, models=models, toolbox=Toolbox([]), settings=settings)
 
 
-async def test_a_configured_team_runs_at_the_owner_and_a_team_of_code_is_refused(tmp_path: Path) -> None:
+async def test_a_configured_team_runs_at_the_owner_and_a_team_of_code_is_refused(
+    workers: tuple[Store, Store], tmp_path: Path
+) -> None:
     team_file(tmp_path / "home")
-    store = MemoryStore()
-    owner = hub_over(store, tmp_path / "home", ScriptedModel(["One.", "Two.", "Three.", "Four."]))
-    other = hub_over(store.other_worker(), tmp_path / "home", ScriptedModel([]))
+    owner = hub_over(workers[0], tmp_path / "home", ScriptedModel(["One.", "Two.", "Three.", "Four."]))
+    other = hub_over(workers[1], tmp_path / "home", ScriptedModel([]))
     await other.recover()  # first, so that a session is found through it
     await owner.recover()
     session = await owner.create(team="pair")

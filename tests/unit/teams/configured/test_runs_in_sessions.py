@@ -83,7 +83,7 @@ async def test_a_message_is_the_task_of_a_run_in_its_turn(tmp_path: Path) -> Non
             ("critic", "Too short."),
         ]
         assert (await hub.store.catalog.get(session.id)).name == "Write."
-        (found,) = await hub.store.catalog.search("short")
+        (found,) = await hub.store.catalog.sessions(query="short")
         assert (found.record.id, found.record.team) == (session.id, "pair")
 
 
@@ -132,7 +132,7 @@ async def test_the_calls_of_participants_are_messages_before_their_speeches(tmp_
         await run(hub, session.id, "Write.")
         messages = await hub.messages(session.id)
         calls = messages[1]["message_id"]
-        assert [{key: row[key] for key in row if key != "message_id"} for row in messages] == [
+        assert [{key: row[key] for key in row if key not in ("message_id", "created_at")} for row in messages] == [
             {"role": "user", "content": "Write."},
             {
                 "role": "assistant",
@@ -140,7 +140,7 @@ async def test_the_calls_of_participants_are_messages_before_their_speeches(tmp_
                 "sender": "writer",
                 "tool_calls": [{"id": "c1", "name": "look", "arguments": {"at": "rose"}}],
             },
-            {"role": "tool", "content": "rose: red", "tool_call_id": "c1"},
+            {"role": "tool", "content": "rose: red", "tool_call_id": "c1", "outcome": "ok", "is_error": False},
             {"role": "assistant", "content": "A red rose.", "sender": "writer"},
             {"role": "assistant", "content": "Good.", "sender": "critic"},
         ]

@@ -18,7 +18,7 @@ from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.images.base import ImageResult
 from agenticx.llms.prices import Price
 from agenticx.llms.wrappers.pricing import PricedModel
-from agenticx.messages import Message, UserMessage
+from agenticx.messages import Message, UserMessage, files_of
 from agenticx.runtime import Budget, StopSignal, TurnContext
 from agenticx.settings import load_settings
 from agenticx.testing import (
@@ -46,9 +46,7 @@ def path_of(name: str, content: bytes, suffix: str = "png") -> str:
 
 def files_seen(messages: Sequence[Message]) -> list[str]:
     """Return the names of the files in the last message."""
-    message = messages[-1]
-    assert isinstance(message, UserMessage)
-    return [file.name for file in message.attachments]
+    return [file.name for file in files_of(messages[-1])]
 
 
 def result_of(events: Sequence[Any]) -> str:
@@ -221,8 +219,7 @@ async def test_images_of_a_server_are_still_there_after_a_restart(
     assert paid["cost_usd"] == "0.008025"
     async with open_hub(url, **options) as hub:
         _ = [event async for event in hub.run_turn(session, "Which color?")]
-    seen = [message.attachments for message in model.requests[2].messages if isinstance(message, UserMessage)]
-    (file,) = [file for files in seen for file in files]
+    (file,) = [file for message in model.requests[2].messages for file in files_of(message)]
     assert (file.name, file.content()) == (path, photo)
 
 

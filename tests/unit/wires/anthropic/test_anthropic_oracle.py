@@ -10,7 +10,7 @@ from agenticx.llms import AnthropicModel
 from tests.support.wires.oracles import assert_sdk_agrees, counts
 from tests.support.wires.recorded import Recording, recordings
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane]
 
 
 def sdk() -> Any:
@@ -19,7 +19,6 @@ def sdk() -> Any:
 
 
 @pytest.mark.parametrize("recording", recordings("anthropic"))
-@pytest.mark.cases(quick=8)
 async def test_a_reply_equals_the_reply_of_the_sdk(recording: Recording) -> None:
     await assert_sdk_agrees(recording, lambda url: AnthropicModel("m", base_url=url), _sdk_reply)
 

@@ -392,6 +392,7 @@ def test_every_sanitized_history_becomes_a_valid_request(
 
 @sdk_types.needs_sdk("anthropic")
 @given(_requests, _thinking)
+@pytest.mark.ci_lane
 def test_every_request_matches_the_types_of_the_sdk(request: ModelRequest, thinking: dict[str, Any] | None) -> None:
     assert sdk_types.type_errors("anthropic", _body_of_request(request, thinking)) == []
 

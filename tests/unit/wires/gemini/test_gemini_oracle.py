@@ -12,6 +12,7 @@ from tests.support.wires.recorded import Recording, recordings
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.ci_lane,
     pytest.mark.filterwarnings("ignore::DeprecationWarning:google"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:aiohttp"),
 ]
@@ -23,7 +24,6 @@ def sdk() -> Any:
 
 
 @pytest.mark.parametrize("recording", recordings("gemini"))
-@pytest.mark.cases(quick=4)
 async def test_a_reply_equals_the_reply_of_the_sdk(recording: Recording) -> None:
     await assert_sdk_agrees(recording, lambda url: GeminiModel("m", base_url=url), _sdk_reply)
 

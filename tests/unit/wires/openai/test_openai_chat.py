@@ -304,6 +304,7 @@ def set_up(base_url: str, **environ: str) -> str:
     ],
 )
 @pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 def test_modules_and_certificates_of_a_call_are_loaded_when_the_model_is_made(
     base_url: str, proxied: bool, reads_certificates: bool
 ) -> None:
@@ -332,6 +333,7 @@ async def test_an_unreachable_proxy_is_a_transport_error(monkeypatch: pytest.Mon
     assert str(error).startswith("openai-chat:m at llm.example could not be reached: ")
 
 
+@pytest.mark.ci_lane
 def test_unreadable_certificates_are_a_settings_error() -> None:
     output = set_up("https://127.0.0.1:9/v1", SSL_CERT_FILE="/nowhere.pem")
     assert output.startswith("the certificates for https cannot be read")

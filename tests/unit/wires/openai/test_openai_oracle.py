@@ -13,6 +13,7 @@ from tests.support.wires.recorded import Recording, recordings
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.ci_lane,
     pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning"),  # what is not OpenAI's own
 ]
 
@@ -41,7 +42,6 @@ def failures() -> tuple[type[Exception], ...]:
 
 
 @pytest.mark.parametrize("recording", recordings("chat"))
-@pytest.mark.cases(quick=6)
 async def test_a_chat_reply_equals_the_reply_of_the_sdk(recording: Recording) -> None:
     await assert_sdk_agrees(
         recording,
@@ -53,7 +53,6 @@ async def test_a_chat_reply_equals_the_reply_of_the_sdk(recording: Recording) ->
 
 
 @pytest.mark.parametrize("recording", recordings("responses"))
-@pytest.mark.cases(quick=10)
 async def test_a_response_equals_the_reply_of_the_sdk(recording: Recording) -> None:
     await assert_sdk_agrees(
         recording,

@@ -363,6 +363,7 @@ def _text(item: dict[str, Any]) -> str:
 
 @sdk_types.needs_sdk("openai_responses")
 @given(histories())
+@pytest.mark.ci_lane
 def test_every_request_matches_the_types_of_the_sdk(history: list[Message]) -> None:
     sent = body(history, tools=[ADD], tool_choice="required", dialect=ResponsesDialect(reasoning_summary=True))
     assert sdk_types.type_errors("openai_responses", sent) == []

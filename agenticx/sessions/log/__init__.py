@@ -1,0 +1,1 @@
+"""The log of a session: its events and records, and what they say."""

@@ -1,0 +1,177 @@
+"""Notifications of the commits that are made here, for the workers that follow their sessions.
+
+A worker says each second which sessions it follows, and their owners tell it of each commit from then on, until it has
+said so no more for some seconds. Who follows a session is not known right after its claim: so long all are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from agenticx.errors import StoreError
+from agenticx.logs import get_logger
+from agenticx.sessions.store.postgres._connection import PostgresConnection, Server, end_connection, map_errors
+from agenticx.sessions.store.postgres._worker import COMMITS, FOLLOWED, Worker
+from agenticx.sessions.store.postgres._writer import CommitJob
+
+__all__ = ["Announcer", "channel_of"]
+
+_TELL_SECONDS = 0.015  # a notification costs the server as much as several commits
+_FOLLOWED_SECONDS = 3.0  # after which a worker that has not named a session again is told no more of it
+_SEND_SECONDS = 10.0
+_MAX_PAYLOAD_CHARS = 7_900
+_ALL = "*"
+_NOT_DURABLE = {"synchronous_commit": "off"}
+_NOTIFY = "SELECT pg_notify(channel, payload) FROM unnest($1::text[], $2::text[]) AS given (channel, payload)"
+
+_log = get_logger(__name__)
+
+
+def channel_of(worker_id: str) -> str:
+    """Return the channel on which a worker is told of commits of the sessions that it follows."""
+    return f"{COMMITS}_{worker_id}"
+
+
+class Announcer:
+    """The notifications of this worker to those that follow sessions, and what it follows itself.
+
+    They are sent on a connection of their own, which waits for no sync: what is lost is found within a second.
+    """
+
+    def __init__(self, server: Server, worker: Worker) -> None:
+        self._server = server
+        self._worker = worker
+        self._seqs = dict[int, int]()  # the last event that was stored here, for each session that is owned here
+        self._claimed = dict[int, float]()  # until when all are told
+        self._followed = dict[str, dict[int | None, float]]()  # for each worker until when it is told; None: of all
+        self._changed = dict[int, int]()
+        self._has_changed = asyncio.Event()
+        self._connection: PostgresConnection | None = None
+        self._sending = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        worker.handle(FOLLOWED, self._asked)
+
+    def start(self) -> None:
+        """Begin the task that tells others; call it once the worker is registered."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._tell(), name="agx store announcer")
+
+    async def close(self) -> None:
+        """End the task and the connection."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await end_connection(self._connection)
+
+    def own(self, session: int) -> None:
+        """Tell all workers of the session's commits at first: it was just claimed."""
+        self._seqs[session] = 0
+        if self._worker.others:
+            self._claimed[session] = asyncio.get_running_loop().time() + _FOLLOWED_SECONDS
+
+    def disown(self, session: int) -> None:
+        """Forget the session, once its last commits are told."""
+        self._seqs.pop(session, None)
+
+    def stored(self, jobs: Sequence[CommitJob]) -> None:
+        """Have the workers told that follow the sessions of commits that were made here."""
+        seqs = self._seqs
+        for job in jobs:
+            if job.session in seqs:
+                seqs[job.session] = job.seq
+        if self._followed or self._claimed:
+            self._changed.update((job.session, job.seq) for job in jobs)
+            self._has_changed.set()
+
+    async def follow(self, sessions: Collection[int], *, all_sessions: bool = False) -> None:
+        """Ask the owners of sessions for notifications, which come for some seconds."""
+        names = [*map(str, sessions), *([_ALL] if all_sessions else [])]
+        if names and not self._server.is_pooled:
+            room = _MAX_PAYLOAD_CHARS - len(self._worker.id) - 1
+            await self._send([(FOLLOWED, f"{self._worker.id} {some}") for some in _joined(names, room)])
+
+    def _asked(self, payload: str) -> None:
+        """Another worker follows sessions: tell it of those that are owned here, at first of their last event."""
+        worker_id, _, names = payload.partition(" ")
+        if worker_id == self._worker.id:
+            return
+        now = asyncio.get_running_loop().time()
+        known = self._followed.setdefault(worker_id, {})
+        for name in names.split(","):
+            session = None if name == _ALL else int(name)
+            if session is not None and session not in self._seqs:
+                continue
+            if known.get(session, 0.0) < now:
+                new = self._seqs if session is None else {session: self._seqs[session]}
+                self._changed.update((number, seq) for number, seq in new.items() if seq)
+                self._has_changed.set()
+            known[session] = now + _FOLLOWED_SECONDS
+        if not known:
+            del self._followed[worker_id]
+
+    async def _tell(self) -> None:
+        """Tell other workers of commits, those of a few milliseconds at once."""
+        while True:
+            await self._has_changed.wait()
+            await asyncio.sleep(_TELL_SECONDS)
+            self._has_changed.clear()
+            changed, self._changed = self._changed, dict[int, int]()
+            if notifications := list(self._notifications(changed)):
+                await self._send(notifications)
+
+    def _notifications(self, changed: Mapping[int, int]) -> Iterator[tuple[str, str]]:
+        """Yield the channels and payloads that tell of these sessions and their last events: `number:seq,…`."""
+        now = asyncio.get_running_loop().time()
+        self._claimed = {session: until for session, until in self._claimed.items() if until > now}
+        followed = {worker_id: _after(known, now) for worker_id, known in self._followed.items()}
+        self._followed = {worker_id: known for worker_id, known in followed.items() if known}
+        to_all = {session: seq for session, seq in changed.items() if session in self._claimed}
+        for payload in _payloads(to_all):
+            yield COMMITS, payload
+        for worker_id, known in self._followed.items():
+            some = {
+                session: seq
+                for session, seq in changed.items()
+                if (None in known or session in known) and session not in to_all
+            }
+            for payload in _payloads(some):
+                yield channel_of(worker_id), payload
+
+    async def _send(self, notifications: Sequence[tuple[str, str]]) -> None:
+        if self._server.is_pooled:
+            return
+        channels, payloads = zip(*notifications, strict=True)
+        async with self._sending:
+            try:
+                connection = self._connection
+                if connection is None or connection.is_closed():
+                    connection = self._connection = await self._server.connect(_NOT_DURABLE)
+                async with map_errors(self._server.name):
+                    await connection.fetch(_NOTIFY, list(channels), list(payloads), timeout=_SEND_SECONDS)
+            except StoreError as exc:
+                if self._connection is not None:
+                    self._connection.terminate()
+                _log.warning("other workers could not be notified", error=str(exc))
+
+
+def _after(times: Mapping[int | None, float], now: float) -> dict[int | None, float]:
+    return {session: until for session, until in times.items() if until > now}
+
+
+def _payloads(seqs: Mapping[int, int]) -> Iterator[str]:
+    """Yield the payloads of notifications for the last events of these sessions."""
+    return _joined([f"{number}:{seq}" for number, seq in seqs.items()], _MAX_PAYLOAD_CHARS)
+
+
+def _joined(texts: Sequence[str], limit: int) -> Iterator[str]:
+    """Yield the texts, joined by commas, in pieces of up to `limit` characters."""
+    some, size = list[str](), 0
+    for text in texts:
+        if some and size + len(text) > limit:
+            yield ",".join(some)
+            some, size = [], 0
+        some.append(text)
+        size += len(text) + 1
+    if some:
+        yield ",".join(some)

@@ -1,0 +1,332 @@
+"""Connections to a PostgreSQL server, and the only module that imports asyncpg.
+
+A statement that fails because the server cannot be reached, restarts, or is no primary any more is made again on a new
+connection, for as long as the settings say: so what is asked here must be a read, or a write that can be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from urllib.parse import unquote, urlsplit
+
+import asyncpg
+
+from agenticx.clocks import Clock
+from agenticx.errors import SettingsError, StoreError
+from agenticx.logs import get_logger
+from agenticx.resource_exhaustion import raise_if_exhausted
+
+__all__ = [
+    "AlreadyStored",
+    "LockNotAvailable",
+    "NotPermitted",
+    "PostgresConnection",
+    "Row",
+    "Server",
+    "ServerUnavailable",
+    "describe_url",
+    "end_connection",
+    "map_errors",
+]
+
+T = TypeVar("T")
+
+Row = Sequence[Any]
+"""A row of a result: its columns by index."""
+
+_CONNECT_SECONDS = 5
+_COMPARE_SECONDS = 1.0  # for which a new connection waits for the other hosts of a URL
+_CLOSE_SECONDS = 1
+_READ_SECONDS = 20.0
+_CONNECTIONS = 8
+_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 0.5
+
+_TRANSIENT_STATES = frozenset(
+    (
+        *("57P01", "57P02", "57P03", "57P05"),  # shut down by an administrator, by a crash; starting; idle too long
+        *("53300", "25006"),  # too many connections; a standby, which writes nothing
+        *("40001", "40P01"),  # serialization, deadlock
+        *("26000", "08003", "08006", "08001", "08004", "08P01"),  # a statement of another connection; connections
+    )
+)
+
+_log = get_logger(__name__)
+
+
+class ServerUnavailable(StoreError):
+    """The server could not be reached, or ended the connection; what it was told may be stored or not."""
+
+
+class LockNotAvailable(StoreError):
+    """A lock that others held for longer than the statement waits."""
+
+
+class AlreadyStored(StoreError):
+    """There is a row with the key of one to be stored."""
+
+
+class NotPermitted(StoreError):
+    """A statement that the role may not make."""
+
+
+class PostgresConnection(Protocol):
+    """The part of an asyncpg connection that the store uses."""
+
+    async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Row]: ...
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str: ...
+    async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
+    def add_termination_listener(self, callback: Callable[..., None]) -> None: ...
+    async def close(self, *, timeout: float | None = None) -> None: ...
+    def is_closed(self) -> bool: ...
+    def terminate(self) -> None: ...
+    def transaction(self, *, isolation: str | None = None, readonly: bool = False) -> Any: ...
+
+
+_REFUSALS = {"55P03": LockNotAvailable, "42501": NotPermitted, "23505": AlreadyStored}
+
+
+def describe_url(url: str) -> str:
+    """Return a URL as messages name it: without its user, password and options."""
+    parts = urlsplit(url)
+    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+class _Host(NamedTuple):
+    """One of the hosts of a URL; without a port it is the usual one."""
+
+    name: str
+    address: str
+    port: int | None
+
+
+def _hosts(url: str) -> Sequence[_Host]:
+    """Return the hosts of a URL; one without an address if there is none, as for a Unix socket."""
+    hosts = list[_Host]()
+    for name in urlsplit(url).netloc.rpartition("@")[2].split(","):
+        address, colon, port = name.rpartition(":")
+        if not colon or port.endswith("]"):  # of an IPv6 address
+            address, port = name, ""
+        hosts.append(_Host(name, unquote(address).strip("[]"), int(port) if port.isdecimal() else None))
+    return hosts
+
+
+class Server:
+    """A PostgreSQL server, or several of which one is the primary, with a pool of connections to it.
+
+    `timeout` are the nominal seconds for which a statement is made again. With `is_pooled` a pooler gives each
+    transaction a connection of its own, so nothing is kept in one.
+    """
+
+    def __init__(self, url: str, *, clock: Clock, timeout: float = 30.0, is_pooled: bool = False) -> None:
+        self.url = url
+        self.name = describe_url(url)
+        self.is_pooled = is_pooled
+        self.timeout = timeout
+        self._clock = clock
+        self._idle: list[PostgresConnection] = []
+        self._free = asyncio.Semaphore(_CONNECTIONS)
+        self._hosts = _hosts(url)
+        self._host: _Host | None = None  # that of the primary, while it is known
+        self.error: ServerUnavailable | None = None
+        """The error of the last attempt, None if that succeeded."""
+        self._timeline = 0
+        self._timelines = dict[_Host, int]()
+        self._closed = False
+        self.loop: asyncio.AbstractEventLoop | None = None  # that of its connections
+
+    async def connect(self, settings: Mapping[str, str] | None = None) -> PostgresConnection:
+        """Return a new connection to the primary; raises `ServerUnavailable`, `StoreError`.
+
+        It has these `settings`, unless they go through a pooler, which refuses them.
+
+        Of several hosts it is the primary of the newest timeline: an earlier one that was started again would lose what
+        is written there. They are compared by the first connection, and by the next one after each failure.
+        """
+        self.loop = asyncio.get_running_loop()
+        if self._host is not None or len(self._hosts) == 1:
+            return await self._connect_to(self._host or self._hosts[0], settings)
+        attempts = {asyncio.create_task(self._connect_to(host, settings)): host for host in self._hosts}
+        newest: PostgresConnection | None = None
+        try:
+            done, waiting = await asyncio.wait(attempts, timeout=_COMPARE_SECONDS)
+            while waiting and all(task.exception() for task in done):
+                some, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                done |= some
+            errors = [exc for task in done if (exc := task.exception()) is not None]
+            for task in done:
+                if task.exception() is None and self._timelines[attempts[task]] == self._timeline:
+                    newest, self._host = task.result(), attempts[task]
+            if newest is None:
+                raise next((exc for exc in errors if not isinstance(exc, ServerUnavailable)), errors[-1])
+            return newest
+        finally:
+            for task in attempts:
+                task.cancel()
+            for made in await asyncio.gather(*attempts, return_exceptions=True):
+                if not isinstance(made, BaseException) and made is not newest:
+                    made.terminate()
+
+    async def _connect_to(self, host: _Host, settings: Mapping[str, str] | None) -> PostgresConnection:
+        given = {"application_name": "agenticx"}
+        if settings is not None and not self.is_pooled:
+            given |= settings
+        name = self.name if len(self._hosts) == 1 else f"postgresql://{host.name}"
+        where = {} if len(self._hosts) == 1 else {"host": host.address, "port": host.port}
+        async with map_errors(name):
+            connection = cast(
+                PostgresConnection,
+                await asyncpg.connect(  # pyright: ignore[reportUnknownMemberType]
+                    self.url,
+                    **cast(Any, where),
+                    timeout=_CONNECT_SECONDS,
+                    target_session_attrs=cast(Any, "any"),
+                    statement_cache_size=0 if self.is_pooled else 100,
+                    server_settings=given,
+                ),
+            )
+        try:
+            await self._check_primary(connection, host, name)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    async def _check_primary(self, connection: PostgresConnection, host: _Host, name: str) -> None:
+        """Raise `ServerUnavailable` for a standby, and for a primary that another one has taken the place of."""
+        async with map_errors(name):
+            query = """SELECT pg_is_in_recovery(), CASE WHEN pg_is_in_recovery() THEN '0'
+                       ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"""
+            ((in_recovery, timeline),) = await connection.fetch(query, timeout=_CONNECT_SECONDS)
+        if in_recovery:
+            raise ServerUnavailable(f"{name} is a standby, which cannot be written")
+        if (number := int(timeline, 16)) < self._timeline:
+            raise ServerUnavailable(
+                f"{name} is an earlier primary (timeline {number}): another one took its place (timeline"
+                f" {self._timeline}), and what is written here would be lost; end it, or make it a standby"
+            )
+        self._timeline = self._timelines[host] = number
+
+    def _look_again(self) -> None:
+        """Have the next connection find the primary."""
+        self._host = None
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.terminate()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[PostgresConnection]:
+        """Lend a connection of the pool, whose errors are translated; one that failed is not used again."""
+        async with self._free:
+            connection = await self._take()
+            try:
+                async with map_errors(self.name):
+                    yield connection
+            except BaseException:
+                connection.terminate()
+                raise
+            if self._closed or connection.is_closed():
+                connection.terminate()
+            else:
+                self._idle.append(connection)
+
+    async def _take(self) -> PostgresConnection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return await self.connect()
+
+    async def fetch(self, query: str, *args: Any) -> list[Row]:
+        """Return the rows of a statement, which is made again while the server cannot be reached."""
+
+        async def read(connection: PostgresConnection) -> list[Row]:
+            return await connection.fetch(query, *args, timeout=_READ_SECONDS)
+
+        return await self.use(read)
+
+    async def use(self, work: Callable[[PostgresConnection], Awaitable[T]], *, is_snapshot: bool = False) -> T:
+        """Return the result of `work`, which is done again while the server cannot be reached.
+
+        With `is_snapshot` all its queries see one state of the database, and it can only read.
+        """
+
+        async def attempt() -> T:
+            async with self.connection() as connection:
+                if is_snapshot:
+                    async with connection.transaction(isolation="repeatable_read", readonly=True):
+                        return await work(connection)
+                if self.is_pooled:
+                    async with connection.transaction():
+                        return await work(connection)
+                return await work(connection)
+
+        return await self.retry(attempt)
+
+    async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `attempt`; after each `ServerUnavailable` try again, until `timeout` has passed."""
+        deadline = self._clock.monotonic() + self.timeout
+        pause, failure = _PAUSE_SECONDS, ServerUnavailable(f"{self.name} has not answered for {self.timeout:g} seconds")
+        while True:
+            try:
+                async with asyncio.timeout(self._clock.real(deadline - self._clock.monotonic())):
+                    result = await attempt()
+            except (ServerUnavailable, TimeoutError) as exc:
+                self._look_again()
+                if isinstance(exc, ServerUnavailable):
+                    failure = exc
+                self.error = failure
+                if self._closed or self._clock.monotonic() >= deadline:
+                    raise failure from exc.__cause__
+                if pause == _PAUSE_SECONDS:
+                    _log.warning("the database cannot be reached; trying again", server=self.name, error=str(exc))
+            else:
+                self.error = None
+                return result
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+
+    async def close(self) -> None:
+        """End all connections."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await end_connection(connection)
+
+
+async def end_connection(connection: PostgresConnection | None) -> None:
+    """Say to the server that a connection ends, and end it."""
+    if connection is not None:
+        with suppress(
+            asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError
+        ):
+            await connection.close(timeout=_CLOSE_SECONDS)
+        connection.terminate()
+        await asyncio.sleep(0)  # in which the event loop closes the socket
+
+
+@asynccontextmanager
+async def map_errors(name: str) -> AsyncGenerator[None]:
+    """Raise the errors of asyncpg as `ServerUnavailable`, `StoreError` or `SettingsError`."""
+    try:
+        yield
+    except asyncpg.PostgresError as exc:
+        state = cast("str | None", getattr(exc, "sqlstate", None)) or ""
+        if state in _TRANSIENT_STATES:
+            raise ServerUnavailable(f"{name}: {exc}") from exc
+        if state[:2] in ("28", "3D"):  # the user or the password, the database
+            raise SettingsError(f"AGX_STORE_URL: {name} refuses: {exc}") from exc
+        refusal = _REFUSALS.get(state, StoreError)
+        raise refusal(f"{name} refuses: {exc} (SQLSTATE {state})") from exc
+    except asyncpg.exceptions.ClientConfigurationError as exc:
+        raise SettingsError(f"AGX_STORE_URL: {exc}") from exc
+    except (asyncpg.InterfaceError, asyncpg.InternalClientError) as exc:
+        if isinstance(exc, ValueError):  # of an argument
+            raise StoreError(f"{name} cannot store this: {exc}") from exc
+        raise ServerUnavailable(f"{name}: the connection is closed ({exc})") from exc
+    except (OSError, TimeoutError, EOFError) as exc:
+        raise_if_exhausted(exc)
+        raise ServerUnavailable(f"{name} cannot be reached: {str(exc) or type(exc).__name__}") from exc

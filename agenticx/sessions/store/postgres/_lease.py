@@ -1,0 +1,252 @@
+"""Leases of sessions, and the commits of their owners."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from agenticx.errors import StoreError
+from agenticx.logs import get_logger
+from agenticx.runtime.events import EventType
+from agenticx.sessions.log.commit_records import commit_records
+from agenticx.sessions.log.commits import Commit, Loaded, LogEnd
+from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.log.events import StoredEvent, encode_events, renumbered
+from agenticx.sessions.log.records import StoredRecord
+from agenticx.sessions.store.base import Doubtful, OwnershipLost, check_turn
+from agenticx.sessions.store.postgres import _rows as rows
+from agenticx.sessions.store.postgres._changes import Changes, LogHead, changes_of
+from agenticx.sessions.store.postgres._connection import PostgresConnection
+from agenticx.sessions.store.postgres._database import PostgresDatabase
+from agenticx.sessions.store.postgres._packing import PACKED_COMMITS, Packer, UnpackedCommit
+from agenticx.sessions.store.postgres._text import to_text
+from agenticx.sessions.store.postgres._writer import CommitJob
+from agenticx.sessions.store.segments import encode_body
+from agenticx.threads import run_sized
+
+__all__ = ["Leases", "PostgresLease"]
+
+_log = get_logger(__name__)
+
+
+class Leases:
+    """The leases of this worker, one for each session that it owns."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self._leases: dict[str, PostgresLease] = {}
+        database.worker.on_heartbeat.append(self._find_lost)
+
+    def __contains__(self, session_id: str) -> bool:
+        return session_id in self._leases
+
+    def get(self, session_id: str) -> PostgresLease | None:
+        """Return the session's lease, None if this worker has none."""
+        return self._leases.get(session_id)
+
+    def add(self, lease: PostgresLease) -> None:
+        """Take a lease into account that this worker has claimed; an earlier one of the session is lost."""
+        self.remove(lease.session_id)
+        self._leases[lease.session_id] = lease
+        self._database.follower.own(lease.session_id)
+        self._database.announcer.own(lease.number)
+
+    def remove(self, session_id: str) -> None:
+        """End the session's lease, if it has one."""
+        lease = self._leases.pop(session_id, None)
+        if lease is not None:
+            lease.lost.set()
+            self._database.announcer.disown(lease.number)
+            self._database.follower.disown(session_id)
+
+    async def _find_lost(self) -> None:
+        """End the leases of sessions that other workers have claimed."""
+        leases = {lease.number: lease for lease in self._leases.values()}
+        found = await self._database.server.fetch(
+            """SELECT given.session FROM unnest($1::bigint[], $2::bigint[]) AS given (session, epoch)
+               LEFT JOIN fences USING (session) WHERE fences.epoch IS DISTINCT FROM given.epoch""",
+            *([*leases], [lease.epoch for lease in leases.values()]),
+        )
+        for (number,) in found:
+            lease = leases[number]
+            if self._leases.get(lease.session_id) is lease:
+                self.remove(lease.session_id)
+
+
+@dataclass(slots=True, eq=False)
+class _Unsettled:
+    """A commit of unknown outcome, as it is sent: its events with places instead of positions, and its records."""
+
+    commit: Commit
+    events: Sequence[StoredEvent]
+    records: Sequence[StoredRecord]
+    changes: Changes | None
+
+
+class PostgresLease:
+    """The `Lease` of one session: the right to write it under one epoch.
+
+    `_head`, `_rev` and `_seq` are the end of the log as this lease has read or written it, and None before. The same
+    commit id twice is one commit: the lease remembers the last one, and the server finds one of unknown outcome.
+    """
+
+    def __init__(self, database: PostgresDatabase, leases: Leases, session_id: str, number: int, epoch: int) -> None:
+        self.session_id = session_id
+        self.number = number
+        self.epoch = epoch
+        self.lost = asyncio.Event()
+        self._database = database
+        self._leases = leases
+        self._head: LogHead | None = None
+        self._rev = self._seq = 0
+        self._packer = Packer(database.server, session_id, number, epoch)
+        self._has_doubtful = False
+        self._packing: asyncio.Task[None] | None = None
+        self._unsettled: _Unsettled | None = None
+        self._last: tuple[str, Sequence[StoredEvent]] = ("", ())
+
+    async def check(self) -> None:
+        self._check()
+        found = await self._database.server.fetch(
+            "SELECT FROM fences WHERE session = $1 AND epoch = $2", self.number, self.epoch
+        )
+        if not found:
+            self._lose()
+        self._check()
+
+    async def load(self) -> Loaded:
+        self._check()
+
+        async def work(connection: PostgresConnection) -> tuple[LogEnd, LogHead, Loaded]:
+            await rows.session_number(connection, self.session_id)
+            return await rows.load_session(connection, self.session_id, self.number)
+
+        end, head, loaded = await self._database.server.use(work, is_snapshot=True)
+        if self._unsettled is None:
+            self._rev, self._seq, self._head = end.rev, end.last_seq, head
+        return loaded
+
+    async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
+        self._check()
+        unsettled, (last_id, last_events) = self._unsettled, self._last
+        if unsettled is not None:
+            if unsettled.commit.id != commit.id:
+                raise Doubtful("an earlier write of the session has an unknown outcome")
+            return await self._write(unsettled)
+        if last_id == commit.id:
+            return last_events
+        return await self._write(await self._prepare(commit))
+
+    async def _prepare(self, commit: Commit) -> _Unsettled:
+        """Return what is sent of a commit, before which all others are stored."""
+        if self._head is None:
+            await self.load()
+            self._check()
+        head = self._head
+        assert head is not None
+        check_turn(commit, head.open_turns, head.turns.__contains__)
+        events = encode_events(
+            self.session_id,
+            commit.turn_id,
+            commit.events,
+            seq=self._seq,
+            position=0,
+            ts=self._database.timestamp(),
+        )
+        before, after = commit_records(commit, head, rev=self._rev + 1, seq=self._seq)
+        records = [*before, *after]
+        changes = None
+        if records or any(event.terminal or event.type is EventType.USAGE for event in events):
+            messages = () if commit.state is None else commit.state.messages
+            changes = await run_sized(
+                partial(
+                    changes_of,
+                    self.number,
+                    records,
+                    events,
+                    ended_turn=commit.turn_id if events and events[-1].terminal else None,
+                    restored=messages,
+                ),
+                size=sum(len(message.content) for message in messages),
+                name="agx commit",
+            )
+        return _Unsettled(commit, events, records, changes)
+
+    async def _write(self, sent: _Unsettled) -> Sequence[StoredEvent]:
+        database, head = self._database, self._head
+        assert head is not None
+        commit, events = sent.commit, sent.events
+        self._unsettled, was_unsettled = sent, self._unsettled is not None
+        job = CommitJob(
+            session=self.number,
+            epoch=self.epoch,
+            rev=self._rev + 1,
+            commit_id=to_text(commit.id),
+            seq=self._seq + len(events),
+            count=len(events),
+            body=encode_body(events) if events else b"",
+            changes=sent.changes,
+            synced=commit.sync,
+            in_doubt=was_unsettled,
+        )
+        try:
+            last_position = await database.writer.put(job)
+        except OwnershipLost:
+            self._lose()
+            raise OwnershipLost(f"session {self.session_id!r} has another owner") from None
+        except Doubtful:
+            raise
+        except StoreError as exc:
+            if was_unsettled:  # an earlier attempt may have stored it
+                raise Doubtful(str(exc)) from exc
+            self._unsettled = None
+            raise
+        finally:
+            self._has_doubtful |= job.in_doubt
+        stored = renumbered(events, last_position - len(events))
+        self._unsettled, self._last = None, (commit.id, stored)
+        self._rev += 1
+        self._seq += len(stored)
+        head.apply(sent.records)
+        ends_turn = bool(stored) and stored[-1].terminal and commit.turn_id is not None
+        if ends_turn and commit.turn_id is not None:
+            head.open_turns.discard(commit.turn_id)
+        database.follower.publish(stored)
+        if not self._has_doubtful:
+            self._packer.add(UnpackedCommit(job.rev, job.commit_id, job.seq, last_position, job.body))
+            if self._packer.count >= PACKED_COMMITS or (ends_turn and not head.open_turns):
+                self._begin_packing()
+        return stored
+
+    def _begin_packing(self) -> None:
+        """Pack the log, unless that is under way.
+
+        It is packed no more once a commit was sent twice: the first one may still arrive, and the server stores it
+        again if its row is packed by then. Under the epoch of the next lease it does not.
+        """
+        if self._packing is None or self._packing.done():
+            self._packing = asyncio.create_task(self._pack(), name="agx store packing")
+
+    async def _pack(self) -> None:
+        try:
+            await self._packer.pack()
+        except (StoreError, DamagedData) as exc:
+            _log.warning("the log of a session could not be packed", session=self.session_id, error=str(exc))
+
+    async def release(self, *, work_left: bool = False) -> None:
+        if self.lost.is_set():
+            return
+        self._leases.remove(self.session_id)
+        if self._packing is not None:
+            await asyncio.shield(self._packing)
+        await self._database.release(self.number, self.epoch)
+
+    def _check(self) -> None:
+        if self.lost.is_set():
+            raise OwnershipLost(f"session {self.session_id!r} has another owner")
+
+    def _lose(self) -> None:
+        if not self.lost.is_set():
+            self._leases.remove(self.session_id)

@@ -1,0 +1,270 @@
+"""This process as one of the workers of a database: its lease, its lock and its notifications.
+
+A worker is known by a row that it renews, and by an advisory lock of its connection, which the server frees when the
+process dies. The lock is a hint only: after a restart of the server nobody has one, and the row alone counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from agenticx.clocks import Clock
+from agenticx.errors import ResourcesExhausted, StoreError
+from agenticx.logs import get_logger
+from agenticx.messages import new_id
+from agenticx.sessions.store.hosts import this_host
+from agenticx.sessions.store.postgres._connection import PostgresConnection, Server, end_connection, map_errors
+from agenticx.threads import run_in_thread
+from agenticx.version import __version__
+
+__all__ = ["COMMANDS", "COMMITS", "FOLLOWED", "REPLIES", "WORK", "Worker"]
+
+COMMITS, FOLLOWED, COMMANDS, REPLIES, WORK = "agx_commits", "agx_followed", "agx_commands", "agx_replies", "agx_work"
+"""The channels of notifications: sessions with new events, those that a worker follows; commands, their replies; work
+without an owner."""
+
+_LOCK_CLASS = 0x616778  # of the advisory locks of workers, whose second key is the worker's number
+_HEARTBEAT_PART, _STEADY_PART = 0.3, 0.6  # of the lease: the time to the next heartbeat, and the longest one
+_WATCH_SECONDS = 0.25
+_PROBE_SECONDS = 3.0  # the longest wait for the first notification, also on a busy machine
+_AGAIN_SECONDS = 1.0
+_LOCK_PAUSES = (0.0, 0.01, 0.1, 1.0)
+
+_HEARTBEAT = """INSERT INTO workers (id, address, host, pid, version, configuration, seen, until)
+    VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), clock_timestamp() + $7)
+    ON CONFLICT (id) DO UPDATE SET seen = clock_timestamp(), until = clock_timestamp() + $7, address = $2,
+        configuration = $6
+    RETURNING number, (
+        SELECT count(*) FROM workers AS others WHERE others.until > clock_timestamp() AND others.id <> $1)"""
+
+_DEAD = """SELECT id, until + $3 <= clock_timestamp() FROM workers WHERE id <> $1 AND (
+    until + $3 <= clock_timestamp() OR until > clock_timestamp() AND server = pg_postmaster_start_time()
+    AND pg_try_advisory_xact_lock_shared($2, number::integer))"""
+"""The workers whose leases have ended (true), and those whose locks are free."""
+
+_log = get_logger(__name__)
+
+
+class Worker:
+    """This worker. `lease` are the seconds for which it owns its sessions after its last sign of life.
+
+    `configuration` returns digests of its configuration, and is called in a thread again and again.
+    Through a pooler there is neither a lock nor a notification.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        clock: Clock,
+        *,
+        lease: float,
+        configuration: Callable[[], Mapping[str, str]],
+    ) -> None:
+        self.id = new_id("wrk")
+        self.address = ""
+        self.number = 0
+        self.others = 0
+        self.lease = timedelta(seconds=clock.real(lease))
+        self.on_heartbeat: list[Callable[[], Awaitable[None]]] = []
+        self._server = server
+        self._configuration = configuration
+        self._digests: Mapping[str, str] = {}
+        self._handlers = dict[str, Callable[[str], None]]()
+        self._tasks = list[asyncio.Task[None]]()
+        self._connection: PostgresConnection | None = None
+        self._started: asyncio.Task[None] | None = None
+        self._steady_since: float | None = None
+        self._renewed = 0.0
+        self._probed = asyncio.Event()
+        self._suspects = set[str]()
+        self._expired = set[str]()
+
+    @property
+    def grace(self) -> timedelta:
+        """The time after the end of its lease at which another worker is dead.
+
+        After an outage of the server others come back a little later than this worker, so it waits for them. An outage
+        that outlasts the lease of one that renewed it last before this worker did is seen by this worker's own.
+        """
+        since, now, lease = self._steady_since, asyncio.get_running_loop().time(), self.lease.total_seconds()
+        is_steady = since is not None and now - since > lease and now - self._renewed <= lease * _STEADY_PART
+        return timedelta(0) if is_steady else self.lease
+
+    def handle(self, channel: str, handler: Callable[[str], None]) -> None:
+        """Call `handler` with the payload of each notification of the channel; call this before `start`."""
+        self._handlers[channel] = handler
+
+    async def start(self) -> None:
+        """Register the worker, once; it stays so until `close`."""
+        if self._started is None:
+            self._started = asyncio.create_task(self._start(), name="agx store worker")
+        try:
+            await asyncio.shield(self._started)
+        except StoreError:
+            self._started = None
+            raise
+
+    async def _start(self) -> None:
+        self._digests = await run_in_thread(self._configuration, name="agx configuration")
+        await self._beat()
+        self._tasks.append(asyncio.create_task(self._heartbeats(), name="agx store heartbeat"))
+        self._tasks.append(asyncio.create_task(self._read_configuration(), name="agx store configuration"))
+        listening = asyncio.create_task(self._listen(), name="agx store notifications")
+        self._tasks.append(listening)
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                await self._probed.wait()
+        except TimeoutError:
+            _log.warning(
+                "the database sends no notifications, as behind a pooler: it is polled", server=self._server.name
+            )
+            self._server.is_pooled = True
+            if self._connection is not None:
+                self._connection.terminate()
+
+    async def notify(self, channel: str, payload: str) -> None:
+        """Tell all workers; what is lost is found by them within a second."""
+        try:
+            await self._server.fetch("SELECT pg_notify($1, $2)", channel, payload)
+        except StoreError as exc:
+            _log.warning("other workers could not be notified", error=str(exc))
+
+    async def dead_workers(self) -> Collection[str]:
+        """Return the workers that died since the last call: their locks are free, or their leases have ended.
+
+        A worker whose connection is cut takes its lock again at once, so it is dead if the lock is free twice in a row.
+        """
+        rows = await self._server.fetch(_DEAD, self.id, _LOCK_CLASS, self.grace)
+        expired = {id_ for id_, has_ended in rows if has_ended}
+        suspects = {id_ for id_, has_ended in rows if not has_ended}
+        late, self._expired = expired - self._expired, expired
+        dead, self._suspects = suspects & self._suspects, suspects
+        if dead:
+            late |= await self._end_leases(dead)
+            self._expired |= dead
+        return late
+
+    async def _end_leases(self, workers: Collection[str]) -> set[str]:
+        """End the leases of dead workers, and return those that were still there."""
+        rows = await self._server.fetch(
+            """UPDATE workers SET until = clock_timestamp() - $2::interval, server = NULL
+               WHERE id = ANY ($1::text[]) RETURNING id""",
+            *(list(workers), self.lease),
+        )
+        for (id_,) in rows:
+            _log.warning("a worker has died", worker=id_)
+        return {id_ for (id_,) in rows}
+
+    @property
+    def has_suspects(self) -> bool:
+        """True if a worker may have died, which the next call of `dead_workers` tells."""
+        return bool(self._suspects)
+
+    @property
+    def watch_seconds(self) -> float:
+        """The time between two looks at the other workers."""
+        return min(_WATCH_SECONDS, self.lease.total_seconds() / 4)
+
+    async def watch(self) -> None:
+        """Wait until the next look at the other workers."""
+        await asyncio.sleep(self.watch_seconds)
+
+    async def close(self) -> None:
+        """Give up all sessions, and be no worker any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._started is not None:
+            try:
+                async with self._server.connection() as connection:
+                    await connection.fetch("UPDATE fences SET owner = NULL WHERE owner = $1", self.id)
+                    await connection.fetch("DELETE FROM workers WHERE id = $1", self.id)
+                    await connection.fetch("SELECT pg_notify($1, '')", WORK)
+            except StoreError as exc:
+                _log.warning("this worker could not say that it ends; others wait for its lease", error=str(exc))
+        await end_connection(self._connection)
+
+    @property
+    def is_late(self) -> bool:
+        """True while a heartbeat is overdue: the database does not answer, or refuses it."""
+        passed = asyncio.get_running_loop().time() - self._renewed
+        return self._renewed > 0 and passed > _STEADY_PART * self.lease.total_seconds()
+
+    async def _heartbeats(self) -> None:
+        while True:
+            await asyncio.sleep(self.lease.total_seconds() * _HEARTBEAT_PART)
+            try:
+                await self._beat()
+                for each in self.on_heartbeat:
+                    await each()
+            except StoreError as exc:
+                self._steady_since = None
+                _log.warning("the lease of this worker could not be renewed", error=str(exc))
+
+    async def _read_configuration(self) -> None:
+        """Read the configuration for the next heartbeats, none of which waits for a slow file system."""
+        while True:
+            await asyncio.sleep(self.lease.total_seconds() * _HEARTBEAT_PART)
+            with suppress(ResourcesExhausted):  # no thread can be started: later
+                self._digests = await run_in_thread(self._configuration, name="agx configuration")
+
+    async def _beat(self) -> None:
+        own = (self.id, self.address, this_host(), os.getpid(), __version__, json.dumps(self._digests))
+        rows = await self._server.fetch(_HEARTBEAT, *own, self.lease)
+        self.number, self.others = rows[0]
+        now = asyncio.get_running_loop().time()
+        if self._steady_since is None or now - self._renewed > self.lease.total_seconds() * _STEADY_PART:
+            self._steady_since = now
+        self._renewed = now
+
+    async def _listen(self) -> None:
+        """Hold the lock and listen, on a connection that is made again whenever it ends."""
+        while True:
+            ended = asyncio.Event()
+            try:
+                await self._server.retry(lambda ended=ended: self._open(ended))
+                await ended.wait()
+            except StoreError as exc:
+                _log.warning("no notifications", error=str(exc))
+                await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _open(self, ended: asyncio.Event) -> None:
+        if self._server.is_pooled:  # a pooler gives the connection to others: there is no lock, and no notification
+            self._probed.set()
+            return
+        await end_connection(self._connection)
+        connection = self._connection = await self._server.connect()
+        connection.add_termination_listener(lambda *_: ended.set())
+        async with map_errors(self._server.name):
+            for channel in self._handlers:
+                await connection.add_listener(channel, self._received)
+            await connection.fetch("SELECT pg_notify($1, $2)", COMMANDS, f"{self.id} probe", timeout=10)
+            await connection.fetch(
+                "UPDATE workers SET server = CASE WHEN $2 THEN pg_postmaster_start_time() END WHERE id = $1",
+                *(self.id, await self._lock(connection)),
+                timeout=10,
+            )
+
+    async def _lock(self, connection: PostgresConnection) -> bool:
+        """Take the lock and return True; False if the server does not notice that an earlier connection has ended."""
+        for seconds in _LOCK_PAUSES:
+            await asyncio.sleep(seconds)
+            ((is_held,),) = await connection.fetch(
+                "SELECT pg_try_advisory_lock($1, $2::integer)", _LOCK_CLASS, self.number, timeout=10
+            )
+            if is_held:
+                return True
+        _log.warning("an earlier connection holds the lock of this worker; only its lease says that it lives")
+        return False
+
+    def _received(self, _connection: Any, _pid: int, channel: str, payload: str) -> None:
+        if channel == COMMANDS and payload == f"{self.id} probe":
+            self._probed.set()
+            return
+        self._handlers[channel](payload)

@@ -1,0 +1,275 @@
+"""A store in PostgreSQL, which many workers share: design and measurements are in ARCHITECTURE.
+
+1. Commits of all sessions of a worker that arrive while a statement runs are stored together by the next one. The
+   epoch in the session's row of `fences` lets only its owner write, wherever an old one still runs.
+2. A worker tells the others of commits by a notification after them; what is lost is found within a second.
+3. A session that begins with the events of another one is written in many statements, and has no id until the last one.
+4. A session that is deleted loses its id in one statement, and its rows in many; then its bytes are purged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from typing_extensions import TypedDict, Unpack
+
+from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import StoreError
+from agenticx.logs import get_logger
+from agenticx.messages import new_id
+from agenticx.sessions.log.commit_records import session_records
+from agenticx.sessions.log.commits import StateChange
+from agenticx.sessions.log.events import StoredEvent, copied
+from agenticx.sessions.log.records import Fact, StoredRecord
+from agenticx.sessions.log.searchable_texts import SearchableText
+from agenticx.sessions.log.session_record import SessionRecord
+from agenticx.sessions.store.base import Lease, OwnershipLost
+from agenticx.sessions.store.blobs import Blobs
+from agenticx.sessions.store.postgres._blobs import PostgresBlobs
+from agenticx.sessions.store.postgres._catalog import PostgresCatalog
+from agenticx.sessions.store.postgres._changes import LogHead, changes_of
+from agenticx.sessions.store.postgres._connection import AlreadyStored, PostgresConnection, Server
+from agenticx.sessions.store.postgres._copies import PostgresCopies
+from agenticx.sessions.store.postgres._database import PostgresDatabase
+from agenticx.sessions.store.postgres._log import PostgresLog
+from agenticx.sessions.store.postgres._new_sessions import ADD_SEGMENTS, add_session, apply_changes
+from agenticx.sessions.store.postgres._opening import Opened, open_database, run_blocking
+from agenticx.sessions.store.postgres._ownership import PostgresOwnership
+from agenticx.sessions.store.postgres._report import read_workers
+from agenticx.sessions.store.postgres._text import to_text
+from agenticx.sessions.store.postgres.schema import PARTITIONS
+from agenticx.sessions.store.segments import SEGMENT_EVENTS, encode_segments
+from agenticx.sessions.store.workers import WorkersReport
+from agenticx.shared_place import SharedPlace
+from agenticx.threads import run_in_thread
+
+__all__ = ["PostgresStore"]
+
+_TIMEOUT_SECONDS = 30.0
+_CHECK_SECONDS = 1.0  # a probe of a load balancer and `find_studio` wait a little longer
+_RECORDS_AT_ONCE = 64
+
+_log = get_logger(__name__)
+
+_ADD_COMMIT = """INSERT INTO commits (session, rev, commit_id, last_seq, position, body)
+    VALUES ($1, 1, $2, $3, position_base() + 1, '')"""
+
+
+class _Options(TypedDict, total=False):
+    """The arguments of a `PostgresStore`."""
+
+    clock: Clock | None
+    blobs: Blobs | None
+    shared: SharedPlace | None
+    timeout: float
+    lease: float
+    polls: bool
+    partitions: int
+    configuration: Callable[[], Mapping[str, str]]
+
+
+class PostgresStore:
+    """A `Store` in the database of `url`, whose tables are created if it is empty; this process is a worker of it.
+
+    Making one blocks until the server has answered: on an event loop, use `await PostgresStore.open(url)`, which passes
+    the result of its checks as `opened`.
+    `blobs` are the contents of limited retention, which stay on this host; `aclose` closes `shared`.
+    `timeout` and `lease` are nominal seconds. `configuration` returns what the report on workers shows of it, and is
+    called in a thread.
+    Raises `StoreError` for a server or database that cannot be used, `SettingsError` for one that cannot be found.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        blobs: Blobs | None = None,
+        shared: SharedPlace | None = None,
+        timeout: float = _TIMEOUT_SECONDS,
+        lease: float = 10.0,
+        polls: bool = False,
+        partitions: int = PARTITIONS,
+        configuration: Callable[[], Mapping[str, str]] = dict[str, str],
+        opened: Opened | None = None,
+    ) -> None:
+        clock = clock or SystemClock()
+        if opened is None:
+            opening = Server(url, clock=clock, timeout=timeout, is_pooled=polls)
+            opened = run_blocking("agx store opening", open_database(opening, partitions=partitions))
+        server = Server(url, clock=clock, timeout=timeout, is_pooled=polls)
+        self.name = server.name
+        self._database = PostgresDatabase(server, opened, clock, lease=lease, configuration=configuration)
+        self.log = PostgresLog(self._database)
+        self.catalog = PostgresCatalog(self._database)
+        self.ownership = PostgresOwnership(self._database)
+        self.blobs = PostgresBlobs(server, blobs)
+        self.copies = PostgresCopies(self._database, self.ownership)
+        self.shared = shared
+        self._deletions = set[asyncio.Task[None]]()  # the event loop has only weak references
+
+    @classmethod
+    async def open(cls, url: str, **options: Unpack[_Options]) -> PostgresStore:
+        """Return the store that `PostgresStore(url, **options)` makes, without blocking the event loop."""
+        clock, timeout = options.get("clock") or SystemClock(), options.get("timeout", _TIMEOUT_SECONDS)
+        server = Server(url, clock=clock, timeout=timeout, is_pooled=options.get("polls", False))
+        opened = await open_database(server, partitions=options.get("partitions", PARTITIONS))
+        return cls(url, opened=opened, **options)
+
+    @property
+    def address(self) -> str:
+        """The URL at which this worker serves; others see it from its next heartbeat on."""
+        return self._database.worker.address
+
+    @address.setter
+    def address(self, address: str) -> None:
+        self._database.worker.address = address
+
+    async def create(
+        self,
+        record: SessionRecord,
+        *,
+        initial_events: AsyncIterable[Sequence[StoredEvent]] | None = None,
+        texts: Sequence[SearchableText] = (),
+        state: StateChange | None = None,
+        facts: Sequence[Fact] = (),
+    ) -> None:
+        await self._database.start()
+        make_records = partial(session_records, record, LogHead(), texts=texts, state=state, facts=facts)
+        messages = () if state is None else state.messages
+        if initial_events is not None:
+            return await self._create_in_parts(record, initial_events, make_records, messages)
+        before, after = make_records(copied_count=0)
+
+        async def work(connection: PostgresConnection) -> None:
+            async with connection.transaction():
+                known = await connection.fetch("SELECT FROM sessions WHERE id = $1", to_text(record.id))
+                if known:  # the outcome of an earlier attempt was unknown
+                    return
+                number = await add_session(connection, record, self._database.worker.id, is_complete=True)
+                await connection.fetch(_ADD_COMMIT, number, new_id("cmt"), 0)
+                await apply_changes(connection, number, changes_of(number, [*before, *after], restored=messages))
+
+        try:
+            await self._database.server.use(work)
+        except AlreadyStored:  # by an earlier attempt, which was still under way when this one looked
+            await self.catalog.get(record.id)
+
+    async def _create_in_parts(
+        self,
+        record: SessionRecord,
+        pages: AsyncIterable[Sequence[StoredEvent]],
+        make_records: Any,
+        messages: Sequence[Any],
+    ) -> None:
+        """Create a session in many short transactions, the last of which completes it; nobody sees it before."""
+        server, commit_id, count = self._database.server, new_id("cmt"), 0
+        (number,) = await server.use(lambda connection: self._begin(connection, record))
+        try:
+            async for events in _full_pages(pages):
+                count += len(events)
+                segments = [*encode_segments(copied(events), number, rev=1, commit_id=commit_id, position=0)]
+                columns = [list(column) for column in zip(*segments, strict=True)]
+                await self._once(partial(_fetch, query=ADD_SEGMENTS, args=(number, *columns)))
+            before, after = await run_in_thread(make_records, copied_count=count, name="agx copy")
+            placed: list[StoredRecord] = [*before, *after]
+            for start in range(0, len(placed), _RECORDS_AT_ONCE):
+                some = changes_of(number, placed[start : start + _RECORDS_AT_ONCE], restored=messages)
+                await self._once(partial(apply_changes, number=number, changes=some))
+            await self._once(partial(_fetch, query=_ADD_COMMIT, args=(number, commit_id, count)))
+            await self._once(
+                partial(
+                    _fetch,
+                    query="UPDATE sessions SET id = $2, hidden_id = NULL, hidden_by = NULL WHERE number = $1",
+                    args=(number, to_text(record.id)),
+                )
+            )
+        except BaseException:
+            with suppress(StoreError):  # which is logged
+                await self._finish(self._database.maintenance.remove(number, record.id))
+            raise
+
+    async def _begin(self, connection: PostgresConnection, record: SessionRecord) -> tuple[int]:
+        return (await add_session(connection, record, self._database.worker.id, is_complete=False),)
+
+    async def _once(self, work: Any) -> None:
+        """Write a part of a session that is not complete, on a connection of the pool, without trying again."""
+        async with self._database.server.connection() as connection:
+            await work(connection)
+
+    async def delete(self, lease: Lease) -> None:
+        await lease.check()
+        await self._finish(self._delete(lease.session_id))
+
+    async def _delete(self, session_id: str) -> None:
+        database, lease = self._database, self.ownership.lease(session_id)
+        if lease is None:
+            raise OwnershipLost(f"session {session_id!r} has another owner")
+        ((is_hidden,),) = await database.server.fetch(
+            "SELECT hide_session($1, $2, $3)", lease.number, lease.epoch, database.worker.id
+        )
+        self.ownership.remove(session_id)
+        if not is_hidden:
+            raise OwnershipLost(f"session {session_id!r} has another owner")
+        database.follower.removed(session_id)
+        await database.maintenance.remove(lease.number, session_id)
+
+    async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for `work`, which goes on if the caller is cancelled."""
+        task = asyncio.create_task(work, name="agx store deletion")
+        self._deletions.add(task)
+        task.add_done_callback(self._end_deletion)
+        await asyncio.shield(task)
+
+    def _end_deletion(self, task: asyncio.Task[None]) -> None:
+        self._deletions.discard(task)
+        if not task.cancelled():
+            task.exception()  # which a cancelled caller does not retrieve
+
+    async def check(self) -> None:
+        database = self._database
+        server, worker = database.server, database.worker
+        if database.writer.error is None and server.error is None and not worker.is_late:
+            return
+        query = "UPDATE workers SET seen = clock_timestamp() WHERE id = $1"
+        try:
+            async with asyncio.timeout(_CHECK_SECONDS), server.connection() as connection:
+                await connection.fetch(query, worker.id)
+        except TimeoutError as exc:
+            raise StoreError(f"{server.name} has not stored a probe within {_CHECK_SECONDS:g} s") from exc
+        database.writer.error = server.error = None
+
+    async def workers(self) -> WorkersReport:
+        await self._database.start()
+        server, worker, follower = self._database.server, self._database.worker, self._database.follower
+
+        async def work(connection: PostgresConnection) -> WorkersReport:
+            return await read_workers(connection, server.name, worker_id=worker.id, lag_seconds=follower.lag_seconds)
+
+        return await server.use(work)
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*self._deletions, return_exceptions=True)
+        await self._database.close()
+        if self.shared is not None:
+            await run_in_thread(self.shared.close, name="agx shared place")
+
+
+async def _fetch(connection: PostgresConnection, *, query: str, args: tuple[Any, ...]) -> None:
+    await connection.fetch(query, *args)
+
+
+async def _full_pages(pages: AsyncIterable[Sequence[StoredEvent]]) -> AsyncGenerator[Sequence[StoredEvent]]:
+    """Yield the events of `pages` in pages of a segment at least."""
+    events = list[StoredEvent]()
+    async for page in pages:
+        events += page
+        if len(events) >= SEGMENT_EVENTS:
+            yield events
+            events = []
+    if events:
+        yield events

@@ -1,0 +1,93 @@
+"""The list of databases that share the sessions of a store, which each of them stores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from agenticx.errors import SettingsError
+from agenticx.sessions.log.damage import map_decode_errors
+
+__all__ = ["ListedDatabase", "ShardListPlace", "ShardListState", "check_shard_list", "shard_list_problem"]
+
+
+class ListedDatabase(NamedTuple):
+    """A database in a list: its `Log.log_id`, and its URL without user, password and options, for messages.
+
+    Only the id counts, so that a database may move to another host.
+    """
+
+    log_id: str
+    name: str
+
+
+class ShardListState(NamedTuple):
+    """A database before it is used: its `Log.log_id`, whether it has sessions, and the list that is stored in it."""
+
+    log_id: str
+    has_sessions: bool
+    text: str | None
+
+
+class ShardListPlace(Protocol):
+    """The place in a database where its list is stored."""
+
+    async def read(self) -> ShardListState: ...
+
+    async def write(self, text: str) -> str:
+        """Store the list unless there is one, as one step; return the one that is stored then."""
+        ...
+
+
+async def check_shard_list(places: Sequence[tuple[str, ShardListPlace]]) -> None:
+    """Store the list of these databases, which are given with their names, in each of them; it may have only one.
+
+    Raises `SettingsError` if one of them is in another list: then nothing is stored. One without a list that has
+    sessions is taken for one that had them alone.
+    """
+    states = await asyncio.gather(*(place.read() for _, place in places))
+    given = [ListedDatabase(state.log_id, name) for state, (name, _) in zip(states, places, strict=True)]
+    _check(given, given)
+    for state, database in zip(states, given, strict=True):
+        if state.text is not None:
+            _check(_decode(state.text), given)
+        elif state.has_sessions:
+            _check([database], given)
+    # In an order that all processes have: of those that store different lists at once, one always gets to its end.
+    by_id = {state.log_id: place for state, (_, place) in zip(states, places, strict=True)}
+    for log_id in sorted(by_id):
+        _check(_decode(await by_id[log_id].write(json.dumps(given))), given)
+
+
+def shard_list_problem(stored: Sequence[ListedDatabase], given: Sequence[ListedDatabase]) -> str | None:
+    """Return a sentence on what to run instead if the databases of `stored` cannot be used as `given`, else None."""
+    stored_ids, given_ids = ([database.log_id for database in each] for each in (stored, given))
+    twice = [database.name for database in given if given_ids.count(database.log_id) > 1]
+    if twice:
+        return f"AGX_STORE_URL names one database more than once: {' and '.join(twice)}"
+    if stored_ids == given_ids:
+        return None
+    names = {database.log_id: database.name for database in (*stored, *given)}
+    old = " ".join(names[log_id] for log_id in stored_ids)
+    if set(stored_ids) == set(given_ids):
+        return (
+            f'AGX_STORE_URL names its databases in another order than their sessions were stored in: set it to "{old}"'
+        )
+    new = " ".join(names[log_id] for log_id in given_ids)
+    return (
+        f'AGX_STORE_URL names "{new}", but sessions are stored in "{old}" as one list: set it to that list again, or'
+        f' copy the sessions to a list of new, empty databases, agx store copy "{old}" "NEW URLS", and set it to that'
+        " (each URL with its user and password)"
+    )
+
+
+def _check(stored: Sequence[ListedDatabase], given: Sequence[ListedDatabase]) -> None:
+    if (problem := shard_list_problem(stored, given)) is not None:
+        raise SettingsError(problem)
+
+
+def _decode(text: str) -> list[ListedDatabase]:
+    with map_decode_errors("the list of databases"):
+        return [ListedDatabase(log_id, name) for log_id, name in json.loads(text)]

@@ -1,0 +1,139 @@
+"""The files of a workspace, without ignored, private and linked ones: walked, and found by name."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agenticx.errors import ToolError
+from agenticx.tools.ignore import IgnoreRules
+from agenticx.tools.paths import WorkspacePath, read_file, resolve_in_workspace, scan_folder
+from agenticx.tools.secret_files import has_secret_name, is_private
+from agenticx.tools.shown_names import name_forms
+
+__all__ = ["FileMatches", "FoundFile", "VisibleFolder", "find_files", "inherited_rules"]
+
+_MAX_IGNORE_BYTES = 256 * 1024
+_MAX_FILES = 100_000
+_MAX_SECONDS = 2.0
+_MAX_DEPTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleFolder:
+    """A folder with the rules in force in it: those of the folders above it, and those of its own .gitignore."""
+
+    target: WorkspacePath
+    rules: IgnoreRules
+    entries: Sequence[tuple[WorkspacePath, bool]]
+    """What is in it, in order of names, without ignored and private files and links; each with True for a folder."""
+
+    @classmethod
+    def open(cls, target: WorkspacePath, rules: IgnoreRules, private: Sequence[Path]) -> VisibleFolder:
+        """List a folder, with the rules of the one above it; `private` are paths of AgenticX's own data.
+
+        Raises `ToolError` if it is no folder, or cannot be read.
+        """
+        entries = scan_folder(target)
+        if any(entry.name == ".gitignore" for entry in entries):
+            rules = _with_folder_rules(rules, target)
+        visible: list[tuple[WorkspacePath, bool]] = []
+        for entry in entries:
+            child = _child(target, entry.name)
+            if entry.link_target is not None or entry.name == ".git" or is_private(child, private):
+                continue
+            if rules.ignores(name_forms(child.relative)[0], is_folder=entry.is_folder):
+                continue
+            if not entry.is_folder or len(child.parts) < _MAX_DEPTH:
+                visible.append((child, entry.is_folder))
+        return cls(target, rules, visible)
+
+
+def inherited_rules(target: WorkspacePath) -> IgnoreRules:
+    """Return the rules of the folders above `target`."""
+    rules = IgnoreRules()
+    for depth in range(len(target.parts)):
+        rules = _with_folder_rules(rules, WorkspacePath(target.root, target.parts[:depth]))
+    return rules
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file, by its path relative to the workspace as tools show and take it.
+
+    Reading one that `is_secret`, as its name is that of a file that holds keys or passwords, asks the user.
+    """
+
+    path: str
+    is_secret: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileMatches:
+    """The files that match, the best match first; others may exist if the search is not `complete`."""
+
+    files: Sequence[FoundFile]
+    complete: bool
+
+
+def find_files(workspace: Path, query: str, *, limit: int, private: Sequence[Path] = ()) -> FileMatches:
+    """Return up to `limit` files of the workspace whose path has all words of `query`, in upper or lower case.
+
+    A file whose name begins with the query comes first, then one whose name has it, then any other; among equals the
+    shorter path. Without words, the files of the workspace itself come first. Folders are searched level by level, for
+    at most two seconds and 100,000 files. Raises `ToolError` if the workspace is no folder that can be read. Blocks;
+    not for an event loop.
+    """
+    words = query.casefold().split()
+    root = resolve_in_workspace(".", workspace)
+    private = [folder for folder in map(Path.resolve, private) if folder.is_relative_to(root.root)]
+    found, complete = list[tuple[int, int, str, WorkspacePath]](), True
+    deadline = time.monotonic() + _MAX_SECONDS
+    for number, file in enumerate(_files_by_level(root, private)):
+        if number >= _MAX_FILES or time.monotonic() > deadline:
+            complete = False
+            break
+        path = file.shown
+        if (rank := _rank(path.casefold(), words)) is not None:
+            found.append((rank, path.count("/") if not words else len(path), path, file))
+    best = heapq.nsmallest(limit, found, key=lambda match: match[:3])
+    files = [FoundFile(path, has_secret_name(file)) for _, _, path, file in best]
+    return FileMatches(files, complete and len(found) <= limit)
+
+
+def _files_by_level(root: WorkspacePath, private: Sequence[Path]) -> Iterator[WorkspacePath]:
+    """Yield the files of a folder before those of the folders in it; a folder that cannot be read has none."""
+    left = deque([VisibleFolder.open(root, IgnoreRules(), private)])
+    while left:
+        folder = left.popleft()
+        for child, is_folder in folder.entries:
+            if not is_folder:
+                yield child
+                continue
+            with suppress(ToolError):
+                left.append(VisibleFolder.open(child, folder.rules, private))
+
+
+def _rank(path: str, words: Sequence[str]) -> int | None:
+    """Return the rank of a path among the matches, 0 for the best; None if it lacks one of the words."""
+    if not all(word in path for word in words):
+        return None
+    name, query = path.rpartition("/")[2], " ".join(words)
+    return 0 if name.startswith(query) else 1 if all(word in name for word in words) else 2
+
+
+def _with_folder_rules(rules: IgnoreRules, folder: WorkspacePath) -> IgnoreRules:
+    """Return `rules` and those of the folder's own .gitignore, if it has one."""
+    with suppress(ToolError):
+        content, _ = read_file(_child(folder, ".gitignore"), _MAX_IGNORE_BYTES)
+        return rules.with_rules(content.decode("utf-8", "replace"), "/".join(folder.parts))
+    return rules
+
+
+def _child(target: WorkspacePath, name: str) -> WorkspacePath:
+    return WorkspacePath(target.root, (*target.parts, name), tuple((*parts, name) for parts in target.link_parts))

@@ -1,0 +1,84 @@
+"""The pages of the guide as HTML, without data of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+
+from markdown_it import MarkdownIt
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from agenticx.guide import GuidePage, UnknownGuidePage, guide_page, guide_pages
+from agenticx.threads import run_in_thread
+from studio.http.problems import Problem
+
+__all__ = ["index", "show"]
+
+_SHELL = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title} · AgenticX guide</title>
+<link rel="icon" href="{root}assets/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="{root}assets/app.css">
+<link rel="stylesheet" href="{root}assets/guide.css">
+</head>
+<body class="guide">
+<nav aria-label="Guide"><a href="{root}">Studio</a><ul>{links}</ul></nav>
+<main>{content}</main>
+</body>
+</html>
+"""
+
+
+async def index(_request: Request) -> Response:
+    """Return the list of pages."""
+    return HTMLResponse(await run_in_thread(_index, name="agx guide"))
+
+
+async def show(request: Request) -> Response:
+    """Return one page; a name without a page is a 404 that says which there are."""
+    try:
+        return HTMLResponse(await run_in_thread(_page, request.path_params["name"], name="agx guide"))
+    except UnknownGuidePage as exc:
+        raise Problem("not_found", f"{str(exc)[0].upper()}{str(exc)[1:]}.") from None
+
+
+@cache
+def _index() -> str:
+    pages = guide_pages()
+    rows = "".join(
+        f'<li><a href="guide/{page.name}">{escape(page.title)}</a><br>{escape(page.summary)}</li>' for page in pages
+    )
+    return _SHELL.format(
+        title="Guide", root="./", links=_links(pages, "guide/", ""), content=f"<h1>Guide</h1><ul>{rows}</ul>"
+    )
+
+
+def _page(name: str) -> str:
+    page = guide_page(name)
+    return _rendered(page.name)
+
+
+@cache
+def _rendered(name: str) -> str:
+    page = guide_page(name)
+    content = MarkdownIt("commonmark", {"html": False}).enable("table").render(page.text)
+    for other in guide_pages():  # links are those of files, see agenticx.guide
+        content = content.replace(f'href="{other.name}.md', f'href="{other.name}')
+    return _SHELL.format(
+        title=escape(page.title), root="../", links=_links(guide_pages(), "", page.name), content=content
+    )
+
+
+def _links(pages: Sequence[GuidePage], folder: str, current: str) -> str:
+    return "".join(
+        f'<li><a href="{folder}{page.name}"{" aria-current=page" if page.name == current else ""}>'
+        f"{escape(page.title)}</a></li>"
+        for page in pages
+    )

@@ -1,0 +1,112 @@
+"""The work of a server for a commit beside an old snapshot, and the size of a packed turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+pytest.importorskip("asyncpg", reason="needs asyncpg, of the extra postgres")
+
+import asyncpg
+
+from agenticx.sessions import Commit, TurnRecord
+from tests.support.lanes import Count
+from tests.support.postgres.cluster import Cluster, cluster, requires_postgres
+from tests.support.postgres.stores import store_url
+from tests.support.postgres.writers import LoadWriter, break_commits, create_sessions, open_postgres
+from tests.support.stores import final, started, token
+
+pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane, requires_postgres]
+
+SESSIONS = 10
+MOST_RATIO = 1.2
+MOST_BYTES = 30_000  # of rows, for 1,000 token events
+
+
+# --- an old snapshot --------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def old_snapshot(url: str) -> AsyncGenerator[None]:
+    """Keep a snapshot of the database open, as a backup or a forgotten session does."""
+    connection: Any = await asyncpg.connect(url)  # pyright: ignore[reportUnknownMemberType]
+    try:
+        await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        await connection.fetch("SELECT count(*) FROM sessions")
+        yield
+    finally:
+        await connection.close()
+
+
+async def growth(server: Cluster, url: str, commits: int) -> float:
+    """Return the server's CPU time for a commit beside a snapshot that is so many commits old, relative to none."""
+
+    async def cpu_of_commits(writers: list[LoadWriter], count: int) -> float:
+        before = server.cpu_seconds()
+        for _ in range(count // SESSIONS):
+            await asyncio.gather(*(writer.commit() for writer in writers))
+        return server.cpu_seconds() - before
+
+    async with open_postgres(url) as store:
+        writers = [LoadWriter(store, id_) for id_ in await create_sessions(store, SESSIONS)]
+        await asyncio.gather(*(writer.claim() for writer in writers))
+        await cpu_of_commits(writers, commits // 4)
+        without = await cpu_of_commits(writers, commits)
+        async with old_snapshot(url):
+            await cpu_of_commits(writers, commits)
+            beside = await cpu_of_commits(writers, commits)
+        without += await cpu_of_commits(writers, commits)
+    return 2 * beside / without
+
+
+@pytest.mark.ci_lane
+async def test_commits_cost_the_server_no_more_beside_an_old_snapshot(count: Count) -> None:
+    async with cluster(in_memory=True) as server:
+        ratio = await growth(server, await store_url(server), count(2_000, 4_000, 40_000))
+    print(f"{ratio:.2f} times the CPU time of a commit without the snapshot")
+    assert ratio <= MOST_RATIO
+
+
+@pytest.mark.ci_lane
+async def test_a_row_that_each_commit_updates_costs_more_beside_an_old_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    head = "UPDATE sessions SET pinned = pinned WHERE number = ANY ($1::bigint[])"
+    break_commits(monkeypatch, "ADD_COMMITS", ("INSERT INTO commits (", f"WITH head AS ({head}) INSERT INTO commits ("))
+    async with cluster(in_memory=True) as server:
+        assert await growth(server, await store_url(server), 4_000) > MOST_RATIO
+
+
+# --- the size of a turn -----------------------------------------------------------------------------------------------
+
+
+async def bytes_of_turn(server: Cluster, *, is_packed: bool) -> float:
+    """Return the bytes of the rows of a turn for 1,000 token events, each of which is a commit of its own."""
+    url = await store_url(server)
+    async with open_postgres(url) as store:
+        (session_id,) = await create_sessions(store, 1)
+        lease = await store.ownership.claim(session_id)
+        turn = TurnRecord(id="turn_1", session_id=session_id, input="x")
+        await lease.commit(Commit(turn_id=turn.id, events=[started()], begins=turn))
+        for number in range(1_000):
+            await lease.commit(Commit(turn_id=turn.id, events=[token(f" word{number}", 8 * number)]))
+        if is_packed:
+            await lease.commit(Commit(turn_id=turn.id, events=[final()]))
+        await lease.release()  # waits for the packing
+    sizes = " + ".join(
+        f"(SELECT coalesce(sum(pg_column_size({table}.*)), 0) FROM {table})"
+        for table in ("commits", "segments", "records")
+    )
+    return float(await server.sql(f"SELECT {sizes}", url.rpartition("/")[2]))
+
+
+@pytest.mark.ci_lane
+async def test_a_packed_turn_takes_less_than_30_kb_for_1_000_token_events(postgres: Cluster) -> None:
+    packed = await bytes_of_turn(postgres, is_packed=True)
+    unpacked = await bytes_of_turn(postgres, is_packed=False)
+    print(f"{packed:,.0f} bytes packed, {unpacked:,.0f} before the end of the turn")
+    assert packed <= MOST_BYTES < unpacked

@@ -1,0 +1,178 @@
+"""Databases that cannot be reached for a while: commits, readers and turns wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("asyncpg", reason="needs asyncpg, of the extra postgres")
+
+from agenticx.clocks import ScaledClock
+from agenticx.errors import StoreError
+from agenticx.llms.scripted import ScriptedModel, pause, say
+from agenticx.sessions import Commit, Doubtful, Hub, TurnRequest
+from agenticx.sessions.store.postgres import PostgresStore
+from agenticx.settings import load_settings
+from tests.support.postgres.cluster import Cluster
+from tests.support.postgres.proxy import FaultyProxy, through
+from tests.support.postgres.stores import store_url
+from tests.support.postgres.writers import LoadReader, LoadWriter, create_sessions, open_postgres, stored_events
+from tests.support.sessions import wait_for_event, wait_for_turn_end
+from tests.support.stores import token
+from tests.support.timeouts import wait_until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane]
+
+SPEED = 60.0
+TIMEOUT_SECONDS = 30.0 / SPEED
+
+
+@asynccontextmanager
+async def behind_a_proxy(
+    server: Cluster, *, timeout: float = 30.0, speed: float = SPEED
+) -> AsyncGenerator[tuple[PostgresStore, FaultyProxy]]:
+    """Open a store behind a proxy, whose clock runs `speed` times as fast; its lease is long enough for any outage."""
+    async with FaultyProxy(server.port).listening() as proxy:
+        url = through(proxy, await store_url(server))
+        async with open_postgres(url, clock=ScaledClock(speed), timeout=timeout, lease=60 * speed) as store:
+            yield store, proxy
+
+
+async def end_connections(proxy: FaultyProxy) -> None:
+    """Refuse new connections and cut those there are."""
+    await proxy.refuse()
+    proxy.cut()
+
+
+async def test_a_commit_without_an_answer_is_doubtful_after_the_timeout(postgres: Cluster) -> None:
+    async with behind_a_proxy(postgres) as (store, proxy):
+        (session_id,) = await create_sessions(store, 1)
+        lease = await store.ownership.claim(session_id)
+        await lease.commit(Commit(turn_id="turn_1", events=[token("first")]))
+        commit = Commit(turn_id="turn_1", events=[token("a")])
+        before = proxy.passed["requests"]
+        proxy.cut_after(1, "answers")  # of the commit, which is stored
+        committing = asyncio.create_task(lease.commit(commit))
+        await wait_until(lambda: proxy.passed["requests"] > before and proxy.cuts)
+        await proxy.refuse()
+        began = time.monotonic()
+        with pytest.raises(Doubtful, match="cannot be reached"):
+            await committing
+        assert time.monotonic() - began > TIMEOUT_SECONDS / 2
+        with pytest.raises(Doubtful, match="an earlier write"):
+            await lease.commit(Commit(turn_id="turn_1", events=[token("b")]))
+        await proxy.accept()
+        (event,) = await lease.commit(commit)
+        assert (await stored_events(store, session_id))[1:] == [event]
+
+
+async def test_a_commit_that_was_never_sent_is_known_not_to_be_stored(postgres: Cluster) -> None:
+    async with behind_a_proxy(postgres) as (store, proxy):
+        (session_id,) = await create_sessions(store, 1)
+        writer = LoadWriter(store, session_id)
+        await writer.claim()
+        await writer.commit()
+        await end_connections(proxy)
+        connection = store._database.writer._connection  # pyright: ignore[reportPrivateUsage]
+        assert connection is not None
+        await wait_until(connection.is_closed)
+        began = time.monotonic()
+        with pytest.raises(StoreError, match="cannot be reached") as caught:
+            await writer.commit()
+        assert not isinstance(caught.value, Doubtful)
+        assert time.monotonic() - began > TIMEOUT_SECONDS / 2
+        await proxy.accept()
+        await writer.commit()
+        assert await store.log.head(session_id) == 2
+
+
+@pytest.mark.ci_lane
+async def test_a_silent_server_is_waited_for_no_longer_than_the_timeout(postgres: Cluster) -> None:
+    async with behind_a_proxy(postgres) as (store, proxy):
+        (session_id,) = await create_sessions(store, 1)
+        lease = await store.ownership.claim(session_id)
+        await lease.commit(Commit(turn_id="turn_1", events=[token("first")]))
+        proxy.pause()
+        commit = Commit(turn_id="turn_1", events=[token("a")])
+        began = time.monotonic()
+        with pytest.raises(Doubtful):
+            await lease.commit(commit)
+        with pytest.raises(StoreError, match="has not answered for 30 seconds"):
+            await store.log.head(session_id)
+        assert time.monotonic() - began < 5.0  # and not the ten seconds of an attempt, which are for slow servers
+        proxy.resume()
+        (event,) = await lease.commit(commit)
+        assert (event.seq, await store.log.head(session_id)) == (2, 2)
+
+
+async def test_readers_keep_their_streams_over_an_outage(postgres: Cluster) -> None:
+    async with (
+        behind_a_proxy(postgres, speed=1.0) as (reading, proxy),
+        open_postgres(reading_url(postgres, reading)) as store,
+    ):
+        (session_id,) = await create_sessions(store, 1)
+        writer, reader = LoadWriter(store, session_id), LoadReader(reading, session_id)
+        await writer.claim()
+        following = asyncio.create_task(reader.follow(lambda: len(reader.seen) == 3))
+        for number in range(1, 4):
+            await writer.commit()
+            if number < 3:
+                await wait_until(lambda: len(reader.seen) == len(writer.stored))
+                await end_connections(proxy)
+                if number == 1:
+                    await proxy.accept()
+        await proxy.accept()
+        await following
+        assert reader.seen == writer.stored
+
+
+def reading_url(server: Cluster, store: PostgresStore) -> str:
+    """Return the URL of the store's database without the proxy."""
+    return server.url(store._database.server.url.rpartition("/")[2])  # pyright: ignore[reportPrivateUsage]
+
+
+def hub_over(store: PostgresStore, folder: Path, words: int) -> Hub:
+    model = ScriptedModel([[part for number in range(words) for part in (say(f"word{number} "), pause(0.02))], "again"])
+    settings = load_settings({"home": folder / "home", "workspace_root": folder}, environ={})
+    return Hub(store, models=lambda _: model, tools=lambda _: [], settings=settings)
+
+
+@pytest.mark.ci_lane
+async def test_a_turn_waits_for_the_database_and_goes_on(postgres: Cluster, tmp_path: Path) -> None:
+    async with behind_a_proxy(postgres, speed=1.0) as (store, proxy):
+        hub = hub_over(store, tmp_path, 20)
+        record = await hub.create(name="s")
+        await hub.start(record.id, TurnRequest(input="Go."))
+        await wait_for_event(store, record.id, "token")
+        await end_connections(proxy)
+        await wait_until(lambda: store._database.server.error)  # pyright: ignore[reportPrivateUsage]
+        await proxy.accept()
+        events = await wait_for_turn_end(store, record.id)
+        assert json.loads(events[-1].frame_json)["data"]["text"] == "".join(f"word{number} " for number in range(20))
+        await hub.close()
+
+
+@pytest.mark.ci_lane
+async def test_a_turn_that_waits_too_long_ends_with_an_error_of_the_storage(postgres: Cluster, tmp_path: Path) -> None:
+    async with behind_a_proxy(postgres) as (store, proxy):
+        hub = hub_over(store, tmp_path, 200)
+        record = await hub.create(name="s")
+        turn = await hub.start(record.id, TurnRequest(input="Go."))
+        await wait_for_event(store, record.id, "token")
+        await end_connections(proxy)
+        with pytest.raises(StoreError):
+            await hub.start(record.id, TurnRequest(input="Another."))
+        await hub.wait_for_turn(record.id, turn.id)  # else it may go on, as its own commit began later
+        await proxy.accept()
+        await hub.start(record.id, TurnRequest(input="Again."))
+        events = await wait_for_turn_end(store, record.id, ends=2)
+        ends = [event for event in events if event.terminal]
+        assert [event.type for event in ends] == ["error", "final"]
+        assert json.loads(ends[0].frame_json)["data"]["code"] == "storage"
+        await hub.close()

@@ -1,0 +1,52 @@
+/** An application in TypeScript with the client that openapi-typescript generates: a turn, its events, an error. */
+import createClient from "openapi-fetch";
+import type { components, paths } from "./schema";
+
+type Schemas = components["schemas"];
+
+const [baseUrl, token] = process.argv.slice(2) as [string, string];
+const client = createClient<paths>({ baseUrl, headers: { Authorization: `Bearer ${token}` } });
+
+// Only what a route needs has to be sent: no field with a default is required.
+const { data: session } = await client.POST("/api/sessions", { body: {} });
+if (session === undefined) throw new Error("no session");
+const changes: Schemas["ChangeSessionBody"] = { pinned: true };
+const path = { session_id: session.id };
+await client.PATCH("/api/sessions/{session_id}", { params: { path }, body: changes });
+const turn: Schemas["StartTurnBody"] = { input: "hello" };
+await client.POST("/api/sessions/{session_id}/turns", { params: { path }, body: turn });
+
+// `type` narrows an event, so that its data is typed.
+function text(event: Schemas["Event"]): string {
+  switch (event.type) {
+    case "token":
+      return event.data.text;
+    case "tool_result":
+      return event.data.outcome satisfies "ok" | "error" | string;
+    default:
+      return "";
+  }
+}
+
+const { response } = await client.GET("/api/sessions/{session_id}/events", { params: { path }, parseAs: "stream" });
+const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+let [buffer, answer, ended] = ["", "", false];
+while (!ended) {
+  const { value, done } = await reader.read();
+  if (done) throw new Error("the stream ended");
+  const frames = (buffer + value).split("\n\n");
+  buffer = frames.pop()!;
+  for (const frame of frames) {
+    const data = frame.split("\n").find((line) => line.startsWith("data: "));
+    if (data === undefined) continue;
+    const event = JSON.parse(data.slice("data: ".length)) as Schemas["Event"];
+    answer += text(event);
+    ended ||= event.type === "final" || (event.type === "error" && event.data.fatal);
+  }
+}
+await reader.cancel();
+
+// The codes of an error are a union by status, so that a misspelt one does not compile.
+const { error } = await client.GET("/api/sessions/{session_id}", { params: { path: { session_id: "none" } } });
+const isMissing = error !== undefined && "code" in error && error.code === "session_not_found";
+console.log(JSON.stringify({ answer, isMissing }));
