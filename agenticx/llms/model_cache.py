@@ -135,6 +135,13 @@ class NamedModels(ModelCache):
         known = await list_models(settings, available_only=available_only)
         return [*own, *(model for model in known if model.spec not in self._own)]
 
+    def info(self, name: str) -> ModelInfo:
+        """Return the model of that name, also one that no list has; raises as `get` does."""
+        self.get(name)
+        if self._find_own is not None or not isinstance(own := self._own.get(name, name), str):
+            return self._own_info(name)
+        return ModelInfo(name, own.partition(":")[0], "it was named", find_model_facts(own))
+
     def check_names(self, settings: Settings) -> None:
         """Raise `SettingsError` for a name that is no model's; one whose key is missing is accepted.
 

@@ -410,7 +410,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Known models, or those that can be used now",
         _json(models_and_tools.ModelListResponse),
         query=models_and_tools.ModelListQuery,
-        problems=("bad_settings",),
+        problems=("bad_settings", "unknown_model"),
     ),
     RouteSpec(
         "GET",

@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 from agenticx.llms.catalog.resolve import ModelInfo
 from agenticx.llms.model_catalog import Capability
 from studio.http.queries import RequestQuery, read_query
+from studio.routes.sessions import check_model
 from studio.services import services
 
 __all__ = ["ModelListQuery", "ModelListResponse", "ToolListResponse", "models", "tools"]
@@ -45,6 +46,7 @@ class ModelListQuery(RequestQuery):
     """The query of the list of models."""
 
     available: bool = Field(False, description="true: only the models that can be used now.")
+    name: str | None = Field(None, description="Only the model of this name, also one that no list has.")
 
 
 class ModelItem(TypedDict):
@@ -85,8 +87,13 @@ class ToolListResponse(TypedDict):
 
 
 async def models(request: Request) -> Response:
+    """List the models; with a `name` that one alone: a problem says why it cannot be used."""
     studio, query = services(request), read_query(request, ModelListQuery)
     await studio.models.refresh()
+    if query.name is not None:
+        await check_model(studio, query.name, field="name")
+        named = [_model_item(studio.models.info(query.name))]
+        return JSONResponse(ModelListResponse(default=studio.models.default, models=named))
     known = await studio.models.list_all(studio.settings, available_only=query.available)
     return JSONResponse(
         ModelListResponse(default=studio.models.default, models=[_model_item(model) for model in known])

@@ -194,3 +194,22 @@ def test_commands_of_a_chat_run_name_export_and_retry(agx: Any, terminal: Callab
     assert message["content"].startswith("say read @notes.txt\n\n[output of `echo out; exit 3`")
     assert [one["name"] for one in message["attachments"]] == ["notes.txt"]
     assert (agx.folder / "talk.md").read_text().startswith("# Fine name")
+
+
+def test_retry_sends_the_attached_files_again(agx: Any, terminal: Callable[..., Any]) -> None:
+    (agx.folder / "small.txt").write_text("small")
+    (agx.folder / "large.txt").write_text("large " * 10_000)  # its content is not in the commit
+    screen = terminal("chat")
+    for keys, shown in (
+        ("/attach small.txt large.txt", "attached to your next message"),
+        ("say one", "one\n"),
+        ("/retry", "attached: small.txt, large.txt\none\n"),
+        ("say two", "two\n"),
+    ):
+        screen.wait_for("› ")
+        screen.type(f"{keys}\r")
+        screen.wait_for(shown)
+    quit_chat(screen)
+    session = json.loads(agx("sessions", "show", "last", "--json").stdout)
+    sent = [one for one in session["messages"] if one["role"] == "user"]
+    assert [[file["size"] for file in one.get("attachments", ())] for one in sent] == [[5, 60_000], []]

@@ -47,6 +47,28 @@ def test_a_turn_runs_in_the_server_in_the_folder_of_the_terminal(agx: Any, studi
     assert len(studio.call("GET", "/api/sessions")["sessions"]) == 1
 
 
+def test_an_unknown_model_is_refused_before_a_chat_stores_it(
+    agx: Any, studio: CliStudio, terminal: Callable[..., Any]
+) -> None:
+    refused = terminal("chat", "--model", "nope:one")
+    refused.wait_for("the unknown provider 'nope'")
+    assert refused.exit_code() == 2
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("/model nope:two\r")
+    screen.wait_for("the unknown provider 'nope'")
+    screen.type("/model ollama:any\r")
+    screen.wait_for("model: ollama:any\n")
+    screen.type("/model demo\r")
+    screen.wait_for("model: demo\n")
+    screen.type("say one\r")
+    screen.wait_for("one\n")
+    screen.type("/model nope:three\r")
+    screen.wait_for("the unknown provider 'nope'")
+    (session,) = studio.call("GET", "/api/sessions")["sessions"]
+    assert session["model"] == "demo"
+
+
 def test_sessions_are_listed_shown_replayed_and_deleted_through_the_server(agx: Any, studio: CliStudio) -> None:
     agx("run", "say the heron is grey")
     agx("run", "say two")

@@ -35,6 +35,21 @@ def test_a_question_is_shown_in_full_and_its_answer_decides(
     assert (agx.folder / "note.txt").exists() is written
 
 
+def test_a_call_that_is_confirmed_is_shown_once(terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("run touch made\r")
+    screen.wait_for(PROMPT)
+    screen.type("y\n")
+    screen.wait_for("\n  allowed by you\n")
+    screen.wait_for("← bash_exec ok")
+    screen.wait_for("› ")
+    screen.type("list the files here\r")
+    screen.wait_for("→ list_files\n← list_files ok")
+    screen.wait_for("› ")
+    assert "→ bash_exec" not in screen.screen
+
+
 def test_the_same_call_can_be_allowed_for_the_session(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     command = "run touch made"

@@ -19,6 +19,7 @@ from agenticx.tools.session_files import Artifact
 
 __all__ = [
     "Client",
+    "ResolvedModel",
     "RewindReport",
     "ServerLost",
     "SessionInfo",
@@ -68,6 +69,14 @@ class SessionInfo:
         row["agent"] = self.record.agent_name
         del row["agent_file"], row["system_prompt"], row["workspace_host"]
         return row
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedModel:
+    """The full name of a model, and the tokens of its context window, None if they are not known."""
+
+    name: str
+    context_window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +181,10 @@ class Client(SessionReader, Protocol):
         """Create a session with the conversation up to that message, by default the last; raise `MessageNotFound`."""
         ...
 
+    async def read_attachment(self, session_id: str, digest: str) -> bytes:
+        """Return a file attached to a message, by its SHA-256; raise an `AgenticXError` if it is not stored."""
+        ...
+
     async def rewind(self, session_id: str, message_id: str | None) -> RewindReport:
         """Make that message the last of the conversation (None: none); raise `SessionBusy`, `MessageNotFound`."""
         ...
@@ -230,8 +243,8 @@ class Client(SessionReader, Protocol):
         """Answer a request to the user, a confirmation with its `digest`; raise an `AgenticXError` if it is closed."""
         ...
 
-    async def resolve_model(self, name: str | None) -> str:
-        """Return the full name of the model `name` (None: the default); raise an `AgenticXError` if it is unknown."""
+    async def resolve_model(self, name: str | None) -> ResolvedModel:
+        """Return the model of that name (None: the default); raise an `AgenticXError` if it cannot be used."""
         ...
 
     async def models(self) -> Sequence[str]:

@@ -9,13 +9,13 @@ from dataclasses import asdict, replace
 from typing import Any, Literal, cast
 
 from agenticx.assembly import close_images, configured_images, default_tools, make_hub
-from agenticx.cli.client.base import RewindReport, SessionInfo, SessionOptions, TurnPosition
+from agenticx.cli.client.base import ResolvedModel, RewindReport, SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.sharing import SessionSharing, SharedParts
 from agenticx.cli.client.stored_log import export_log, read_envelopes
 from agenticx.clocks import SystemClock, rfc3339
 from agenticx.core.session_notes import SessionNotes
-from agenticx.errors import SessionNotFound, StoreError
+from agenticx.errors import AgenticXError, SessionNotFound, StoreError
 from agenticx.llms.catalog.resolve import list_models
 from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
@@ -25,6 +25,7 @@ from agenticx.sessions.history.fork import fork
 from agenticx.sessions.hub.hub import TurnRequest
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.usage import DailyUsage
+from agenticx.sessions.store.attachments import find_attachment
 from agenticx.sessions.store.base import Store
 from agenticx.settings import Settings
 from agenticx.tools.permissions import PermissionMode
@@ -264,6 +265,12 @@ class LocalClient:
     async def option_numbers(self, session_id: str) -> Sequence[int]:
         return [option.number for option, _ in await self._hub.options(session_id)]
 
+    async def read_attachment(self, session_id: str, digest: str) -> bytes:
+        file = await find_attachment(self._store, session_id, digest)
+        if file is None:
+            raise AgenticXError("a file of the message is not stored any more")
+        return file.content()
+
     async def read_artifact(
         self, session_id: str, path: str, revision: int | None = None, *, option: int | None = None
     ) -> bytes:
@@ -272,8 +279,9 @@ class LocalClient:
 
     # --- models and tools ---------------------------------------------------------------------------------------------
 
-    async def resolve_model(self, name: str | None) -> str:
-        return self._models.get(name).name
+    async def resolve_model(self, name: str | None) -> ResolvedModel:
+        model = self._models.get(name)
+        return ResolvedModel(model.name, model.context_window)
 
     async def models(self) -> Sequence[str]:
         return [model.spec for model in await list_models(self._settings)]

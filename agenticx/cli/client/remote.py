@@ -18,7 +18,14 @@ from time import monotonic
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
-from agenticx.cli.client.base import RewindReport, ServerLost, SessionInfo, SessionOptions, TurnPosition
+from agenticx.cli.client.base import (
+    ResolvedModel,
+    RewindReport,
+    ServerLost,
+    SessionInfo,
+    SessionOptions,
+    TurnPosition,
+)
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.http import RequestRejected, ServerEndpoint, ServerUnreachable, ServerUnresponsive
 from agenticx.http.json_lines import LineParser
@@ -245,6 +252,10 @@ class RemoteClient:
         rows = (await self._server.request_json("GET", _path(session_id, "options")))["options"]
         return [row["number"] for row in rows]
 
+    async def read_attachment(self, session_id: str, digest: str) -> bytes:
+        async with self._server.stream("GET", _path(session_id, f"attachments/{digest}")) as chunks:
+            return b"".join([chunk async for chunk in chunks])
+
     async def read_artifact(
         self, session_id: str, path: str, revision: int | None = None, *, option: int | None = None
     ) -> bytes:
@@ -254,9 +265,12 @@ class RemoteClient:
 
     # --- models and tools ---------------------------------------------------------------------------------------------
 
-    async def resolve_model(self, name: str | None) -> str:
-        """Return `name` unchecked, since the server checks it when a turn starts; for None, the server's default."""
-        return name or str((await self._server.request_json("GET", "/api/models?available=true"))["default"])
+    async def resolve_model(self, name: str | None) -> ResolvedModel:
+        path = "/api/models?available=true" if name is None else f"/api/models?{urlencode({'name': name})}"
+        listed = await self._server.request_json("GET", path)
+        full_name = listed["default"] if name is None else listed["models"][0]["id"]
+        window = next((row["context_window"] for row in listed["models"] if row["id"] == full_name), None)
+        return ResolvedModel(full_name, window)
 
     async def models(self) -> Sequence[str]:
         return [row["id"] for row in (await self._server.request_json("GET", "/api/models?available=true"))["models"]]

@@ -24,7 +24,7 @@ from agenticx.cli.client.handover import HandoverListener
 from agenticx.cli.client.remote import RemoteClient
 from agenticx.cli.client.session_lookup import find_session
 from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS, PendingAttachments, validate_prompt
-from agenticx.cli.commands.session_changes import checked_name, take_back
+from agenticx.cli.commands.session_changes import checked_name, take_back, take_back_last
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.options import ANSWERS, add_turn_options
 from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
@@ -309,7 +309,7 @@ class _Chat:
         if conversation.session is None and options.agent is not None:
             who = f"agent {visible_line(options.agent)}"
         else:
-            who = conversation.run(conversation.client.resolve_model(conversation.model_name))
+            who = conversation.run(conversation.client.resolve_model(conversation.model_name)).name
         mode = f", mode {conversation.permission_mode}" if conversation.permission_mode != "default" else ""
         if conversation.session is None:
             self._print(f"{who} in {options.workspace}{mode}; /help shows the commands")
@@ -355,12 +355,15 @@ class _Chat:
 
     def _send(self, text: str, mode: str | None = None) -> None:
         """Run a turn, in this mode instead of that of its words if one is given."""
-        self.last_code, self.rewind_undo = FAILED, None
         self.conversation.mode = mode
         try:
-            self.last_code = self.conversation.run_turn(self.build_message(text))
+            self._run_turn(self.build_message(text))
         finally:
             self.conversation.mode = None
+
+    def _run_turn(self, message: UserMessage) -> None:
+        self.last_code, self.rewind_undo = FAILED, None
+        self.last_code = self.conversation.run_turn(message)
 
     def build_message(self, text: str) -> UserMessage:
         """Return the user message for `text`, with the files that are attached or mentioned in it as `@PATH`.
@@ -508,7 +511,7 @@ class _Chat:
             conversation.run(conversation.client.resolve_model(spec))
             conversation.run(conversation.change(model=spec))
             conversation.model = None
-        current = conversation.run(conversation.client.resolve_model(conversation.model_name))
+        current = conversation.run(conversation.client.resolve_model(conversation.model_name)).name
         self._print(f"model: {current}")
         if not spec:
             names = conversation.run(conversation.client.models())
@@ -552,11 +555,12 @@ class _Chat:
         if session is None:
             self._print("there is no message to send again; your next one starts a session")
             return
-        taken, report = conversation.run(take_back(conversation.client, session, 1))
+        message, report = conversation.run(take_back_last(conversation.client, session))
         self._print_rewound_files(report)
-        for text in taken:
-            self.output.show_note(user_message_note(text))
-            self._send(text)
+        self.output.show_note(user_message_note(message.content))
+        if message.attachments:
+            self._print(f"attached: {', '.join(file.name for file in message.attachments)}")
+        self._run_turn(message)
 
     def _rename(self, name: str) -> None:
         session = self.conversation.session

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from base64 import b64encode
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from agenticx.attachments import Attachment
 from agenticx.cli.client.base import Client, RewindReport, SessionInfo
 from agenticx.cli.client.http import RequestRejected
 from agenticx.cli.commands.session_access import open_session, print_note
 from agenticx.cli.exit_codes import DONE
 from agenticx.cli.terminal.session_views import read_log_summary, rewound_files, session_rows
 from agenticx.errors import AgenticXError, SettingsError
-from agenticx.messages import clean_text
+from agenticx.messages import UserMessage, clean_text
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.tools.visible import visible
 
-__all__ = ["START", "archive", "checked_name", "fork", "move", "pin", "rename", "rewind", "take_back", "user_messages"]
+__all__ = [
+    "START",
+    "archive",
+    "checked_name",
+    "fork",
+    "move",
+    "pin",
+    "rename",
+    "rewind",
+    "take_back",
+    "take_back_last",
+    "user_messages",
+]
 
 START = "start"
 _MAX_NAME_CHARS = 200
@@ -86,18 +100,43 @@ async def take_back(client: Client, session: SessionInfo, number: int) -> tuple[
     Raise an `AgenticXError` if the conversation has fewer.
     """
     messages = await _conversation(client, session)
+    report = await _rewind_before(client, session, messages, number)
+    return [message["content"] for message in messages if _is_of_user(message)][-number:], report
+
+
+async def take_back_last(client: Client, session: SessionInfo) -> tuple[UserMessage, RewindReport]:
+    """Rewind to before the last message of the user; return it with its files, and the report.
+
+    Raise an `AgenticXError` if there is none, or if a file of it is lost; then nothing is rewound.
+    """
+    messages = await _conversation(client, session)
+    last = next((message for message in reversed(messages) if _is_of_user(message)), None)
+    files = () if last is None else last.get("attachments", ())
+    contents = [await client.read_attachment(session.id, file["sha256"]) for file in files]
+    report = await _rewind_before(client, session, messages, 1)
+    assert last is not None
+    attachments = [
+        Attachment(name=file["name"], media_type=file["media_type"], data=b64encode(content).decode())
+        for file, content in zip(files, contents, strict=True)
+    ]
+    return UserMessage(content=last["content"], attachments=tuple(attachments)), report
+
+
+async def _rewind_before(
+    client: Client, session: SessionInfo, messages: Sequence[Mapping[str, Any]], number: int
+) -> RewindReport:
+    """Rewind to before the last `number` messages of the user."""
     sent = [at for at, message in enumerate(messages) if _is_of_user(message)]
     if not 1 <= number <= len(sent):
         has = {0: "no message", 1: "one message"}.get(len(sent), f"{len(sent)} messages")
         raise AgenticXError(f"{number} messages cannot be taken back: this conversation has {has} of yours")
-    taken = [messages[at]["content"] for at in sent[-number:]]
     for message in reversed(messages[: sent[-number]]):
         try:
             with _explain_unknown_message(session):
-                return taken, await client.rewind(session.id, message["message_id"])
+                return await client.rewind(session.id, message["message_id"])
         except MessageNotFound:  # a call of a speech that was stopped belongs to no message: take the one before it
             continue
-    return taken, await client.rewind(session.id, None)
+    return await client.rewind(session.id, None)
 
 
 async def user_messages(client: Client, session: SessionInfo) -> list[str]:

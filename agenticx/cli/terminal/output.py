@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
 
@@ -331,6 +333,14 @@ def _same_file(left: TextIO, right: TextIO) -> bool:
 _MIN_GROWING_COLUMNS = 20
 """The width of a terminal from which on it shows files that are being written."""
 
+_HELD_SECONDS = 0.2
+"""The longest time for which the line of a call waits for the confirmation that would repeat it."""
+
+_NEXT_STEPS = frozenset(
+    {EventType.TOKEN, EventType.THINKING, EventType.FINAL, EventType.ERROR, EventType.ROUND_START, EventType.HANDOFF}
+)
+"""The events after which no confirmation of an earlier call comes."""
+
 _STYLES: Mapping[Tone, str] = {
     "quiet": "dim",
     "call": "cyan",
@@ -358,11 +368,15 @@ def _is_only_progress(event: EventLike) -> bool:
 class TerminalOutput(PlainOutput):
     """An output of the same lines, coloured by rich (which honours NO_COLOR and dumb terminals).
 
-    A file that is being written has a line that changes, which anything else that is shown replaces.
+    A file that is being written has a line that changes, which anything else that is shown replaces. A call that is
+    confirmed here has no line of its own, as the confirmation shows it in full: lines of calls wait a moment for that.
     """
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
         super().__init__(out, err)
+        self._held_calls = dict[str, Note]()  # lines of calls that are not shown yet, by their ids in call order
+        self._held_timer: asyncio.TimerHandle | None = None
+        self._asking_calls = dict[str, str]()  # the calls that confirmations are about, by the ids of these
         self._grown_bytes = dict[tuple[object, ...], int]()  # of files that are being written, by call and revision
         self._growing_options = dict[int, str]()  # what is drawn of options that write a file, by number
         self._growing_line = ""  # what is drawn of all of them, or of what is waited for
@@ -380,8 +394,64 @@ class TerminalOutput(PlainOutput):
     def _write_progress(self, text: str) -> None:
         self._console.print(text, style="dim italic", markup=False, emoji=False, end="")
 
+    def _show(self, event: EventLike) -> None:
+        if event.type in _NEXT_STEPS and not event.data.get("waiting"):
+            self._show_held_calls()
+        super()._show(event)
+
+    def _show_event_note(self, event: EventLike, note: Note, option: int | None) -> None:
+        call_id = self._call_of(event)
+        if call_id is None:
+            super()._show_event_note(event, note, option)
+        elif event.type == EventType.TOOL_CALL:
+            self._held_calls[call_id] = note
+        else:
+            self._show_held_calls(call_id)
+            held, self._held_calls = self._held_calls, {}
+            super()._show_event_note(event, note, option)
+            self._held_calls = held
+        if self._held_calls and self._held_timer is None:
+            self._held_timer = asyncio.get_running_loop().call_later(_HELD_SECONDS, self._end_holding)
+
+    def _call_of(self, event: EventLike) -> str | None:
+        """Return the id of the call that an event is about, None for other events."""
+        if event.type in (EventType.TOOL_CALL, EventType.TOOL_PROGRESS, EventType.TOOL_RESULT):
+            return event.data["tool_call_id"]
+        return self._asking_calls.get(event.data["id"]) if event.type == EventType.CONFIRM_RESPONSE else None
+
+    def _show_held_calls(self, last_id: str | None = None) -> None:
+        """Show the lines of calls that were held, up to that of `last_id`; none if that is not held."""
+        if last_id is not None and last_id not in self._held_calls:
+            return
+        held = self._held_calls
+        while held:
+            call_id = next(iter(held))
+            note = held.pop(call_id)
+            self._held_calls = {}
+            self.show_note(note)
+            self._held_calls = held
+            if call_id == last_id:
+                break
+
+    def _end_holding(self) -> None:
+        """Show the lines of calls, as no confirmation followed, unless one of another call is open."""
+        self._held_timer = None
+        if self._open_request is None:
+            with suppress(OSError):  # the next event says that the output failed
+                self._show_held_calls()
+
+    def show_note(self, note: Note) -> None:
+        self._show_held_calls()
+        super().show_note(note)
+
+    def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._held_calls.pop(self._asking_calls.get(str(data.get("id", "")), ""), None)
+        super().show_request(data, prompt)
+
     def _record(self, event: EventLike) -> None:
         super()._record(event)
+        if event.type == EventType.CONFIRM_REQUIRED:
+            self._asking_calls[event.data["id"]] = event.data["context"]["tool_call_id"]
         option = self._option_turns.get(event.turn_id)
         if option is not None and (event.terminal or (event.type == EventType.ARTIFACT and event.data["final"])):
             self._growing_options.pop(option, None)

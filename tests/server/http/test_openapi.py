@@ -40,7 +40,7 @@ QUERIES = {
     "/api/events": ["cursor", "lastEventId", "types"],
     "/api/confirms": ["session_id"],
     "/api/questions": ["session_id"],
-    "/api/models": ["available"],
+    "/api/models": ["available", "name"],
     "/api/usage": ["session_id", "since", "until"],
     "/api/vaults/{vault_id}/search": ["q", "limit", "path", "tag", "since"],
 }
