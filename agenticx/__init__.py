@@ -5,8 +5,9 @@ The names below are imported from their packages on first access, so that `impor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from agenticx.lazy_names import lazy_names
 from agenticx.version import __version__
 
 if TYPE_CHECKING:
@@ -73,27 +74,36 @@ __all__ = [
     "tool",
 ]
 
-_MODULES = {
-    "agenticx.attachments": ("load_attachment",),
-    "agenticx.core": ("Agent", "AgentTurn"),
-    "agenticx.errors": ("AgenticXError",),
-    "agenticx.llms": ("Sampling", "resolve_model"),
-    "agenticx.messages": ("UserMessage",),
-    "agenticx.assembly": ("open_hub",),
-    "agenticx.tools": ("Assessment", "ToolContext", "tool"),
-    "agenticx.tools.builtin": ("builtin_tools",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name from its package; most are from `agenticx.runtime`."""
-    from importlib import import_module
-
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = next((module for module, names in _MODULES.items() if name in names), "agenticx.runtime")
-    return getattr(import_module(module), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "agenticx.assembly": ["open_hub"],
+        "agenticx.attachments": ["load_attachment"],
+        "agenticx.core": ["Agent", "AgentTurn"],
+        "agenticx.errors": ["AgenticXError"],
+        "agenticx.llms": ["Sampling", "resolve_model"],
+        "agenticx.messages": ["UserMessage"],
+        "agenticx.runtime": [
+            "AgentHook",
+            "AgentRuntime",
+            "AsyncConfirmGate",
+            "AutoApproveConfirmGate",
+            "Block",
+            "ConfirmAnswer",
+            "ConfirmGate",
+            "ConfirmRequest",
+            "Event",
+            "EventType",
+            "HookContext",
+            "QuestionAnswer",
+            "RunResult",
+            "RuntimeEvent",
+            "Session",
+            "StopSignal",
+            "SyncConfirmGate",
+            "TurnError",
+        ],
+        "agenticx.tools": ["Assessment", "ToolContext", "tool"],
+        "agenticx.tools.builtin": ["builtin_tools"],
+    },
+)

@@ -34,18 +34,18 @@ httpx-sse, which reports `retry` and heartbeats as events without data).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agenticx.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from studio.app import create_app
 
 __all__ = ["create_app"]
 
-
-def __getattr__(name: str) -> Any:
-    """Import `create_app` on first access: `agx` imports this package for the names of its commands."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from studio.app import create_app
-
-    return create_app
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "studio.app": ["create_app"],
+    },
+)

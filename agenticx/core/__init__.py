@@ -20,13 +20,18 @@ A tool that returns an agent, or a `Result` with one, gives it the rest of the t
 
 from __future__ import annotations
 
-from agenticx.core.agent import Agent
-from agenticx.core.agent_executor import AgentExecutor
-from agenticx.core.agent_turn import AgentTurn
-from agenticx.core.case_tools import case_not_resolved, case_resolved
-from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerdict
-from agenticx.core.results import ChatResponse, ExecutionResult, ExecutionStats, Response, Result
-from agenticx.core.task import Task
+from typing import TYPE_CHECKING
+
+from agenticx.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from agenticx.core.agent import Agent
+    from agenticx.core.agent_executor import AgentExecutor
+    from agenticx.core.agent_turn import AgentTurn
+    from agenticx.core.case_tools import case_not_resolved, case_resolved
+    from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerdict
+    from agenticx.core.results import ChatResponse, ExecutionResult, ExecutionStats, Response, Result
+    from agenticx.core.task import Task
 
 __all__ = [
     "Agent",
@@ -44,3 +49,16 @@ __all__ = [
     "case_not_resolved",
     "case_resolved",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "agenticx.core.agent": ["Agent"],
+        "agenticx.core.agent_executor": ["AgentExecutor"],
+        "agenticx.core.agent_turn": ["AgentTurn"],
+        "agenticx.core.case_tools": ["case_not_resolved", "case_resolved"],
+        "agenticx.core.guide_rails": ["GuideRail", "GuideRailContext", "GuideRailVerdict"],
+        "agenticx.core.results": ["ChatResponse", "ExecutionResult", "ExecutionStats", "Response", "Result"],
+        "agenticx.core.task": ["Task"],
+    },
+)

@@ -22,11 +22,13 @@
 
 `handoffs=[billing]` gives the agent the tool `handoff_to_billing`. Two agents that hand over to each other name one
 another, or use a function: `handoffs=[lambda: shop]`.
+
+An agent can be made without the engine, which takes longer to import than all of this: the first method that runs an
+agent imports it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -38,41 +40,34 @@ from uuid import uuid4
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
 from typing_extensions import TypeVar
 
-from agenticx import user_code
 from agenticx.argument_types import check_sequence
-from agenticx.clocks import Clock
-from agenticx.core.agent_turn import AgentTurn, MemoryTurn, RunArguments, StoredTurn
-from agenticx.core.context_variables import copied_variables
-from agenticx.core.handoffs import AnyAgent, check_handoff, handoff_name, handoff_tools
-from agenticx.core.turn_agents import Models
-from agenticx.errors import AgenticXError, HookFailed
-from agenticx.llms.duck_typed.model import adapt
-from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
-from agenticx.runtime.agent_runtime import AgentRuntime
-from agenticx.runtime.confirm import ConfirmGate, GateFunction, checked_gate
-from agenticx.runtime.hooks import AgentHook
-from agenticx.runtime.interrupts import StopSignal, check_stop_signal
-from agenticx.runtime.results import RunResult, UserInput
-from agenticx.runtime.session import Session
-from agenticx.runtime.structured_output import OutputType
-from agenticx.runtime.turn import current_turn
-from agenticx.runtime.turn_agent import AgentDefinition, OutputT, SystemPrompt, TurnAgent, TurnAgents
-from agenticx.settings import Settings, load_settings
-from agenticx.threads import has_running_loop
-from agenticx.tools.base import DepsT, Tool, ToolContext
-from agenticx.tools.registry import FunctionTool, Toolbox, as_tool, tool
+from agenticx.core.handoffs import AnyAgent, check_handoff, handoff_name
+from agenticx.llms.sampling import Sampling
+from agenticx.runtime.hooks.base import AgentHook
+from agenticx.runtime.turn_agent import AgentDefinition, OutputT
+from agenticx.tools.base import DepsT, Tool
 from agenticx.tools.visible import is_one_line
 
 if TYPE_CHECKING:
+    from agenticx.clocks import Clock
+    from agenticx.core.agent_turn import AgentTurn
+    from agenticx.runtime.agent_runtime import AgentRuntime
+    from agenticx.runtime.confirm import ConfirmGate, GateFunction
+    from agenticx.runtime.interrupts import StopSignal
+    from agenticx.runtime.results import RunResult, UserInput
+    from agenticx.runtime.session import Session
+    from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
     from agenticx.sessions.log.session_record import SessionRecord
+    from agenticx.settings import Settings
+    from agenticx.tools.context import ToolContext
+    from agenticx.tools.registry import FunctionTool
 
-__all__ = ["Agent"]
+__all__ = ["Agent", "bind_instructions"]
 
 T = TypeVar("T", default=Any)
 D = TypeVar("D", default=Any)
 
 _VARIABLES = "context_variables"
-_TOOL_SECONDS = 24 * 3_600.0  # of a call that runs an agent, which has limits of its own
 
 
 class AgentFields(TypedDict, Generic[DepsT], total=False):
@@ -137,7 +132,7 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
     the calls that are left, if its result was refused. `organization_id` is on log lines and in `usage` events.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
     id: str = Field(default_factory=lambda: str(uuid4()))
     name: str = Field(default="Agent", min_length=1)
@@ -206,6 +201,8 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
     @classmethod
     def _check_model(cls, model: Any) -> Any:
         if model is not None and not isinstance(model, str):
+            from agenticx.llms.duck_typed.model import adapt
+
             adapt(model)
         return model
 
@@ -213,7 +210,7 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
     @classmethod
     def _check_parameters(cls, instructions: str | Callable[..., Any]) -> str | Callable[..., Any]:
         if callable(instructions):
-            _with_variables(instructions, {})
+            bind_instructions(instructions, {})
         return instructions
 
     @field_validator("handoffs", mode="before")
@@ -228,13 +225,18 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
     @classmethod
     def _check_output_type(cls, output_type: Any) -> Any:
         if output_type is not None:
+            from agenticx.runtime.structured_output import OutputType
+
             OutputType(output_type)
         return output_type
 
     @field_validator("confirm_gate")
     @classmethod
     def _check_gate(cls, gate: Any) -> Any:
-        checked_gate(gate)
+        if gate is not None:
+            from agenticx.runtime.confirm import checked_gate
+
+            checked_gate(gate)
         return gate
 
     @model_validator(mode="after")
@@ -344,6 +346,9 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
         In the thread of a tool it runs on the event loop of the tool's turn, as a child turn. Raises `RuntimeError` on
         a running event loop.
         """
+        from agenticx.core.agent_turn import run_to_end
+        from agenticx.threads import has_running_loop
+
         if has_running_loop():
             raise RuntimeError("run_sync cannot be called while an event loop is running; use `await agent.run(...)`")
         work = self.run(
@@ -356,10 +361,7 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
             sampling=sampling,
             should_stop=should_stop,
         )
-        above = current_turn()
-        if above is not None and above.accepts_children and above.loop is not None:
-            return asyncio.run_coroutine_threadsafe(work, above.loop).result()
-        return asyncio.run(work)
+        return run_to_end(work)
 
     @overload
     def stream(
@@ -393,8 +395,10 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
                     event.approve()
         print(turn.result.output)
         """
-        check_stop_signal(should_stop)
-        arguments = RunArguments.checked(
+        from agenticx.core.agent_turn import agent_turn
+
+        return agent_turn(
+            self,
             user_input,
             session=session,
             context_variables=context_variables,
@@ -402,11 +406,8 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
             model=model,
             output_type=self.output_type if output_type is None else output_type,
             sampling=sampling,
+            should_stop=should_stop,
         )
-        if not isinstance(arguments.session, str):
-            return AgentTurn(partial(MemoryTurn, self, arguments), should_stop)
-        agent = self if model is None or isinstance(model, str) else self.model_copy(update={"model": model})
-        return AgentTurn(partial(StoredTurn, agent, arguments), should_stop)
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> FunctionTool:
         """Return a tool that runs this agent on a `task` and returns its output, for the `tools` of another agent.
@@ -414,34 +415,18 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
         The run is a child turn of the caller's: it has the caller's deps and a copy of its context variables, and asks
         the caller's gate unless the agent has one. The default name and description are made of the agent's.
         """
+        from agenticx.core.acting_agent import agent_tool
 
-        async def run_agent(task: str, context: ToolContext[Any]) -> Any:
-            variables = context.state.context_variables
-            result = await self.run(task, context_variables=variables, deps=context.deps)
-            return result.output
-
-        about = " ".join(filter(None, [self.role and f"{self.role}.", self.goal])) or "Give it a task in words."
-        return tool(
-            run_agent,
-            name=name or _tool_name(self.name),
-            description=f"Ask the agent {self.name}. {about}" if description is None else description,
-            risk="read",
-            read_only=False,
-            idempotent=False,
-            parallel=True,
-            timeout=_TOOL_SECONDS,
-        )
+        return agent_tool(self, name, description)
 
     def runtime(self, *, settings: Settings | None = None, clock: Clock | None = None) -> AgentRuntime:
         """Return a runtime whose turns are those of this agent, for code that takes one.
 
         Raises as `turn_agent` does; without a model it has the default one.
         """
-        settings = settings or load_settings()
-        models = Models(None, settings)
-        runtime = AgentRuntime(models.of(self), settings=settings, clock=clock)
-        runtime.agent = self.turn_agent(TurnAgents(models.of, runtime.agent.hooks))
-        return runtime
+        from agenticx.core.acting_agent import agent_runtime
+
+        return agent_runtime(self, settings, clock)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -451,63 +436,21 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
         Raises `ValueError` for a `tool_choice` that names none of its tools and a handoff to an unknown name,
         `TypeError` for what is no tool or hook, `SettingsError` for an unknown model, and `UnsupportedSampling`.
         """
-        tools = Toolbox([*(as_tool(each) for each in self.tools), *handoff_tools(self, agents)])
-        choice = self.tool_choice
-        if choice not in (None, "auto", "none", "required") and choice not in tools:
-            known = ", ".join(tools.names) or "none"
-            raise ValueError(f"tool_choice of agent {self.name!r} names no tool of it: {choice!r}; its tools: {known}")
-        model = agents.model_of(self)
-        if self.sampling is not None:
-            check_sampling(model, self.sampling)
-        return TurnAgent(
-            name=self.name,
-            model=model,
-            tools=Toolbox(()) if choice == "none" else tools,
-            hooks=agents.hooks.with_hooks(self.hooks),
-            system_prompt=self._system_prompt_with(agents.task_prompt),
-            sampling=self.sampling or NO_SAMPLING,
-            required_tool={None: None, "auto": None, "none": None, "required": ""}.get(choice, choice),
-            parallel_calls=self.parallel_tool_calls,
-            shares_history=True,
-            organization_id=self.organization_id,
-            endings_by_text=agents.endings_by_text,
-            on_handover=partial(agents.took_over, self),
-            confirm_gate=checked_gate(self.confirm_gate),
-            max_rounds=self.max_iterations,
-            output_type=self.output_type,
-        )
+        from agenticx.core.acting_agent import acting_agent
 
-    def _system_prompt_with(self, task_prompt: str) -> SystemPrompt:
-        async def prompt(variables: Mapping[str, Any]) -> str:
-            return "\n\n".join(filter(None, [await self.system_prompt(variables), task_prompt]))
-
-        return prompt
+        return acting_agent(self, agents)
 
     async def system_prompt(self, context_variables: Mapping[str, Any]) -> str:
         """Return role, goal, backstory and instructions as one text; raise `HookFailed` if a function of them fails.
 
         A function gets a copy of the context variables, which it cannot change.
         """
-        about = [self.role and f"You are {self.name}, {self.role}.", self.goal and f"Your goal: {self.goal}"]
-        parts = [*about, self.backstory, await self._instructions(context_variables)]
-        parts.append(self.context_variables_description)
-        return "\n\n".join(part for part in parts if part)
+        from agenticx.core.acting_agent import system_prompt
 
-    async def _instructions(self, context_variables: Mapping[str, Any]) -> str:
-        if isinstance(self.instructions, str):
-            return self.instructions
-        what = f"the instructions of agent {self.name!r}"
-        function = _with_variables(self.instructions, copied_variables(context_variables))
-        try:
-            text = await user_code.call(function, what=what)
-        except AgenticXError as exc:
-            raise HookFailed(str(exc)) from exc
-        if not isinstance(text, str):
-            raise HookFailed(f"{what} must be text, not {type(text).__name__}")
-        return text
+        return await system_prompt(self, context_variables)
 
 
-def _with_variables(function: Callable[..., Any], variables: dict[str, Any]) -> Callable[..., Any]:
+def bind_instructions(function: Callable[..., Any], variables: dict[str, Any]) -> Callable[..., Any]:
     """Return a function of instructions with the variables as its argument, if it takes one.
 
     That is the parameter `context_variables`, else the first one. Raises `ValueError` for a function that needs more.
@@ -526,8 +469,3 @@ def _with_variables(function: Callable[..., Any], variables: dict[str, Any]) -> 
 
 def _has_name(handoff: object) -> bool:
     return isinstance(handoff, str | AgentDefinition)
-
-
-def _tool_name(agent_name: str) -> str:
-    """Return the name of an agent as that of a tool."""
-    return handoff_name(agent_name).removeprefix("handoff_to_")

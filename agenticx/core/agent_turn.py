@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
@@ -22,11 +23,11 @@ from agenticx.runtime.agent_runtime import AgentRuntime
 from agenticx.runtime.confirm import AsyncConfirmGate, DefaultConfirmGate
 from agenticx.runtime.events import Event
 from agenticx.runtime.hooks import HookRegistry
-from agenticx.runtime.interrupts import StopSignal, cancel_and_wait, watch_stop
+from agenticx.runtime.interrupts import StopSignal, cancel_and_wait, check_stop_signal, watch_stop
 from agenticx.runtime.results import RunResult, UserInput, run_result
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import OutputType
-from agenticx.runtime.turn import TurnContext
+from agenticx.runtime.turn import TurnContext, current_turn
 from agenticx.runtime.turn_agent import OutputT
 from agenticx.runtime.turn_task import wait_for_abandoned_turn
 from agenticx.runtime.user_requests.requests import (
@@ -38,9 +39,10 @@ from agenticx.settings import load_settings
 from agenticx.tools.registry import check_deps
 
 if TYPE_CHECKING:
+    from agenticx.core.agent import Agent
     from agenticx.sessions.hub.open_hubs import OpenHub
 
-__all__ = ["AgentTurn", "MemoryTurn", "RunArguments", "StoredTurn"]
+__all__ = ["AgentTurn", "MemoryTurn", "RunArguments", "StoredTurn", "agent_turn", "run_to_end"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,31 @@ class _Source(Protocol):
     async def close(self) -> None:
         """Release what the turn has opened; its events are closed."""
         ...
+
+
+def agent_turn(
+    agent: Agent[Any, Any],
+    user_input: UserInput,
+    *,
+    should_stop: StopSignal | Callable[[], bool] | None,
+    model: Any,
+    **options: Any,
+) -> AgentTurn[Any]:
+    """Return the turn of `Agent.stream`, of which these are the arguments; raises as that does."""
+    check_stop_signal(should_stop)
+    arguments = RunArguments.checked(user_input, model=model, **options)
+    if not isinstance(arguments.session, str):
+        return AgentTurn(partial(MemoryTurn, agent, arguments), should_stop)
+    acting = agent if model is None or isinstance(model, str) else agent.model_copy(update={"model": model})
+    return AgentTurn(partial(StoredTurn, acting, arguments), should_stop)
+
+
+def run_to_end(run: Coroutine[Any, Any, RunResult[OutputT]]) -> RunResult[OutputT]:
+    """Run a run on the event loop of the turn in whose tool the code is, else on one of its own."""
+    above = current_turn()
+    if above is not None and above.accepts_children and above.loop is not None:
+        return asyncio.run_coroutine_threadsafe(run, above.loop).result()
+    return asyncio.run(run)
 
 
 class AgentTurn(Generic[OutputT]):

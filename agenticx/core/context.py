@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agenticx.knowledge.parsing import Passage
 from agenticx.knowledge.passages import CITING, numbered_passages, shown_numbers, shown_passage
 from agenticx.messages import AssistantMessage, Message, SystemMessage, UserMessage
-from agenticx.tools.base import ToolState
+from agenticx.tools.context import ToolState
 
 __all__ = ["NOTES_HEAD", "ContextEnvelope", "GivenPassage", "LayerSize", "standing_context"]
 

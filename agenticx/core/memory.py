@@ -17,7 +17,8 @@ from agenticx.logs import get_logger
 from agenticx.messages import Message, SystemMessage
 from agenticx.runtime import AgentHook, HookContext, current_turn
 from agenticx.threads import run_in_thread
-from agenticx.tools.base import Assessment, ToolContext, ToolOutput
+from agenticx.tools.base import Assessment, ToolOutput
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.visible import visible, visible_line
 

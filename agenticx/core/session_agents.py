@@ -8,7 +8,7 @@ from typing import Any
 
 from agenticx.argument_types import check_type
 from agenticx.core.agent import Agent
-from agenticx.core.handoffs import reachable_agents
+from agenticx.core.handoff_tools import reachable_agents
 from agenticx.errors import UnknownAgent
 from agenticx.llms.base import ChatModel
 from agenticx.llms.duck_typed.model import adapt

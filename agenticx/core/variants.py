@@ -16,7 +16,8 @@ from agenticx.runtime.options import DEFAULT_COUNT, MAX_OPTIONS, MIN_OPTIONS, ch
 from agenticx.runtime.turn_agent import ToolResult
 from agenticx.sessions.files.options import UnknownOption, find_option
 from agenticx.subagents.inheritance import top_turn
-from agenticx.tools.base import Assessment, ToolContext
+from agenticx.tools.base import Assessment
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.session_files import is_image_type
 

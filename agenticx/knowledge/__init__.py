@@ -28,13 +28,21 @@ reply with the passage and the note as it is now.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agenticx.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from agenticx.knowledge.citations import CheckedCitation, CitationStatus, check_citations
     from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
     from agenticx.knowledge.parsing import ParsedNote, Passage, parse_note
-    from agenticx.knowledge.registry import EmbeddingConsent, InvalidVault, UnknownVault, VaultRecord, VaultUnreadable
+    from agenticx.knowledge.registry import (
+        EmbeddingConsent,
+        InvalidVault,
+        UnknownVault,
+        VaultRecord,
+        VaultUnreadable,
+    )
     from agenticx.knowledge.search import FoundPassage, search_notes
     from agenticx.knowledge.vault import NoteProblem, VaultMissing
     from agenticx.knowledge.vaults import NoteSearch, Vault, Vaults
@@ -63,54 +71,21 @@ __all__ = [
     "search_notes",
 ]
 
-_MODULES = {
-    "agenticx.knowledge.citations": (
-        "CheckedCitation",
-        "CitationStatus",
-        "check_citations",
-    ),
-    "agenticx.knowledge.index": (
-        "IndexState",
-        "NoteRecord",
-        "VaultIndex",
-    ),
-    "agenticx.knowledge.parsing": (
-        "ParsedNote",
-        "Passage",
-        "parse_note",
-    ),
-    "agenticx.knowledge.registry": (
-        "EmbeddingConsent",
-        "InvalidVault",
-        "UnknownVault",
-        "VaultRecord",
-        "VaultUnreadable",
-    ),
-    "agenticx.knowledge.search": (
-        "FoundPassage",
-        "search_notes",
-    ),
-    "agenticx.knowledge.vault": (
-        "NoteProblem",
-        "VaultMissing",
-    ),
-    "agenticx.knowledge.vaults": (
-        "NoteSearch",
-        "Vault",
-        "Vaults",
-    ),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name from its module, on first use: the parser of notes takes a tenth of a second."""
-    from importlib import import_module
-
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "agenticx.knowledge.citations": ["CheckedCitation", "CitationStatus", "check_citations"],
+        "agenticx.knowledge.index": ["IndexState", "NoteRecord", "VaultIndex"],
+        "agenticx.knowledge.parsing": ["ParsedNote", "Passage", "parse_note"],
+        "agenticx.knowledge.registry": [
+            "EmbeddingConsent",
+            "InvalidVault",
+            "UnknownVault",
+            "VaultRecord",
+            "VaultUnreadable",
+        ],
+        "agenticx.knowledge.search": ["FoundPassage", "search_notes"],
+        "agenticx.knowledge.vault": ["NoteProblem", "VaultMissing"],
+        "agenticx.knowledge.vaults": ["NoteSearch", "Vault", "Vaults"],
+    },
+)

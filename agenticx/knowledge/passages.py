@@ -9,7 +9,7 @@ from typing import Any
 
 from agenticx.foreign_text import MATERIAL, frame_text, one_line
 from agenticx.knowledge.parsing import NoteText, Passage, note_lines, passage_sha256
-from agenticx.tools.base import ToolState
+from agenticx.tools.context import ToolState
 
 __all__ = [
     "CITING",

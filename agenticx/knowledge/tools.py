@@ -24,8 +24,9 @@ from agenticx.knowledge.vault import MAX_NOTE_BYTES, NOTE_SUFFIXES, decode_note,
 from agenticx.knowledge.vaults import NoteSearch, Vault, Vaults
 from agenticx.knowledge.words import query_words, tag_key
 from agenticx.threads import run_in_thread
-from agenticx.tools.base import Assessment, Tool, ToolContext, ToolOutput, ToolState
+from agenticx.tools.base import Assessment, Tool, ToolOutput
 from agenticx.tools.builtin.edits import file_write
+from agenticx.tools.context import ToolContext, ToolState
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible_path

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from agenticx.llms.arguments import preview_arguments
-from agenticx.llms.base import (
-    ChatModel,
-    Delta,
-    Finished,
-    ModelRequest,
-    Reply,
-    ReplyBuilder,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolSchema,
-    Usage,
-    UsageDelta,
-    complete,
-)
-from agenticx.llms.growing_arguments import GrowingArguments
-from agenticx.llms.sampling import Sampling, UnsupportedSampling
+from agenticx.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from agenticx.llms.arguments import preview_arguments
     from agenticx.llms.assembly import OpenAIProvider, resolve_model
+    from agenticx.llms.base import (
+        ChatModel,
+        Delta,
+        Finished,
+        ModelRequest,
+        Reply,
+        ReplyBuilder,
+        TextDelta,
+        ThinkingDelta,
+        ToolCallDelta,
+        ToolSchema,
+        Usage,
+        UsageDelta,
+        complete,
+    )
     from agenticx.llms.catalog.resolve import default_model_spec, list_models, resolve_wire
     from agenticx.llms.demo import DemoModel
     from agenticx.llms.duck_typed.model import adapt
+    from agenticx.llms.growing_arguments import GrowingArguments
+    from agenticx.llms.sampling import Sampling, UnsupportedSampling
     from agenticx.llms.scripted import ScriptedModel
     from agenticx.llms.wires.anthropic import AnthropicModel
     from agenticx.llms.wires.gemini import GeminiModel
@@ -68,27 +69,36 @@ __all__ = [
     "resolve_wire",
 ]
 
-_LAZY_IMPORTS = {
-    "AnthropicModel": "agenticx.llms.wires.anthropic",
-    "DemoModel": "agenticx.llms.demo",
-    "GeminiModel": "agenticx.llms.wires.gemini",
-    "OllamaModel": "agenticx.llms.wires.ollama",
-    "OpenAIChatModel": "agenticx.llms.wires.openai_chat",
-    "OpenAIProvider": "agenticx.llms.assembly",
-    "OpenAIResponsesModel": "agenticx.llms.wires.openai_responses",
-    "ScriptedModel": "agenticx.llms.scripted",
-    "adapt": "agenticx.llms.duck_typed.model",
-    "default_model_spec": "agenticx.llms.catalog.resolve",
-    "list_models": "agenticx.llms.catalog.resolve",
-    "resolve_model": "agenticx.llms.assembly",
-    "resolve_wire": "agenticx.llms.catalog.resolve",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a heavy module (the HTTP client takes 0.15 s) on the first access to one of its names."""
-    from importlib import import_module
-
-    if name not in _LAZY_IMPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LAZY_IMPORTS[name]), name)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "agenticx.llms.arguments": ["preview_arguments"],
+        "agenticx.llms.assembly": ["OpenAIProvider", "resolve_model"],
+        "agenticx.llms.base": [
+            "ChatModel",
+            "Delta",
+            "Finished",
+            "ModelRequest",
+            "Reply",
+            "ReplyBuilder",
+            "TextDelta",
+            "ThinkingDelta",
+            "ToolCallDelta",
+            "ToolSchema",
+            "Usage",
+            "UsageDelta",
+            "complete",
+        ],
+        "agenticx.llms.catalog.resolve": ["default_model_spec", "list_models", "resolve_wire"],
+        "agenticx.llms.demo": ["DemoModel"],
+        "agenticx.llms.duck_typed.model": ["adapt"],
+        "agenticx.llms.growing_arguments": ["GrowingArguments"],
+        "agenticx.llms.sampling": ["Sampling", "UnsupportedSampling"],
+        "agenticx.llms.scripted": ["ScriptedModel"],
+        "agenticx.llms.wires.anthropic": ["AnthropicModel"],
+        "agenticx.llms.wires.gemini": ["GeminiModel"],
+        "agenticx.llms.wires.ollama": ["OllamaModel"],
+        "agenticx.llms.wires.openai_chat": ["OpenAIChatModel"],
+        "agenticx.llms.wires.openai_responses": ["OpenAIResponsesModel"],
+    },
+)

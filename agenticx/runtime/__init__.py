@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
-from agenticx.runtime.agent_runtime import AgentRuntime
-from agenticx.runtime.budgets.budget import Budget, BudgetExceeded
-from agenticx.runtime.calls.person import ask_person
-from agenticx.runtime.compactor import ContextCompactor
-from agenticx.runtime.confirm import AsyncConfirmGate, AutoApproveConfirmGate, ConfirmGate, SyncConfirmGate
-from agenticx.runtime.events import Event, EventType, RuntimeEvent, encode_envelope, envelope_adapter, envelope_schema
-from agenticx.runtime.hooks import AgentHook, Block, HookContext, HookRegistry
-from agenticx.runtime.interrupts import StopSignal
-from agenticx.runtime.loop_detector import LoopDetector
-from agenticx.runtime.results import RunResult, TurnError
-from agenticx.runtime.sanitize import sanitize
-from agenticx.runtime.session import Session
-from agenticx.runtime.steering import Steering
-from agenticx.runtime.turn import TurnContext, current_turn
-from agenticx.runtime.user_requests.requests import (
-    ConfirmAnswer,
-    ConfirmClosed,
-    ConfirmRequest,
-    DigestMismatch,
-    QuestionAnswer,
-    QuestionClosed,
-    QuestionRequest,
-    UnknownConfirm,
-    UnknownQuestion,
-    UserAnswer,
-    UserRequest,
-)
+from typing import TYPE_CHECKING
+
+from agenticx.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from agenticx.runtime.agent_runtime import AgentRuntime
+    from agenticx.runtime.budgets.budget import Budget, BudgetExceeded
+    from agenticx.runtime.calls.person import ask_person
+    from agenticx.runtime.compactor import ContextCompactor
+    from agenticx.runtime.confirm import (
+        AsyncConfirmGate,
+        AutoApproveConfirmGate,
+        ConfirmGate,
+        SyncConfirmGate,
+    )
+    from agenticx.runtime.events import (
+        Event,
+        EventType,
+        RuntimeEvent,
+        encode_envelope,
+        envelope_adapter,
+        envelope_schema,
+    )
+    from agenticx.runtime.hooks import AgentHook, Block, HookContext, HookRegistry
+    from agenticx.runtime.interrupts import StopSignal
+    from agenticx.runtime.loop_detector import LoopDetector
+    from agenticx.runtime.results import RunResult, TurnError
+    from agenticx.runtime.sanitizing import sanitize
+    from agenticx.runtime.session import Session
+    from agenticx.runtime.steering import Steering
+    from agenticx.runtime.turn import TurnContext, current_turn
+    from agenticx.runtime.user_requests.requests import (
+        ConfirmAnswer,
+        ConfirmClosed,
+        ConfirmRequest,
+        DigestMismatch,
+        QuestionAnswer,
+        QuestionClosed,
+        QuestionRequest,
+        UnknownConfirm,
+        UnknownQuestion,
+        UserAnswer,
+        UserRequest,
+    )
 
 __all__ = [
     "AgentHook",
@@ -71,3 +88,43 @@ __all__ = [
     "envelope_schema",
     "sanitize",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "agenticx.runtime.agent_runtime": ["AgentRuntime"],
+        "agenticx.runtime.budgets.budget": ["Budget", "BudgetExceeded"],
+        "agenticx.runtime.calls.person": ["ask_person"],
+        "agenticx.runtime.compactor": ["ContextCompactor"],
+        "agenticx.runtime.confirm": ["AsyncConfirmGate", "AutoApproveConfirmGate", "ConfirmGate", "SyncConfirmGate"],
+        "agenticx.runtime.events": [
+            "Event",
+            "EventType",
+            "RuntimeEvent",
+            "encode_envelope",
+            "envelope_adapter",
+            "envelope_schema",
+        ],
+        "agenticx.runtime.hooks": ["AgentHook", "Block", "HookContext", "HookRegistry"],
+        "agenticx.runtime.interrupts": ["StopSignal"],
+        "agenticx.runtime.loop_detector": ["LoopDetector"],
+        "agenticx.runtime.results": ["RunResult", "TurnError"],
+        "agenticx.runtime.sanitizing": ["sanitize"],
+        "agenticx.runtime.session": ["Session"],
+        "agenticx.runtime.steering": ["Steering"],
+        "agenticx.runtime.turn": ["TurnContext", "current_turn"],
+        "agenticx.runtime.user_requests.requests": [
+            "ConfirmAnswer",
+            "ConfirmClosed",
+            "ConfirmRequest",
+            "DigestMismatch",
+            "QuestionAnswer",
+            "QuestionClosed",
+            "QuestionRequest",
+            "UnknownConfirm",
+            "UnknownQuestion",
+            "UserAnswer",
+            "UserRequest",
+        ],
+    },
+)

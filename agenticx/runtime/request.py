@@ -20,7 +20,7 @@ from agenticx.runtime.compactor import CompactionResult, ContextCompactor, Usage
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.events import EventType
 from agenticx.runtime.history_text import calls_of_others_as_text
-from agenticx.runtime.sanitize import sanitize
+from agenticx.runtime.sanitizing import sanitize
 from agenticx.runtime.turn import Turn
 from agenticx.threads import run_sized
 

@@ -12,7 +12,7 @@ from agenticx.llms.base import Usage
 from agenticx.messages import MAIN_AGENT, Message, ToolCall
 from agenticx.runtime.events import Event, TurnState
 from agenticx.runtime.user_requests.requests import UserAnswer, UserRequest
-from agenticx.tools.base import ToolState
+from agenticx.tools.context import ToolState
 from agenticx.tools.session_files import ArtifactPreview
 
 __all__ = [

@@ -41,7 +41,8 @@ from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import ToolResult, TurnChange
 from agenticx.settings import Settings
 from agenticx.threads import run_sized
-from agenticx.tools.base import SettleCost, Tool, ToolContext, ToolOutput, runs_in_thread
+from agenticx.tools.base import Tool, ToolOutput, runs_in_thread
+from agenticx.tools.context import SettleCost, ToolContext
 
 __all__ = ["CallOutcome", "ToolCalls"]
 

@@ -40,7 +40,7 @@ from agenticx.runtime.turns.work import WorkResult
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.runtime.user_requests.requests import ConfirmRequest, UserRequest
 from agenticx.settings import Settings
-from agenticx.tools.base import SettleCost
+from agenticx.tools.context import SettleCost
 from agenticx.tools.permissions import PermissionMode, is_asked_in_every_mode, stricter_mode
 from agenticx.tools.registry import Toolbox
 from agenticx.tools.session_files import ArtifactPreview

@@ -11,17 +11,18 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
-from agenticx.llms.base import ChatModel
 from agenticx.llms.sampling import NO_SAMPLING, Sampling
-from agenticx.runtime.confirm import ConfirmGate
-from agenticx.runtime.hooks import HookRegistry
-from agenticx.threads import run_in_thread
 from agenticx.tools.base import DepsT
-from agenticx.tools.registry import Toolbox
+
+if TYPE_CHECKING:
+    from agenticx.llms.base import ChatModel
+    from agenticx.runtime.confirm import ConfirmGate
+    from agenticx.runtime.hooks import HookRegistry
+    from agenticx.tools.registry import Toolbox
 
 __all__ = [
     "AgentDefinition",
@@ -113,6 +114,8 @@ class TurnAgents:
 
     async def prepare_handoff(self, agent: AgentDefinition[Any, Any]) -> TurnAgent:
         """Return the agent of a handoff as `of` does, in a thread: to find its model may take requests."""
+        from agenticx.threads import run_in_thread
+
         return await run_in_thread(self.of, agent, name="agx models")
 
     def took_over(self, agent: AgentDefinition[Any, Any]) -> None:

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 from agenticx.errors import AgenticXError
 from agenticx.llms.model_catalog import ModelCatalog, Provider, load_model_catalog
-from agenticx.tools.base import Assessment, ToolContext
+from agenticx.tools.base import Assessment
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import FunctionTool
 from agenticx.tools.visible import visible_line
 

@@ -33,8 +33,9 @@ replies that were not used, and gates with scripted answers. pytest itself comes
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agenticx.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from agenticx.llms.images.scripted import ScriptedImages
@@ -111,32 +112,43 @@ __all__ = [
     "usage",
 ]
 
-_NAMES_BY_MODULE = {
-    "agenticx.llms.images.scripted": ("ScriptedImages",),
-    "agenticx.llms.scripted": (
-        *("ScriptExhausted", "ScriptedModel", "call", "cut", "fail", "finish", "hang", "pause", "raw", "say"),
-        *("stall_after", "think", "usage"),
-    ),
-    "agenticx.llms.tool_caller": ("TestModel",),
-    "agenticx.testing.fake_openai": ("FakeOpenAIServer",),
-    "agenticx.testing.faults": ("FaultPlan", "fault_plans"),
-    "agenticx.testing.gates": ("ScriptedGate",),
-    "agenticx.testing.grammar": ("GrammarError", "check_grammar"),
-    "agenticx.testing.provider_replies": (
-        *("ProviderRequest", "as_json", "body", "drip", "hang_up", "huge_line", "no_streaming", "pings", "reset"),
-        *("silence", "status"),
-    ),
-    "agenticx.testing.sequences": ("assert_sequence", "collect", "outline"),
-}
-_MODULE_OF_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name at its first use: pytest loads this package in every project in which it is installed."""
-    if name not in _MODULE_OF_NAME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULE_OF_NAME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "agenticx.llms.images.scripted": ["ScriptedImages"],
+        "agenticx.llms.scripted": [
+            "ScriptExhausted",
+            "ScriptedModel",
+            "call",
+            "cut",
+            "fail",
+            "finish",
+            "hang",
+            "pause",
+            "raw",
+            "say",
+            "stall_after",
+            "think",
+            "usage",
+        ],
+        "agenticx.llms.tool_caller": ["TestModel"],
+        "agenticx.testing.fake_openai": ["FakeOpenAIServer"],
+        "agenticx.testing.faults": ["FaultPlan", "fault_plans"],
+        "agenticx.testing.gates": ["ScriptedGate"],
+        "agenticx.testing.grammar": ["GrammarError", "check_grammar"],
+        "agenticx.testing.provider_replies": [
+            "ProviderRequest",
+            "as_json",
+            "body",
+            "drip",
+            "hang_up",
+            "huge_line",
+            "no_streaming",
+            "pings",
+            "reset",
+            "silence",
+            "status",
+        ],
+        "agenticx.testing.sequences": ["assert_sequence", "collect", "outline"],
+    },
+)

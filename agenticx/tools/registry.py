@@ -22,7 +22,8 @@ from agenticx.llms.base import ToolSchema
 from agenticx.llms.growing_arguments import GrowingArguments
 from agenticx.threads import run_in_thread
 from agenticx.tools.assessments import checked_assessment
-from agenticx.tools.base import Assessment, Risk, Tool, ToolContext
+from agenticx.tools.base import Assessment, Risk, Tool
+from agenticx.tools.context import ToolContext
 from agenticx.tools.schema import CallSchema, read_signature
 
 __all__ = ["Assess", "FunctionTool", "Toolbox", "as_tool", "check_deps", "tool"]

@@ -26,7 +26,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import TypedDict
 
 from agenticx.errors import InvalidArguments
-from agenticx.tools.base import ToolContext
+from agenticx.tools.context import ToolContext
 from agenticx.tools.docstrings import read_docstring
 
 __all__ = ["CallSchema", "read_signature"]

@@ -17,7 +17,7 @@ import pytest
 from agenticx.llms.scripted import ScriptedModel, call, hang, pause, say, usage
 from agenticx.runtime import AgentHook, Block
 from agenticx.testing import check_grammar, outline
-from agenticx.tools.base import ToolContext
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import tool
 from tests.support.server.running_studio import Frame, RunningStudio, running_studio
 from tests.support.timeouts import PATIENCE, PatientClock

@@ -14,8 +14,8 @@ from agenticx.runtime.turn import Turn, TurnContext
 from agenticx.runtime.turns.work import WorkResult
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, call, pause, say
-from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.artifacts import create_file
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import Toolbox, tool
 from tests.benchmarks.rows import Row, Scale
 

@@ -112,7 +112,7 @@ SMALL = Scale(
                 "4 options at once, beside one",
             ],
         ),
-        ("imports", ["import agenticx.runtime", "memory after it"]),
+        ("imports", ["import Agent", "import AgentRuntime", "memory after it"]),
         (
             "server",
             [

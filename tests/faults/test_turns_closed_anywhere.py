@@ -19,7 +19,7 @@ from agenticx.runtime import (
     sanitize,
 )
 from agenticx.testing import ScriptedModel, call, check_grammar, cut, hang, pause, say, think
-from agenticx.tools.base import ToolContext
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import tool
 from tests.support.jumping_clock import VIRTUAL_TIME
 

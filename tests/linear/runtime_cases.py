@@ -34,7 +34,7 @@ from agenticx.runtime.history_text import calls_of_others_as_text, render_transc
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.reply_writer import ReplyWriter
-from agenticx.runtime.sanitize import is_valid, sanitize
+from agenticx.runtime.sanitizing import is_valid, sanitize
 from agenticx.runtime.session import Session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.turn import Turn

@@ -66,7 +66,7 @@ MODULES = [
     "llms.wires.gemini._request",
     "llms.wires.ollama._reply",
     "llms.wires.ollama._request",
-    "runtime.sanitize",
+    "runtime.sanitizing",
     "runtime.compactor",
     "runtime.calls.inline",
     "runtime.loop_detector",

@@ -26,10 +26,10 @@ from agenticx.secret_names import (
 )
 from agenticx.tools.artifact_paths import check_artifact_path, is_artifact_path
 from agenticx.tools.artifacts.preview import FilePreview, preview
-from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.command_output import HeadTailBuffer, TerminalLines
+from agenticx.tools.context import ToolContext
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.lines import count_lines, is_valid_utf8, iter_lines

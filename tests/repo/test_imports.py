@@ -31,8 +31,25 @@ def imported_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+def test_importing_the_agent_loads_neither_the_engine_nor_asyncio() -> None:
+    program = "import sys; from agenticx import Agent; print(*sys.modules)"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert {"agenticx.core.agent", "pydantic"} <= loaded
+    engine = {"agenticx.runtime.agent_runtime", "agenticx.messages", "agenticx.settings", "agenticx.logs"}
+    assert loaded & {"asyncio", "ssl", *engine} == set()
+
+
 @pytest.mark.parametrize(
-    "module", ["agenticx.runtime", "agenticx.teams.actors.runtime", "agenticx.testing.pytest_plugin", "agenticx.cli"]
+    "module",
+    [
+        "agenticx.runtime.agent_runtime",
+        "agenticx.core.agent_turn",
+        "agenticx.teams.actors.runtime",
+        "agenticx.testing.pytest_plugin",
+        "agenticx.cli",
+    ],
 )
 @pytest.mark.cases(quick=2)
 def test_importing_an_entry_module_loads_no_large_packages(module: str) -> None:

@@ -13,7 +13,8 @@ from agenticx.cli.exit_codes import DONE, USAGE
 from agenticx.cli.options import enabled_tools, settings_for, workspace_of
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.llms.arguments import parse_arguments
-from agenticx.tools.base import Tool, ToolContext
+from agenticx.tools.base import Tool
+from agenticx.tools.context import ToolContext
 from agenticx.tools.permissions import PermissionMode, Verdict, decide
 from agenticx.tools.visible import visible_line
 

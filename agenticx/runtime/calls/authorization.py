@@ -31,7 +31,8 @@ from agenticx.runtime.user_requests.requests import (
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.assessments import checked_assessment
-from agenticx.tools.base import Assessment, Tool, ToolContext, UserQuestion
+from agenticx.tools.base import Assessment, Tool, UserQuestion
+from agenticx.tools.context import ToolContext
 from agenticx.tools.permissions import Verdict, decide
 from agenticx.tools.registry import FunctionTool
 from agenticx.tools.shell.read_only_heuristic import seems_read_only

@@ -38,7 +38,20 @@ A hook, beside the two other ways to decide on a call: the assessment of its too
 
 from __future__ import annotations
 
-from agenticx.runtime.hooks.base import AgentHook, Block, HookContext
-from agenticx.runtime.hooks.registry import HookRegistry
+from typing import TYPE_CHECKING
+
+from agenticx.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from agenticx.runtime.hooks.base import AgentHook, Block, HookContext
+    from agenticx.runtime.hooks.registry import HookRegistry
 
 __all__ = ["AgentHook", "Block", "HookContext", "HookRegistry"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "agenticx.runtime.hooks.base": ["AgentHook", "Block", "HookContext"],
+        "agenticx.runtime.hooks.registry": ["HookRegistry"],
+    },
+)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agenticx.argument_types import check_str
-from agenticx.llms.base import Reply
-from agenticx.messages import Message
+
+if TYPE_CHECKING:
+    from agenticx.llms.base import Reply
+    from agenticx.messages import Message
 
 __all__ = ["AgentHook", "Block", "HookContext"]
 

@@ -17,7 +17,7 @@ from typing import Any
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolOutcome
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.resume import ResumedRequest, ResumedTurn, ResumePoint
-from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
+from agenticx.runtime.sanitizing import OUTCOME_UNKNOWN
 from agenticx.runtime.user_requests.kinds import kind_of_event
 from agenticx.runtime.user_requests.requests import AnsweredBy, UserAnswer
 from agenticx.sessions.log.events import asked_request, given_answer

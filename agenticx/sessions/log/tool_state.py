@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from agenticx.logs import get_logger
 from agenticx.runtime import Session
 from agenticx.runtime.session import Option
-from agenticx.tools.base import ToolState
+from agenticx.tools.context import ToolState
 from agenticx.tools.session_files import Artifact, Artifacts, KeptRevision
 
 __all__ = [

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from agenticx import user_code
 from agenticx.argument_types import check_int
 from agenticx.core.agent import Agent
-from agenticx.core.handoffs import declared_targets
+from agenticx.core.handoff_tools import declared_targets
 from agenticx.core.turn_agents import turn_above
 from agenticx.errors import AgenticXError
 from agenticx.foreign_text import MATERIAL, frame_lines, one_line

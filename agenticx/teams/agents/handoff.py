@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agenticx.core.handoffs import HandoffTool, handoff_message
+from agenticx.core.handoff_tools import HandoffTool, handoff_message
 from agenticx.runtime.turn_agent import ToolResult
 
 __all__ = ["Handoff", "handoff_tool"]

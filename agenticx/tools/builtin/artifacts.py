@@ -15,8 +15,9 @@ from agenticx.tools.artifact_paths import check_artifact_path
 from agenticx.tools.artifacts.edits import MAX_EDITS, EditError, apply_edits
 from agenticx.tools.artifacts.extraction import unwrap_page
 from agenticx.tools.artifacts.preview import DEFAULT_PATH, preview
-from agenticx.tools.base import Assessment, ToolContext
+from agenticx.tools.base import Assessment
 from agenticx.tools.builtin.edits import assess_write, write_file
+from agenticx.tools.context import ToolContext
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agenticx.errors import ToolError
-from agenticx.tools.base import Assessment, ToolContext, UserQuestion
+from agenticx.tools.base import Assessment, UserQuestion
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import tool
 
 __all__ = ["ask_user"]

@@ -14,8 +14,9 @@ from typing import Any
 from agenticx.errors import ToolError
 from agenticx.logs import get_logger
 from agenticx.threads import run_in_thread
-from agenticx.tools.base import Assessment, ToolContext
+from agenticx.tools.base import Assessment
 from agenticx.tools.builtin.files import file_version, resolve_accessible
+from agenticx.tools.context import ToolContext
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.lines import is_valid_utf8
 from agenticx.tools.paths import (

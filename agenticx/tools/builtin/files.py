@@ -11,7 +11,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agenticx.errors import ToolError
-from agenticx.tools.base import Assessment, ToolContext
+from agenticx.tools.base import Assessment
+from agenticx.tools.context import ToolContext
 from agenticx.tools.lines import TextLine, count_lines, is_valid_utf8, iter_lines
 from agenticx.tools.paths import FolderEntry, WorkspacePath, read_file, resolve_as_shown, scan_folder
 from agenticx.tools.plurals import pluralize

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from agenticx.errors import ToolError
-from agenticx.tools.base import ToolContext
+from agenticx.tools.context import ToolContext
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
 

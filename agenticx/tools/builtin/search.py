@@ -14,8 +14,8 @@ from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.threads import run_in_thread
-from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.files import resolve_accessible
+from agenticx.tools.context import ToolContext
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.paths import WorkspacePath, read_file, scan_folder
 from agenticx.tools.patterns import LinearPattern, compile_file_globs, compile_pattern

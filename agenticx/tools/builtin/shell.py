@@ -17,8 +17,9 @@ from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.settings import child_environment
-from agenticx.tools.base import Assessment, ToolContext, ToolOutput
+from agenticx.tools.base import Assessment, ToolOutput
 from agenticx.tools.command_output import HeadTailBuffer, ProgressEmitter
+from agenticx.tools.context import ToolContext
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.processes import CommandExit, start_command
 from agenticx.tools.registry import tool

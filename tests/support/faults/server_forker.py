@@ -26,8 +26,8 @@ from agenticx.llms.model_cache import NamedModels
 from agenticx.logs import configure_logging
 from agenticx.sessions import SqliteStore, Store
 from agenticx.settings import load_settings
-from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin import builtin_tools
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import tool
 from studio.access import load_or_create_token
 from studio.server import StudioServer, listen

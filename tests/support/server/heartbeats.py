@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from agenticx.llms.scripted import call, hang, say
-from agenticx.tools.base import ToolContext
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import tool
 from tests.support.server.running_studio import Frame, RunningStudio, until
 from tests.support.timeouts import PATIENCE

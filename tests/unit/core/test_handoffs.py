@@ -28,7 +28,8 @@ from agenticx.messages import ProviderState
 from agenticx.runtime import AgentHook, AgentRuntime, Session, TurnContext, current_turn
 from agenticx.testing import ScriptedModel, call, check_grammar, finish, say, usage
 from agenticx.tools import tool
-from agenticx.tools.base import Assessment, ToolContext
+from agenticx.tools.base import Assessment
+from agenticx.tools.context import ToolContext
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.settings import load_settings
 from agenticx.testing import outline
-from agenticx.tools.base import ToolState
+from agenticx.tools.context import ToolState
 
 pytestmark = pytest.mark.anyio
 

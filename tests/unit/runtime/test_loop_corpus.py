@@ -13,7 +13,8 @@ from agenticx.llms.base import ToolSchema
 from agenticx.runtime import AgentHook, ConfirmGate
 from agenticx.runtime.hooks import Block
 from agenticx.testing import call
-from agenticx.tools.base import Assessment, ToolContext
+from agenticx.tools.base import Assessment
+from agenticx.tools.context import ToolContext
 from tests.benchmarks import loop_corpus as loops
 
 ALL = [sequence for file in loops.FILES for sequence in loops.corpus(file)]

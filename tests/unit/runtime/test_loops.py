@@ -7,8 +7,8 @@ import pytest
 from agenticx.errors import ToolError
 from agenticx.runtime import AutoApproveConfirmGate
 from agenticx.testing import ScriptedGate, ScriptedModel, call
-from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin import builtin_tools
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import tool
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]

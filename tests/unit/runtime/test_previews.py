@@ -13,7 +13,7 @@ from agenticx.llms import GrowingArguments
 from agenticx.llms.base import ToolCallDelta
 from agenticx.llms.scripted import call, pause, raw
 from agenticx.runtime import RuntimeEvent
-from agenticx.tools.base import ToolContext
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import tool
 from tests.support.turn_player import PlayedTurn, Player
 

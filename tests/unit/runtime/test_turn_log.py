@@ -19,7 +19,7 @@ from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer
 from agenticx.runtime.resume import NullCallJournal, ResumedRequest, ResumePoint
 from agenticx.runtime.user_requests.requests import ConfirmRequest
 from agenticx.testing import ScriptedGate, ScriptedModel, call, cut, hang, pause, raw, say, usage
-from agenticx.tools.base import ToolContext
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import tool
 from tests.support.histories import conversation
 from tests.support.jumping_clock import LoopClock

@@ -19,8 +19,9 @@ from agenticx.sessions.log.records import ChildTurnSaved, RequestAnswered
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
 from agenticx.subagents.tools import session_tools
 from agenticx.testing import check_grammar
-from agenticx.tools.base import Tool, ToolContext, is_idempotent
+from agenticx.tools.base import Tool, is_idempotent
 from agenticx.tools.builtin.ask import ask_user
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import tool
 from tests.support.commits import add_fact, load
 from tests.support.endings import ending_text, told_endings

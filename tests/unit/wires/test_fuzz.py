@@ -16,7 +16,7 @@ from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import Reply
 from agenticx.messages import AssistantMessage, Message, UserMessage, message_adapter
 from agenticx.runtime import sanitize
-from agenticx.runtime.sanitize import is_valid
+from agenticx.runtime.sanitizing import is_valid
 from tests.support.lanes import Count
 from tests.support.wires.corpus import MALFORMED_STREAMS
 from tests.support.wires.recorded import garble, split_body, streams_folder

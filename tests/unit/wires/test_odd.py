@@ -11,7 +11,7 @@ import pytest
 from agenticx.llms.base import close_model
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session, sanitize
-from agenticx.runtime.sanitize import is_valid
+from agenticx.runtime.sanitizing import is_valid
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar, outline
 from tests.support.timeouts import PATIENCE

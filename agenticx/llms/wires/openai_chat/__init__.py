@@ -6,19 +6,20 @@ client.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from agenticx.llms.wires.chat_dialect import ChatDialect
+from agenticx.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from agenticx.llms.wires.chat_dialect import ChatDialect
     from agenticx.llms.wires.openai_chat.model import OPENAI_BASE_URL, OpenAIChatModel
 
 __all__ = ["OPENAI_BASE_URL", "ChatDialect", "OpenAIChatModel"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from agenticx.llms.wires.openai_chat import model
-
-    return getattr(model, name)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "agenticx.llms.wires.chat_dialect": ["ChatDialect"],
+        "agenticx.llms.wires.openai_chat.model": ["OPENAI_BASE_URL", "OpenAIChatModel"],
+    },
+)

@@ -14,7 +14,7 @@ from agenticx.llms.wrappers.pricing import PricedModel
 from agenticx.messages import UserMessage
 from agenticx.runtime import Budget, BudgetExceeded, TurnContext
 from agenticx.testing import ScriptedModel, call, say, usage
-from agenticx.tools.base import ToolContext
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import tool
 from tests.support.wires.files import GIF, JPEG, PNG
 

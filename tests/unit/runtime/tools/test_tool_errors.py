@@ -26,7 +26,7 @@ from agenticx.runtime.calls.authorization import CallRefused
 from agenticx.runtime.interrupts import TurnInterrupted
 from agenticx.runtime.resume import NullCallJournal
 from agenticx.testing import ScriptedModel, call, outline
-from agenticx.tools.base import ToolContext
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import tool
 from tests.support.odd_tools import Panic, one_result
 from tests.support.timeouts import PATIENCE

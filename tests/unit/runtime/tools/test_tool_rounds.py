@@ -13,7 +13,8 @@ from agenticx.llms.base import ToolCallDelta
 from agenticx.runtime import AutoApproveConfirmGate, Block, ConfirmAnswer, HookRegistry, StopSignal
 from agenticx.runtime.hooks import AgentHook
 from agenticx.testing import ScriptedGate, ScriptedModel, call, finish, outline, raw, say
-from agenticx.tools.base import ToolContext, ToolOutput
+from agenticx.tools.base import ToolOutput
+from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import tool
 from tests.support.timeouts import PATIENCE
 

@@ -20,7 +20,7 @@ from agenticx.messages import (
     ToolMessage,
     UserMessage,
 )
-from agenticx.runtime.sanitize import sanitize
+from agenticx.runtime.sanitizing import sanitize
 from tests.support.wires import sdk_types
 from tests.support.wires.rules_anthropic import violations
 
