@@ -11,12 +11,12 @@ import socket
 import sys
 import threading
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
 from ipaddress import ip_address
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -60,7 +60,7 @@ _SHUTDOWN_SECONDS = 4.5
 """From the signal to the exit. What stopping the turns leaves of it is for open responses, which get a second at
 least."""
 _REQUEST_SECONDS = 1.0
-"""Before that, the longest wait of a worker that hands over for the first request of each connection."""
+"""Before that, the time in which a worker that hands over waits for a request on each connection."""
 _PAUSE_SECONDS = 0.02
 _UNREAD_SECONDS = 0.9
 """Of that for connections whose client reads nothing."""
@@ -357,10 +357,11 @@ class StudioServer(uvicorn.Server):
     ) -> None:
         clock = services.clock
         self._connection_limit = ConnectionLimit(clock)
+        self._connection_type = ServerConnection.with_limits(clock, self._connection_limit)
         super().__init__(
             uvicorn.Config(
                 app or make_app(services),
-                http=ServerConnection.with_limits(clock, self._connection_limit),
+                http=self._connection_type,
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -420,9 +421,15 @@ class StudioServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
+        hands_over = self._hands_over and self.services.store.log.is_shared
+        self._connection_type.is_ending = True
+        waiting = await self._accept_waiting() if hands_over else ()
         for server in self.servers:
             server.close()
-        if self._hands_over and self.services.store.log.is_shared:
+        for connection in waiting:
+            with suppress(OSError):  # the client has gone
+                await loop.connect_accepted_socket(self._make_connection, connection)
+        if hands_over:
             await self._hand_over()
         deadline = loop.time() + _SHUTDOWN_SECONDS
         await self.services.hub.close()
@@ -433,32 +440,53 @@ class StudioServer(uvicorn.Server):
         loop.call_later(grace, self._abort_connections)  # before uvicorn would cancel the tasks of the responses
         await super().shutdown(sockets)
 
+    async def _accept_waiting(self) -> Sequence[socket.socket]:
+        """Accept the connections that wait: closing the listening sockets would reset them, and lose their requests."""
+        loop = asyncio.get_running_loop()
+        for listening in self._listening:
+            loop.remove_reader(listening)
+        await asyncio.sleep(0)  # in which the loop makes connections of those that it has accepted
+        return [connection for listening in self._listening for connection in _waiting_connections(listening)]
+
+    def _make_connection(self) -> asyncio.Protocol:
+        return self._connection_type(self.config, self.server_state, self.lifespan.state)
+
     async def _hand_over(self) -> None:
-        """Give the sessions to other workers, if there are any, while the turns and requests of this one end."""
+        """Give the sessions to other workers, if there are any, while the turns and requests of this one end.
+
+        A connection is closed after its next response, which says so. One without a request is closed after a second,
+        in which a load balancer has noticed that this worker accepts none any more.
+        """
+        clock = self.services.clock
+        began = clock.monotonic()
         handing_over = asyncio.create_task(self._drain(), name="agx drain")
         while not (handing_over.done() or self.force_exit):
-            for connection in self._connections:
-                if connection.cycle is not None:  # no further request comes on it, after the one that is being answered
-                    connection.shutdown()
+            self._close_connections(idle=clock.monotonic() - began >= _REQUEST_SECONDS)
             await asyncio.wait({handing_over}, timeout=_PAUSE_SECONDS)
         handing_over.cancel()
         await asyncio.gather(handing_over, return_exceptions=True)
+        self._close_connections(idle=True)  # a request on one of them would be refused from now on
 
     async def _drain(self) -> None:
         hub, clock, seconds = self.services.hub, self.services.clock, self.services.settings.drain_seconds
         began = clock.monotonic()
         await hub.drain(seconds)
         while (passed := clock.monotonic() - began) < seconds and any(
-            passed < _REQUEST_SECONDS if connection.cycle is None else not connection.cycle.response_started
-            for connection in self._connections
+            _is_idle(connection) or not connection.cycle.response_started for connection in self._connections
         ):
             await clock.sleep(_PAUSE_SECONDS)
         await hub.drain(seconds - passed)  # with the turns that those requests have begun
 
+    def _close_connections(self, *, idle: bool) -> None:
+        """Close each connection after the response that is being made; with `idle` at once those without a request."""
+        for connection in self._connections:
+            if not _is_idle(connection) or (idle and not _has_input(connection)):
+                connection.shutdown()
+
     @property
     def _connections(self) -> Sequence[Any]:
         """The open connections, each a `ServerConnection`."""
-        return list(self.server_state.connections)
+        return [each for each in self.server_state.connections if not cast("Any", each).transport.is_closing()]
 
     def _abort_connections(self, unsent: Mapping[Any, int] | None = None) -> None:
         """Abort the connections; with `unsent`, the bytes that each had to send before, those that have sent none."""
@@ -488,6 +516,33 @@ class StudioServer(uvicorn.Server):
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self._hands_over = self._hands_over or sig == signal.SIGTERM
         self.should_exit = True
+
+
+def _waiting_connections(listening: socket.socket) -> Iterator[socket.socket]:
+    """Yield the connections that the system has accepted for a listening socket and the server has not."""
+    while True:
+        try:
+            connection, _ = listening.accept()
+        except ConnectionAbortedError:  # its client has gone
+            continue
+        except OSError:  # there is none, or no file descriptor for it
+            return
+        connection.setblocking(False)
+        yield connection
+
+
+def _is_idle(connection: Any) -> bool:
+    """Return True for a connection without a request, or whose last response is complete."""
+    return connection.cycle is None or connection.cycle.response_complete
+
+
+def _has_input(connection: Any) -> bool:
+    """Return True if a connection has bytes that were not read yet, or a part of a request."""
+    own: Any = connection.transport.get_extra_info("socket")
+    try:
+        return bool(connection.conn.trailing_data[0] or own._sock.recv(1, socket.MSG_PEEK))
+    except OSError:  # there are none, or the client has gone
+        return False
 
 
 def _unsent_bytes(connection: Any) -> int:

@@ -11,6 +11,7 @@
 4. While connections cannot be accepted at all, because something else used up the file descriptors, they stay in the
    listen queue; the log reports it once a minute, without a traceback.
 5. There are no WebSockets: a request with an Upgrade header is answered as if it had none.
+6. A response of a server that ends is the last one of its connection, and has the header `Connection: close`.
 """
 
 from __future__ import annotations
@@ -114,6 +115,8 @@ class ConnectionLimit:
 class ServerConnection(H11Protocol):
     """uvicorn's h11 protocol with the limits of this module; the scope gets what `response_writer` has keys for."""
 
+    is_ending = False
+    """True once the server ends: a response is the last one of its connection then."""
     connection_limit = ConnectionLimit()
     request_seconds = REQUEST_SECONDS
     write_seconds = WRITE_TIMEOUT_SECONDS
@@ -148,6 +151,8 @@ class ServerConnection(H11Protocol):
 
     def _run_app(self, scope: Scope, receive: Receive, _send: Send) -> Awaitable[None]:
         self._timer.cancel()
+        if self.is_ending:
+            self.cycle.keep_alive = False
         writer = ConnectionWriter(self.cycle, self.write_seconds)
         scope[ABORT_KEY], scope[WRITER_KEY] = self.transport.abort, writer
         return self._inner_app(scope, receive, ResponseSender(self.cycle, writer, partial(self._discard, receive)))

@@ -90,7 +90,7 @@ class ResponseSender:
     """The ASGI `send` of a request on an h11 connection.
 
     A response that begins before the request's body has arrived closes the connection; before it ends, `discard_body`
-    is awaited.
+    is awaited. So does the last response of a server that ends; the header keeps clients from sending another request.
     """
 
     __slots__ = ("_cycle", "_discard_body", "_is_body_unread", "_send_message", "_writer")
@@ -106,8 +106,8 @@ class ResponseSender:
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            if self._cycle.more_body:
-                self._is_body_unread = True
+            self._is_body_unread = self._cycle.more_body
+            if self._is_body_unread or not self._cycle.keep_alive:
                 headers = [header for header in message["headers"] if header != _CLOSE]
                 message = {**message, "headers": [*headers, _CLOSE]}
             await self._send(message)

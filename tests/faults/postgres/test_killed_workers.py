@@ -16,7 +16,8 @@ from tests.support.postgres.cluster import Cluster, cluster, multi_host_url, req
 from tests.support.postgres.takeovers import Takeovers
 from tests.support.postgres.worker_load import WorkerLoad, worker_load
 from tests.support.postgres.workers import StudioWorkers, studio_workers
-from tests.support.timeouts import PATIENCE
+from tests.support.server.stream_client import StreamClient
+from tests.support.timeouts import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane, requires_postgres]
 
@@ -45,6 +46,21 @@ async def test_a_client_that_moves_to_another_worker_at_any_cursor_sees_the_log(
         while load.hops < hops:
             await load.progress()
     assert load.problems == []
+
+
+async def test_workers_that_skip_an_event_when_a_client_moves_are_detected(
+    postgres: Cluster, tmp_path: Path, rng: random.Random
+) -> None:
+    def has_gap(reader: StreamClient) -> bool:
+        numbers = [envelope["seq"] for envelope in reader.envelopes]
+        return numbers != [*range(1, len(numbers) + 1)]
+
+    mutant = "skips an event after a reconnect"
+    async with (
+        studio_workers(tmp_path, await postgres.fresh_database(), 3, mutant=mutant) as workers,
+        worker_load(workers, rng, hop_bytes=2_000) as load,
+    ):
+        await wait_until(lambda: any(has_gap(session.reader) for session in load.sessions))
 
 
 async def test_turns_of_a_killed_worker_are_owned_by_another_within_a_second(
@@ -115,7 +131,6 @@ async def test_a_promoted_standby_has_everything_acknowledged_and_ends_no_turn(
 async def restart_all(workers: StudioWorkers, load: WorkerLoad) -> None:
     """Restart one worker after another, each as soon as all sessions have gone on."""
     for worker in list(workers.all):
-        worker.drain()
         assert await worker.terminate() == 0
         await load.progress()
         await workers.restart(worker)

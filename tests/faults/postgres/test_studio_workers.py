@@ -117,6 +117,19 @@ async def test_a_question_of_one_worker_is_answered_at_others_and_one_answer_cou
         assert runs(workers) == +expected
 
 
+async def test_workers_that_accept_every_answer_are_detected(postgres: Cluster, tmp_path: Path) -> None:
+    url = await postgres.fresh_database()
+    async with (
+        studio_workers(tmp_path, url, 3, mutant="accepts every answer") as workers,
+        clients_of(workers.all) as (asks, one, other),
+    ):
+        session_id = await new_session(asks)
+        await post_turn(asks, session_id, asking("call"))
+        question = await open_question(one, session_id)
+        answers = await asyncio.gather(answer(one, question, True), answer(other, question, False))
+        assert [each.json()["approved"] for each in answers] == [True, False]
+
+
 @dataclass(eq=False)
 class SessionsOfWorker:
     """Sessions that a worker owns: some wait for an answer, and in some the model counts."""
@@ -177,6 +190,54 @@ async def test_a_killed_worker_is_replaced_within_a_second_and_its_turns_that_wa
             await workers.restart(victim)
         assert runs(workers) == expected
     takeovers.check(within=1.0)
+
+
+async def kill_during_call(workers: StudioWorkers, rng: random.Random, name: str) -> tuple[str, str]:
+    """Kill the worker of a new session while its call runs; return the ids of the session and of its turn."""
+    victim = rng.choice(workers.all)
+    async with victim.client() as client:
+        session_id = await new_session(client)
+        turn_id = await post_turn(client, session_id, f"{asking(name)}; sleep 1000")
+        assert (await answer(client, await open_question(client, session_id), True)).status_code == 200
+        await wait_until(lambda: runs(workers)[name])
+    await victim.kill()
+    return session_id, turn_id
+
+
+async def test_a_call_that_ran_when_its_worker_was_killed_is_not_run_again(
+    postgres: Cluster, tmp_path: Path, rng: random.Random, count: Count
+) -> None:
+    expected = Counter[str]()
+    async with studio_workers(tmp_path, await postgres.fresh_database(), 3) as workers:
+        for number in range(count(1, 10, 50)):
+            session_id, turn_id = await kill_during_call(workers, rng, f"call{number}")
+            log = await ended_log(rng.choice(workers.running), session_id, turn_id)
+            assert [event["data"]["outcome"] for event in log if event["type"] == "tool_result"] == ["unknown"]
+            assert ends(log, turn_id) == ["interrupted"]
+            expected[f"call{number}"] += 1
+            await workers.restart(next(worker for worker in workers.all if not worker.is_running))
+        assert runs(workers) == expected
+
+
+async def test_workers_that_run_calls_again_are_detected(postgres: Cluster, tmp_path: Path, rng: random.Random) -> None:
+    url = await postgres.fresh_database()
+    async with studio_workers(tmp_path, url, 3, mutant="runs calls again") as workers:
+        await kill_during_call(workers, rng, "call")
+        await wait_until(lambda: runs(workers)["call"] == 2)
+
+
+async def test_without_locks_a_killed_worker_is_replaced_after_its_lease(
+    postgres: Cluster, tmp_path: Path, rng: random.Random
+) -> None:
+    url, lease = await postgres.fresh_database(), 5.0
+    variables = {"AGX_STORE_POLL": "true", "AGX_STORE_LEASE_SECONDS": str(lease)}
+    async with studio_workers(tmp_path, url, 2, **variables) as workers, Takeovers.watching(url) as takeovers:
+        victim = rng.choice(workers.all)
+        sessions = await SessionsOfWorker.begin(victim, "call")
+        work, since = await takeovers.sessions_with_work(victim), time.monotonic()
+        await victim.kill()
+        assert await takeovers.wait(work, victim, since=since) > lease * 0.6  # it was renewed at most 0.3 of it before
+        await sessions.end(workers.running, rng)
 
 
 async def test_a_worker_that_is_told_to_end_hands_over_turns_that_wait_and_stops_the_others(

@@ -67,10 +67,6 @@ class StudioWorker:
         """Return a client of this worker with its token; one with a limit of `connections` keeps them."""
         return patient_client(self.url, headers={"Authorization": f"Bearer {self.token}"}, connections=connections)
 
-    def drain(self) -> None:
-        """Let the load balancer pass no new connection to it, as before a planned restart."""
-        self.is_balanced = False
-
     async def kill(self) -> None:
         """Kill the process by SIGKILL, and wait until it has ended."""
         await self._end(signal.SIGKILL)
@@ -193,9 +189,9 @@ class LoadBalancer(FaultyProxy):
 
     async def connect_upstream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         ports = self._ports()
-        for _ in ports:
-            self.upstream = ports[self._next % len(ports)]
-            self._next += 1
+        first = self._next % len(ports) if ports else 0
+        for number, port in enumerate([*ports[first:], *ports[:first]], self._next + 1):
+            self.upstream, self._next = port, number
             try:
                 return await super().connect_upstream()
             except OSError:
