@@ -65,6 +65,7 @@ async def open_hub(
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
     agents: Iterable[Agent[Any, Any]] = (),
+    deps: Callable[[SessionRecord], Any] | None = None,
     images: ImageProvider | None = None,
     workspace: str | PathLike[str] | None = None,
     settings: Settings | None = None,
@@ -87,7 +88,9 @@ async def open_hub(
     replaces `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the main agent: a tool
     that returns one hands over to it, and it answers the next messages of that session too, until another handoff or
     `hub.change(id, {"agent": NAME})` (None: the main agent). One that is not among them acts to the end of the turn;
-    then the session goes back to its main agent (`session_changed`). `images` makes images for the tools
+    then the session goes back to its main agent (`session_changed`). `deps` returns the `ToolContext.deps` of a turn
+    that is given none, for the record of its session: at the beginning of each turn, and when one goes on after a
+    restart, since no store keeps deps. It must return at once. `images` makes images for the tools
     `generate_images` and `remove_background`, by default the model of AGX_IMAGE_MODEL; without either there are no such
     tools. `workspace` is that of sessions created without
     one. Without `settings` they are read from the environment and the user's file.
@@ -126,6 +129,7 @@ async def open_hub(
             hooks=registry,
             system_prompt=system_prompt,
             agents=agents,
+            deps=deps,
         )
         stack.push_async_callback(hub.close)
         await hub.recover()
@@ -203,6 +207,7 @@ def make_hub(
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
     agents: Iterable[Agent[Any, Any]] = (),
+    deps: Callable[[SessionRecord], Any] | None = None,
     notes: SessionNotes | None = None,
     clock: Clock | None = None,
 ) -> Hub:
@@ -239,6 +244,7 @@ def make_hub(
         agent_files=AgentFiles(settings.home),
         agents=SessionAgents(known, models=models.get, hooks=registry),
         notes=own_notes,
+        deps=deps,
         clock=clock,
     )
 

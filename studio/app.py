@@ -29,7 +29,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import Scope
 
-from agenticx.argument_types import check_type
+from agenticx.argument_types import check_callable, check_type
 from agenticx.assembly import check_images
 from agenticx.core.agent import Agent
 from agenticx.core.session_agents import checked_agents
@@ -38,6 +38,7 @@ from agenticx.llms.images.base import ImageProvider
 from agenticx.llms.model_cache import ModelSource, NamedModels, OwnModels, own_models
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.hub.session_fields import check_text
+from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.factory import open_shared_place
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_in_thread
@@ -64,6 +65,7 @@ class AppParts:
     hooks: HookRegistry | Sequence[AgentHook] = ()
     system_prompt: str | None = None
     agents: Sequence[Agent[Any, Any]] = ()
+    deps: Callable[[SessionRecord], Any] | None = None
     images: ImageProvider | None = None
     settings: Settings | None = None
 
@@ -87,6 +89,7 @@ class AppParts:
                 hooks=self.hooks,
                 system_prompt=self.system_prompt,
                 agents=self.agents,
+                deps=self.deps,
                 images=self.images,
             )
             closing.pop_all()  # the store closes it
@@ -100,6 +103,7 @@ def create_app(
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
     agents: Iterable[Agent[Any, Any]] = (),
+    deps: Callable[[SessionRecord], Any] | None = None,
     images: ImageProvider | None = None,
     settings: Settings | None = None,
 ) -> Starlette:
@@ -109,22 +113,25 @@ def create_app(
     of them by default. Or it is a function that returns the model of a name (None: the default). `tools` replace the
     built-in ones (`[*builtin_tools(), mine]` adds one); those for sub-agents stay unless AGX_ENABLED_TOOLS leaves them
     out. `hooks` run in every turn. `system_prompt` replaces `config/prompts/system.md`, with the same placeholders.
-    `agents` can answer besides the main agent, and `images` makes images, see `agenticx.open_hub`. Without `settings`
-    they are read from the environment and the settings files as the application starts. An application that mounts this
-    one must run its lifespan: see the docstring of this module. Raises `TypeError` or `ValueError` for models, tools,
-    hooks, prompts and settings that are none.
+    `agents` can answer besides the main agent, `deps` are those of tools, and `images` makes images, see
+    `agenticx.open_hub`. Without `settings` they are read from the environment and the settings files as the application
+    starts. An application that mounts this one must run its lifespan: see the docstring of this module. Raises
+    `TypeError` or `ValueError` for models, tools, hooks, prompts and settings that are none.
     """
     if system_prompt is not None:
         check_text("system_prompt", system_prompt)
     if settings is not None:
         check_type("settings", settings, Settings, "Settings, as load_settings returns them")
     check_images(images)
+    if deps is not None:
+        check_callable("deps", deps, "a function of the SessionRecord")
     parts = AppParts(
         models=None if models is None else own_models(models),
         tools=None if tools is None else Toolbox(tools),
         hooks=HookRegistry.from_hooks(hooks),
         system_prompt=system_prompt,
         agents=checked_agents(agents),
+        deps=deps,
         images=images,
         settings=settings,
     )

@@ -19,6 +19,7 @@ from agenticx.llms.images.base import ImageProvider
 from agenticx.llms.model_cache import NamedModels
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.hub.hub import Hub
+from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings
@@ -75,6 +76,7 @@ def make_services(
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
     agents: Iterable[Agent[Any, Any]] = (),
+    deps: Callable[[SessionRecord], Any] | None = None,
     images: ImageProvider | None = None,
     clock: Clock | None = None,
 ) -> Services:
@@ -102,6 +104,7 @@ def make_services(
             hooks=hooks,
             system_prompt=system_prompt,
             agents=agents,
+            deps=deps,
             notes=notes,
             clock=clock,
         ),

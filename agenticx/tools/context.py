@@ -94,7 +94,7 @@ class ToolContext(Generic[DepsT]):
     """The environment of a call, passed to the tool beside its arguments; never part of its schema.
 
     `deps` is the object that the run was given, such as a database: `context: ToolContext[Database]` says its type. No
-    model sees it and no store keeps it, so it is None in a turn that goes on after a restart.
+    model sees it and no store keeps it: a turn that goes on after a restart has those of `open_hub(deps=…)`, or None.
 
     `emit(type, payload)` emits an event of the tool between its call and its result: `tool_progress` (payload
     {"output": str}; id, name and elapsed time are filled in), `artifact`, `citation` and the like; types that belong to

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
 
 from agenticx.argument_types import (
+    check_callable,
     check_int,
     check_mapping,
     check_path,
@@ -143,8 +144,9 @@ class Hub:
     A turn runs with `settings` as they apply in its session's workspace. `work` returns what takes the place of the
     model calls in the turns of a session, None for most sessions. `agents` can answer besides the main one: a session
     keeps the name of the one that a handoff or `change` made active; or its turns run one of `teams`. `notes`
-    are those that sessions can use. The catalog of
-    `store` lists and finds sessions, its log has their events. All methods must be called on one event loop.
+    are those that sessions can use. `deps` returns those of the tools of a turn that is given none, for the record of
+    its session, when the turn begins and when it goes on after a restart. The catalog of `store` lists and finds
+    sessions, its log has their events. All methods must be called on one event loop.
     """
 
     def __init__(
@@ -162,10 +164,13 @@ class Hub:
         agent_files: AgentFileSource | None = None,
         teams: TeamSource | None = None,
         notes: NoteSource | None = None,
+        deps: Callable[[SessionRecord], Any] | None = None,
         clock: Clock | None = None,
     ) -> None:
         if system_prompt is not None:
             check_text("system_prompt", system_prompt)
+        if deps is not None:
+            check_callable("deps", deps, "a function of the SessionRecord")
         self.gate = gate or AsyncConfirmGate()
         self.store = store
         self._services = TurnServices(
@@ -182,6 +187,7 @@ class Hub:
             agent_files=agent_files,
             teams=teams,
             notes=notes,
+            deps=deps,
         )
         self._actors = ActorCache(self._claim)
         self._takeover = Takeover(store, self._take_over, self._services.clock)
@@ -200,20 +206,22 @@ class Hub:
         tools: Sequence[str] | None = None,
         vaults: Sequence[str] | None = None,
         system_prompt: str | None = None,
-        agent: str | None = None,
+        agent: str | AgentDefinition[Any, Any] | None = None,
         team: str | None = None,
     ) -> SessionRecord:
         """Create a session and return its record; the settings supply what is not given.
 
-        `vaults` are the ids of the vaults of notes that it may use, None for all. `agent` is the name of the agent that
-        answers, None the main one; the prompt, model and tools of an agent of a file are copied into the record, where
-        none are given. Each message to a session with a `team` is the
-        task of a run of that configured team; an empty one lets the team go on. Raises `ValueError` for a value that
+        `vaults` are the ids of the vaults of notes that it may use, None for all. `agent` answers: one of
+        the hub's agents or its name, None for the main one; the prompt, model and tools of an agent of a file are
+        copied into the record, where none are given. Each message to a session with a `team` is the task of a run of
+        that configured team; an empty one lets the team go on. Raises `ValueError` for a value that
         cannot be stored, `SettingsError` for a workspace that is no folder and for a team or agent that cannot be used,
         the errors of `models`, `tools` and `agents` for unknown names, `HubClosed`, `StoreError`.
         """
         self._check_open()
         settings = self._services.settings
+        if isinstance(agent, AgentDefinition):
+            agent = self._services.name_of(agent)
         if workspace is not None:
             check_path("workspace", workspace)
         mode = settings.permission_mode if permission_mode is None else permission_mode
@@ -358,8 +366,8 @@ class Hub:
 
         An `agent`, such as an `Agent`, acts in this turn instead of the session's. Its tools and instructions, the
         `deps` and an `output_type` (see `Agent.run`) are not stored, so such a turn is not queued; after a restart one
-        that waits for an answer goes on if the hub was opened with an agent of that name. `context_variables` are
-        added to those of the session.
+        that waits for an answer goes on if the hub was opened with an agent of that name, and with the deps that the
+        hub's own `deps` return for its session. `context_variables` are added to those of the session.
 
         Raises as `submit` does, `TurnFailed` if the message is handed back before its turn begins, `SessionNotFound` if
         the session is deleted.

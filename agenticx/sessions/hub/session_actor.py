@@ -176,7 +176,7 @@ class SessionActor:
         record, request, work = self._writer.record, command.request, command.work
         if request.variants is not None:
             work = self._variants_work(record, request.variants)
-        setup = self._services.setup(record, request.model, request.sampling, work, command.objects)
+        setup = self._services.turn_setup(record, request.model, request.sampling, work, command.objects)
         if request.output_schema is not None and setup.work is not None:
             raise SettingsError("an output_schema is for the answer of one agent; a team and variants take none")
         admitted: Submission | MainTurn | QueuedMessage | None = None
@@ -230,7 +230,7 @@ class SessionActor:
                         check_task(request, self.session.messages)
                     if self._writer.record is not record:
                         now, objects = self._writer.record, setup.objects
-                        setup = self._services.setup(now, request.model, request.sampling, work, objects)
+                        setup = self._services.turn_setup(now, request.model, request.sampling, work, objects)
                     picked_after = await self._pick_first()
                     message = QueuedMessage.from_request(self.id, request)
                     turn = replace(message.to_turn(), variants=request.variants)
@@ -376,7 +376,7 @@ class SessionActor:
     def _begin_queued(self, message: QueuedMessage) -> None:
         """Begin the turn of a queued message, or cancel the message."""
         try:
-            setup = self._services.setup(self._writer.record, message.model, message.sampling)
+            setup = self._services.turn_setup(self._writer.record, message.model, message.sampling)
         except AgenticXError as exc:
             _log.warning("queued message cannot begin its turn; handing it back", error=str(exc))
             message.cancelled = True

@@ -210,7 +210,7 @@ class TurnRunner:
             turn_id=main.id,
             child_turns=self.children,
             work=setup.work,
-            deps=setup.objects.deps,
+            deps=setup.deps,
             journal=FactJournal(main.id, partial(self._store_journal, main)),
             steering=main.steering,
             pacer=services.pacer,
@@ -263,13 +263,14 @@ class TurnRunner:
     async def ended_turn(self, turn_id: str, agent_path: Sequence[str]) -> Turn:
         """Return a turn that is over, or only in the log, for others to begin below it and outlive it.
 
-        `agent_path` names its agent, and those above that. Raises as `TurnServices.setup` and `read_configuration` do.
+        `agent_path` names its agent, and those above that. Raises as `turn_setup` and `read_configuration` do.
         """
         services, record = self._services, self._writer.record
-        setup = services.setup(record, None, None)
+        setup = services.turn_setup(record, None, None)
         configuration = await services.read_configuration(record)
         runtime = services.runtime(setup.model, configuration.settings)
-        context = TurnContext(turn_id=turn_id, child_turns=self.children, budget=await self._budgets.of(turn_id))
+        budget = await self._budgets.of(turn_id)
+        context = TurnContext(turn_id=turn_id, child_turns=self.children, deps=setup.deps, budget=budget)
         return runtime.ended_turn(self._session, agent_path=agent_path, tools=setup.tools, context=context)
 
     async def _write_events(self, main: MainTurn, batch: Sequence[RuntimeEvent]) -> None:
@@ -621,7 +622,7 @@ class TurnRunner:
         acting = None if point.acting_agent == MAIN_AGENT else point.acting_agent
         record = replace(record, agent=acting)
         try:
-            setup = services.setup(record, turn.model, turn.sampling)
+            setup = services.turn_setup(record, turn.model, turn.sampling)
             return replace(setup, configuration=await services.read_configuration(record))
         except AgenticXError as exc:
             _log.warning("turn cannot be resumed", error=str(exc))

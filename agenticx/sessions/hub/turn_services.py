@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from agenticx import user_code
 from agenticx.clocks import Clock
 from agenticx.errors import AgentConfigError, AgenticXError, ResourcesExhausted, SettingsError, UnknownAgent
 from agenticx.llms.base import ChatModel, ToolSchema
@@ -156,7 +157,7 @@ class TurnSetup:
 
     An `agent` takes the place of these and of the system prompt. `agents` are those to which the turn can hand over,
     None for those that tools return. With `work` it calls no model, see `TurnContext`. `objects` are those that only
-    this process has.
+    this process has, and `deps` those of the tools: of `objects`, else of the hub.
     """
 
     model: ChatModel
@@ -166,6 +167,7 @@ class TurnSetup:
     agents: TurnAgents | None = None
     work: TurnWork | None = None
     objects: TurnObjects = field(default_factory=TurnObjects)
+    deps: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,9 +192,8 @@ class TurnServices:
     `config/prompts/system.md`, and a session's own prompt either of them. `work` returns what takes the place of the
     model calls in all turns of a session, None for most sessions. `agents` are those that sessions can have besides the
     main one, `agent_files` those that a session can be made with, `teams` those whose run their turns can be, `notes`
-    those of a person; None if no session can have any.
-    `closing` is set once no turn
-    may begin any more.
+    those of a person; None if no session can have any. `deps` returns those of a turn that is given none. `closing` is
+    set once no turn may begin any more.
     """
 
     store: Store
@@ -207,6 +208,7 @@ class TurnServices:
     agent_files: AgentFileSource | None = None
     teams: TeamSource | None = None
     notes: NoteSource | None = None
+    deps: Callable[[SessionRecord], Any] | None = None
     own_system_prompt: str | None = None
     closing: bool = False
     pacer: WritePacer = field(default_factory=WritePacer)
@@ -218,6 +220,32 @@ class TurnServices:
         """The contents of sessions: the store's, or, for a store without them, those of this process."""
         return self.store.blobs or self._own_blobs
 
+    def turn_setup(
+        self,
+        record: SessionRecord,
+        model_name: str | None,
+        sampling: Sampling | None,
+        work: TurnWork | None = None,
+        objects: TurnObjects | None = None,
+    ) -> TurnSetup:
+        """Return the setup of a turn that begins or goes on now, with the deps of its tools.
+
+        Raises as `setup` does, `TypeError` for deps of another class than its tools take, `SettingsError` if they take
+        some and there are none, and `UserCodeError` if the function of the hub fails.
+        """
+        setup = self.setup(record, model_name, sampling, work, objects)
+        tools, deps = setup.tools if setup.agent is None else setup.agent.tools, setup.objects.deps
+        if deps is not None:
+            check_deps(tools, deps)
+            return setup
+        if self.deps is not None:
+            deps = user_code.call_sync(self.deps, record, what="the function deps of the hub")
+        try:
+            check_deps(tools, deps)
+        except TypeError as exc:
+            raise SettingsError(f"{exc}; give the run its deps, or open the hub with deps=") from exc
+        return replace(setup, deps=deps)
+
     def setup(
         self,
         record: SessionRecord,
@@ -226,7 +254,7 @@ class TurnServices:
         work: TurnWork | None = None,
         objects: TurnObjects | None = None,
     ) -> TurnSetup:
-        """Return the setup of a turn that begins now, with that model instead of the session's own if it is named.
+        """Return the setup of a turn without the deps of the hub; a named model takes the place of the session's.
 
         Raises the errors of `models`, `tools` and `agents`, `UnsupportedSampling`, and `WorkspaceElsewhere`: a turn
         never works in a folder of this host that another one's path names.
@@ -247,8 +275,9 @@ class TurnServices:
         if sampling is not None:
             check_sampling(model if agent is None else agent.model, sampling)
             agent = None if agent is None else replace(agent, sampling=agent.sampling.updated(sampling))
-        check_deps(tools if agent is None else agent.tools, objects.deps)
-        return TurnSetup(model=model, tools=tools, agent=agent, agents=agents, work=work, objects=objects)
+        return TurnSetup(
+            model=model, tools=tools, agent=agent, agents=agents, work=work, objects=objects, deps=objects.deps
+        )
 
     def _turn_agents(self, session_id: str, default: ChatModel, override: ChatModel | None) -> TurnAgents:
         if self.agents is not None:
@@ -270,6 +299,15 @@ class TurnServices:
     def agent_named(self, name: str) -> AgentDefinition[Any, Any] | None:
         """Return the agent of that name that sessions can have, None for the main agent and an unknown one."""
         return None if self.agents is None else self.agents.find(name)
+
+    def name_of(self, agent: AgentDefinition[Any, Any]) -> str:
+        """Return the name of an agent that sessions can have; raise `UnknownAgent` for another agent of that name too.
+
+        A session stores the name alone, so a later process must find the agent by it.
+        """
+        if self.agent_named(agent.name) != agent:
+            raise UnknownAgent(f"the hub was not opened with the agent {agent.name!r}; use open_hub(agents=[…])")
+        return agent.name
 
     def output_type(self, record: SessionRecord) -> Any:
         """Return the output type of the agent of a session, None if its answers are text."""

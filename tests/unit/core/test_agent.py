@@ -27,8 +27,9 @@ from agenticx import (
     tool,
 )
 from agenticx.core import AgentExecutor
+from agenticx.errors import SettingsError, UnknownAgent
 from agenticx.runtime import ConfirmRequest, StopSignal
-from agenticx.sessions import Hub, HubClosed, SessionEvent
+from agenticx.sessions import Hub, HubClosed, SessionEvent, SessionRecord
 from agenticx.teams import AgentTeamManager, CancellationToken, RoundRobinGroupChat, Swarm
 from agenticx.testing import ScriptedModel, call, outline, say
 
@@ -357,8 +358,71 @@ async def test_a_hub_runs_an_agent_as_it_is_in_a_stored_session() -> None:
                 if event.type == "confirm_required":
                     event.approve()
         assert results(turn.result.events) == ["changed it"]
-        with pytest.raises(TypeError, match="deps must be a Stock"):
+        with pytest.raises(SettingsError, match=r"deps must be a Stock, not NoneType.*open the hub with deps="):
             await agent.run("Where?", session=session)
+        with pytest.raises(TypeError, match="deps must be a Stock, not int"):
+            await agent.run("Where?", session=session, deps=4)
+
+
+async def test_a_hub_has_deps_for_the_turns_that_are_given_none() -> None:
+    shop = Agent(name="shop", model=ScriptedModel([call("count"), "Seven.", call("count"), "Two."]), tools=[count])
+    asked = list[str | None]()
+
+    def stock_of(session: SessionRecord) -> Stock:
+        asked.append(session.agent)
+        return Stock(7)
+
+    async with open_hub("memory://", model="demo", agents=[shop], deps=stock_of) as hub:
+        session = await hub.create(agent=shop)
+        assert (session.agent, asked) == ("shop", [])
+        assert results((await hub.run(session.id, "How many?")).events) == ["7"]
+        assert results((await hub.run(session.id, "How many?", deps=Stock(2))).events) == ["2"]
+        assert asked == ["shop"]
+        with pytest.raises(UnknownAgent, match="not opened with the agent 'shop'"):
+            await hub.create(agent=shop.model_copy(update={"role": "another one"}))
+    async with open_hub("memory://", model="demo", agents=[shop]) as hub:
+        session = await hub.create(agent="shop")
+        with pytest.raises(SettingsError, match="deps must be a Stock, not NoneType"):
+            await hub.run(session.id, "How many?")
+    with pytest.raises(TypeError, match="deps must be a function of the SessionRecord, not Stock"):
+        async with open_hub("memory://", model="demo", deps=Stock(1)):  # type: ignore[arg-type]
+            pass
+
+
+@tool(risk="write")
+def sell(context: ToolContext[Stock]) -> str:
+    """Sell an apple."""
+    context.deps.apples -= 1
+    return f"{context.deps.apples} left"
+
+
+@pytest.mark.parametrize(
+    ("deps", "ending"),
+    [(lambda session: Stock(5), ("final", "4 left")), (None, ("error", "interrupted"))],
+    ids=["deps", "no deps"],
+)
+@pytest.mark.cases(quick=2)
+async def test_a_turn_that_goes_on_after_a_restart_has_the_deps_of_the_new_hub(
+    tmp_path: Path, deps: Any, ending: tuple[str, str]
+) -> None:
+    def shop(*replies: Any) -> Agent[Any, Any]:
+        return Agent(name="shop", model=ScriptedModel(replies), tools=[sell])
+
+    url = f"sqlite:///{tmp_path}/chat.db"
+    async with open_hub(url, model="demo", agents=[agent := shop(call("sell"))]) as hub:
+        session = await hub.create(agent=agent)
+        turn = asyncio.create_task(hub.run(session.id, "Sell one", deps=Stock(9)))
+        async for event in hub.follow(session.id):
+            if event.event.type == "confirm_required":
+                break
+    with pytest.raises(HubClosed):
+        await turn
+    async with open_hub(url, model="demo", agents=[shop("Sold.")], deps=deps) as hub:
+        for request in await hub.open_requests(session.id):
+            await hub.answer(request.id, ConfirmAnswer(approved=True), digest=request.digest)
+        events = [event.event async for event in _until_final(hub, session.id)]
+    end = events[-1]
+    assert (end.type, results(events)[-1] if end.type == "final" else end.data["code"]) == ending
 
 
 async def test_a_hub_knows_the_agents_to_which_its_agents_hand_over() -> None:
