@@ -195,6 +195,7 @@ async def test_a_killed_worker_is_replaced_within_a_second_and_its_turns_that_wa
 async def kill_during_call(workers: StudioWorkers, rng: random.Random, name: str) -> tuple[str, str]:
     """Kill the worker of a new session while its call runs; return the ids of the session and of its turn."""
     victim = rng.choice(workers.all)
+    (workers.workspace / f"{name}.txt").touch()  # with a new file, the effect of another run would not be the same
     async with victim.client() as client:
         session_id = await new_session(client)
         turn_id = await post_turn(client, session_id, f"{asking(name)}; sleep 1000")
