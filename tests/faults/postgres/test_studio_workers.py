@@ -195,10 +195,10 @@ async def test_a_killed_worker_is_replaced_within_a_second_and_its_turns_that_wa
 async def kill_during_call(workers: StudioWorkers, rng: random.Random, name: str) -> tuple[str, str]:
     """Kill the worker of a new session while its call runs; return the ids of the session and of its turn."""
     victim = rng.choice(workers.all)
-    (workers.workspace / f"{name}.txt").touch()  # with a new file, the effect of another run would not be the same
     async with victim.client() as client:
         session_id = await new_session(client)
-        turn_id = await post_turn(client, session_id, f"{asking(name)}; sleep 1000")
+        # The approval is of the files that a command names: of this name, it would not count for another run.
+        turn_id = await post_turn(client, session_id, f"run echo run >> $(echo {name}).txt; sleep 1000")
         assert (await answer(client, await open_question(client, session_id), True)).status_code == 200
         await wait_until(lambda: runs(workers)[name])
     await victim.kill()
