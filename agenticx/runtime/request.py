@@ -16,13 +16,20 @@ from agenticx.llms.base import ModelRequest
 from agenticx.llms.file_refusals import without_refused_files
 from agenticx.logs import get_logger
 from agenticx.messages import Message, SystemMessage
-from agenticx.runtime.compactor import CompactionResult, ContextCompactor, UsageCallback, message_count_size
+from agenticx.runtime.compactor import (
+    CompactionResult,
+    ContextCompactor,
+    UsageCallback,
+    estimate_tokens,
+    message_count_size,
+)
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.events import EventType
 from agenticx.runtime.history_text import calls_of_others_as_text
 from agenticx.runtime.sanitizing import sanitize
 from agenticx.runtime.turn import Turn
 from agenticx.threads import run_sized
+from agenticx.tools.plurals import pluralize
 
 __all__ = ["RequestBuilder"]
 
@@ -76,6 +83,23 @@ class RequestBuilder:
             return None
         await self._apply(turn, history, compacted)
         return replace(request, messages=await self._messages(turn, compacted.messages))
+
+    async def compact(self, turn: Turn) -> str:
+        """Compact the conversation of a turn whose message asks for it; return what was done, as its answer."""
+        history = await _run_by_size(sanitize, list(turn.session.messages))
+        model, on_usage = turn.agent.model, _usage_recorder(turn)
+        with self._summarizing(turn):
+            compacted = await self.compactor.compact(history, model, on_usage=on_usage)
+            if compacted is None:
+                compacted = await self.compactor.compact_to_request(history, model, on_usage=on_usage)
+        if compacted is None:
+            tokens = await _run_by_size(estimate_tokens, history)
+            return f"There is nothing to compact: the conversation has about {tokens:,} tokens."
+        await self._apply(turn, history, compacted)
+        sizes = f"about {compacted.tokens_before:,} tokens became {compacted.tokens_after:,}"
+        if compacted.compacted_count == 0:
+            return f"Long texts were shortened: {sizes}."
+        return f"{pluralize(compacted.compacted_count, 'earlier message')} became a summary: {sizes}."
 
     async def _messages(self, turn: Turn, history: Sequence[Message]) -> list[Message]:
         """Return the history as it is sent to the model: the system prompt first, passed through the hooks."""
@@ -143,10 +167,11 @@ class RequestBuilder:
 
     @contextmanager
     def _summarizing(self, turn: Turn) -> Generator[None]:
-        """Emit `stall` if the summary in the body takes longer than the limit for the first feedback.
+        """Emit that the turn compacts, and `stall` if the body takes longer than the limit for the first feedback.
 
         Afterwards emit the usage of a summary that was cut, if only a budget counts it.
         """
+        turn.enter("compacting")
         feedback = self.clocks.first_feedback
         data = {"elapsed_seconds": feedback, "limit_seconds": self.compactor.timeout, "action": "waiting"}
 

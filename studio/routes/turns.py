@@ -122,6 +122,11 @@ class StartTurnBody(RequestBody):
     variants: _Variants | None = Field(
         None, description="How many options to make of the message, or their models; not while the session is busy."
     )
+    compact: bool = Field(
+        False,
+        description="true: the turn compacts the conversation instead of answering, and its answer says what it did;"
+        " `input` is the message as it is shown. Not while the session is busy, and not with a team.",
+    )
 
 
 class TurnListQuery(RequestQuery):
@@ -230,6 +235,8 @@ async def start(request: Request) -> Response:
         await check_model(studio, model, field="variants")
     if body.variants is not None and body.when_busy != "reject":
         raise Problem("invalid_body", "'when_busy' must be 'reject' with 'variants'.", field="when_busy")
+    if body.compact:
+        await _check_compaction(studio, session_id, body)
     if body.output_schema is not None:
         await _check_output_schema(studio, session_id, body)
     if not body.input and (await studio.store.catalog.get(session_id)).team is None:
@@ -246,6 +253,7 @@ async def start(request: Request) -> Response:
         vaults=None if body.vaults is None else await vault_ids(studio, body.vaults),
         when_busy=body.when_busy,
         variants=tuple(body.variants) if isinstance(body.variants, list) else body.variants,
+        compact=body.compact,
     )
     submission = await studio.hub.submit(session_id, turn_request)
     if _wants_events(request):
@@ -270,6 +278,17 @@ def _sampling(body: SamplingBody | None) -> Sampling | None:
         return None if body is None else Sampling(**body.model_dump())
     except ValueError as exc:
         raise Problem("invalid_body", f"'sampling': {exc}.", field="sampling") from exc
+
+
+async def _check_compaction(studio: Services, session_id: str, body: StartTurnBody) -> None:
+    """Raise `Problem` for a message that asks for more than to compact the conversation, and in a team."""
+    asks_more = body.variants is not None or body.output_schema is not None or body.attachments
+    if asks_more or body.when_busy != "reject":
+        sentence = "'compact' takes no variants, output_schema or attachments, and 'when_busy' must be 'reject'."
+        raise Problem("invalid_body", sentence, field="compact")
+    if (await studio.store.catalog.get(session_id)).team is not None:
+        sentence = "'compact' is for the conversation of one agent; each participant of a team has its own."
+        raise Problem("invalid_body", sentence, field="compact")
 
 
 async def _check_output_schema(studio: Services, session_id: str, body: StartTurnBody) -> None:

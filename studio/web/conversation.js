@@ -156,7 +156,7 @@ export class Conversation {
     edit.addEventListener("click", () => this.insertDraft(input));
   }
 
-  on_state({ state }) { this.state = state === "done" ? "" : state; }
+  on_state({ state }) { this.state = state === "done" ? "" : state === "compacting" ? "summarising earlier messages" : state; }
 
   on_token({ text, message_id, waiting, elapsed_seconds }) {
     if (waiting) { this.state = `waiting for the model (${Math.round(elapsed_seconds ?? 0)} s)`; return; }

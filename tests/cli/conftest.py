@@ -124,7 +124,11 @@ class Terminal:
         except OSError:  # Linux: the other side is closed
             return False
         self.raw += self._decoder.decode(data)  # a read may end within a character or a control sequence
-        lasting = re.sub(r"\r(?:\x1b\[[0-9;]*m)*… waiting for the (?:model|tool) [^\r\n]*\r\x1b\[K", "", self.raw)
+        lasting = re.sub(
+            r"\r(?:\x1b\[[0-9;]*m)*… (?:waiting for the|summarising) [^\r\n]*\r\x1b\[K",
+            "",
+            self.raw,
+        )
         self.screen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", lasting).replace("\r\n", "\n")
         return bool(data)
 

@@ -213,3 +213,19 @@ def test_retry_sends_the_attached_files_again(agx: Any, terminal: Callable[..., 
     session = json.loads(agx("sessions", "show", "last", "--json").stdout)
     sent = [one for one in session["messages"] if one["role"] == "user"]
     assert [[file["size"] for file in one.get("attachments", ())] for one in sent] == [[5, 60_000], []]
+
+
+def test_compact_replaces_earlier_messages_by_a_summary(agx: Any, terminal: Callable[..., Any]) -> None:
+    (agx.folder / "long.txt").write_text("words and words\n" * 1_000)
+    screen = terminal("chat")
+    for keys, shown in (
+        ("/compact", "there is nothing to compact"),
+        ("say one @long.txt", "one @long.txt\n"),
+        ("/compact", "2 earlier messages are now a summary\n2 earlier messages became a summary: about "),
+        ("/compact", "There is nothing to compact: the conversation has about "),
+    ):
+        screen.wait_for("› ")
+        screen.type(f"{keys}\r")
+        screen.wait_for(shown)
+    quit_chat(screen)
+    assert messages(agx) == ["say one @long.txt", "/compact", "/compact"]

@@ -374,6 +374,7 @@ def test_an_address_alone_is_asked_for_its_models(agx: Any, provider: Any) -> No
 
 
 def test_a_terminal_shows_what_is_waited_for_from_one_second_on(agx: Any, terminal: Callable[..., Any]) -> None:
+    (agx.folder / "long.txt").write_text("words and words\n" * 1_000)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         agx.environment |= {
             "OPENAI_API_KEY": "key",
@@ -382,3 +383,10 @@ def test_a_terminal_shows_what_is_waited_for_from_one_second_on(agx: Any, termin
         screen = terminal("run", "hi", "-m", "openai-chat:some")
         screen.wait_for("… waiting for the model (")
         assert screen.interrupt() == 130
+        agx("run", "say hi", "--attach", "long.txt", "-m", "demo")
+        screen = terminal("chat", "-c", "-m", "openai-chat:some")
+        screen.wait_for("› ")
+        screen.type("/compact\r")
+        screen.wait_for("… summarising earlier messages (")
+        screen.type("\x03")
+        screen.wait_for("the turn was stopped")

@@ -51,6 +51,32 @@ async def test_a_client_that_accepts_events_gets_the_turn_up_to_its_terminal_eve
         assert frames[0].data["data"]["input"] == "again"
 
 
+async def test_a_conversation_is_compacted_on_request_and_its_turn_says_what_it_did(make_studio: StudioMaker) -> None:
+    answers = [f"Answer {number}. {'word ' * 900}" for number in range(6)]
+    model = ScriptedModel([*answers, "They asked six things.", "Yes."])
+    async with make_studio(model) as studio:
+        session_id = await studio.session()
+        for number in range(6):
+            answer = await studio.turn(session_id, f"question {number}")
+            await studio.events_until(session_id, "final", cursor=answer.json()["cursor"])
+        answer = await studio.turn(session_id, "/compact", compact=True)
+        frames = await studio.events_until(session_id, "final", cursor=answer.json()["cursor"])
+        events = [frame.data for frame in frames if frame.type != "comment"]
+        assert [event["data"].get("state", event["type"]) for event in events] == [
+            *("turn_started", "compacting", "usage", "compaction", "token", "done", "final")
+        ]
+        assert events[3]["data"]["summary"] == "They asked six things."
+        assert events[-1]["data"]["text"].startswith("5 earlier messages became a summary: about ")
+        answer = await studio.turn(session_id, "and now?")
+        await studio.events_until(session_id, "final", cursor=answer.json()["cursor"])
+        sent = [message.content for message in model.requests[-1].messages]
+        assert sent[1] == "[compacted] Summary of 5 earlier messages:\nThey asked six things."
+        assert sent[-3] == "/compact"
+        for wrong in ({"variants": 2}, {"when_busy": "queue"}, {"output_schema": {"type": "object"}}):
+            refused = (await studio.turn(session_id, "/compact", compact=True, **wrong)).json()
+            assert (refused["code"], refused["field"]) == ("invalid_body", "compact")
+
+
 async def test_a_turn_has_sampling_and_an_output_schema_of_its_own(make_studio: StudioMaker) -> None:
     model = ScriptedModel(['{"name": "Rome"}', "free"])
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

@@ -208,10 +208,12 @@ class Client(SessionReader, Protocol):
         mode: str | None = None,
         vaults: Sequence[str] | None = None,
         variants: int | tuple[str, ...] | None = None,
+        compact: bool = False,
     ) -> TurnPosition:
         """Start a turn, with what is given instead of the session's own; raise `SessionBusy` while another one runs.
 
-        With `variants`, a number or the names of as many models, it makes options of the message.
+        With `variants`, a number or the names of as many models, it makes options of the message; with `compact` it
+        compacts the conversation instead of answering.
         With a `client_turn_id` that started a turn of the session before, also on a server that has ended since, no
         other turn starts: that one is returned.
         """

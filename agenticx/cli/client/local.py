@@ -178,6 +178,7 @@ class LocalClient:
         mode: str | None = None,
         vaults: Sequence[str] | None = None,
         variants: int | tuple[str, ...] | None = None,
+        compact: bool = False,
     ) -> TurnPosition:
         request = TurnRequest(
             input=message.content,
@@ -188,6 +189,7 @@ class LocalClient:
             mode=cast("Any", mode),
             vaults=None if vaults is None else tuple(vaults),
             variants=variants,
+            compact=compact,
         )
         self._used.add(session_id)
         submission = await self._hub.submit(session_id, request)

@@ -179,6 +179,7 @@ class RemoteClient:
         mode: str | None = None,
         vaults: Sequence[str] | None = None,
         variants: int | tuple[str, ...] | None = None,
+        compact: bool = False,
     ) -> TurnPosition:
         attached = [attachment.model_dump() for attachment in message.attachments]
         body: dict[str, Any] = {"input": message.content, "attachments": attached, "model": model}
@@ -188,6 +189,7 @@ class RemoteClient:
             "mode": mode,
             "vaults": vaults,
             "variants": variants,
+            "compact": compact or None,
         }
         body |= {key: value for key, value in own.items() if value is not None}
         turn = await self._server.request_json("POST", _path(session_id, "turns"), body)

@@ -51,6 +51,7 @@ _MAX_NUMBER_DIGITS = 6
 _READ_BYTES = 65_536
 _MAX_SHELL_CHARS = 30_000
 _MAX_MODELS = 40
+_COMPACT = "/compact"  # as the conversation shows it
 _EPILOG = f"""\
 Type a message and Enter; Alt-Enter, or a backslash at the end of a line, begins another line, and pasted lines are one
 message. Tab completes commands, models and paths. Keys typed during an answer wait for the next prompt. Answers are
@@ -429,6 +430,7 @@ class _Chat:
             "chat": partial(self._explain_forced, "chat"),
             "rewind": self._rewind,
             "retry": self._retry,
+            "compact": self._compact,
             "pick": self._pick,
             "sessions": self._sessions,
             "open": self._open,
@@ -452,6 +454,7 @@ class _Chat:
             "/tools         what the agent can use\n"
             "/rewind [N]    take back your last message, or the last N, with the files as they were; /rewind undo\n"
             "/retry         take back your last message, with what it changed, and send it again\n"
+            "/compact       replace earlier messages by a summary, so that the model reads less\n"
             "/pick N        go on with option N, of those that were made to choose from\n"
             "/sessions [Q]  the latest sessions, or those that match Q\n"
             "/open ID       continue another session\n"
@@ -560,7 +563,20 @@ class _Chat:
         self.output.show_note(user_message_note(message.content))
         if message.attachments:
             self._print(f"attached: {', '.join(file.name for file in message.attachments)}")
-        self._run_turn(message)
+        if message.content == _COMPACT:
+            self._compact("")
+        else:
+            self._run_turn(message)
+
+    def _compact(self, _: str) -> None:
+        if self.conversation.session is None:
+            self._print("there is nothing to compact; your next message starts a session")
+            return
+        self.conversation.compacts = True
+        try:
+            self._run_turn(UserMessage(content=_COMPACT))
+        finally:
+            self.conversation.compacts = False
 
     def _rename(self, name: str) -> None:
         session = self.conversation.session

@@ -83,6 +83,8 @@ class TerminalConversation:
     """The ids of the vaults of the next turns; None for those of the session."""
     variants: int | tuple[str, ...] | None = None
     """The options that the next turns make: how many, or the names of their models; None for a usual turn."""
+    compacts: bool = False
+    """True if the next turns compact the conversation instead of answering."""
     automatic_answer: ConfirmAnswer | None = None
     keyboard: Keyboard = field(default_factory=LineKeyboard)
     edit_text: EditText | None = None
@@ -268,6 +270,7 @@ class TerminalConversation:
                 mode=self.mode,
                 vaults=self.vaults,
                 variants=self.variants,
+                compact=self.compacts,
             )
             started.append(position)
             return position

@@ -25,6 +25,7 @@ from agenticx.runtime.user_requests.kinds import kind_of_event
 __all__ = ["OutputFailed", "show_turn", "termination_signals"]
 
 
+_MODEL = "waiting for the model"
 _WAITING_SECONDS = 0.25
 _EXIT_SECONDS = 0.5
 """The delay after a second signal until the process exits, even if the turn's task has not ended."""
@@ -96,7 +97,7 @@ class _WaitingLine:
     def __init__(self, output: Output) -> None:
         self._output = output
         self._since = asyncio.get_running_loop().time()
-        self._subject: str | None = "the model"
+        self._awaited: str | None = _MODEL
 
     def note(self, event: Envelope) -> None:
         """Take from an event of the turn what is waited for: nothing while text or a question is shown."""
@@ -105,13 +106,15 @@ class _WaitingLine:
         self._since = asyncio.get_running_loop().time()
         match event.type:
             case EventType.TURN_STARTED | EventType.ROUND_START | EventType.TOOL_RESULT | EventType.COMPACTION:
-                self._subject = "the model"
+                self._awaited = _MODEL
+            case EventType.STATE if event.data["state"] in ("compacting", "planning"):
+                self._awaited = _MODEL if event.data["state"] == "planning" else "summarising earlier messages"
             case EventType.TOOL_CALL | EventType.CONFIRM_RESPONSE:
-                self._subject = "the tool"
+                self._awaited = "waiting for the tool"
             case EventType.TOKEN | EventType.THINKING | EventType.FINAL | EventType.ERROR:
-                self._subject = None
+                self._awaited = None
             case _ if event.type in ASKING_EVENTS:
-                self._subject = None
+                self._awaited = None
             case _:
                 pass
 
@@ -122,9 +125,9 @@ class _WaitingLine:
         while True:
             await asyncio.sleep(_WAITING_SECONDS)
             seconds = int(loop.time() - self._since)
-            if self._subject is not None and seconds not in (0, drawn):
+            if self._awaited is not None and seconds not in (0, drawn):
                 with suppress(OSError):  # the next event says that the output failed
-                    self._output.show_waiting(f"… waiting for {self._subject} ({seconds} s)")
+                    self._output.show_waiting(f"… {self._awaited} ({seconds} s)")
             drawn = seconds
 
 

@@ -52,7 +52,7 @@ __all__ = [
     "UsageData",
 ]
 
-TurnState = Literal["idle", "planning", "executing", "observing", "responding", "done"]
+TurnState = Literal["idle", "compacting", "planning", "executing", "observing", "responding", "done"]
 
 _MessageId = Annotated[str, Field(description="The id of the message, unique in the session.")]
 _CallId = Annotated[str, Field(description="The id of the tool call, unique in the session.")]

@@ -176,6 +176,8 @@ class SessionActor:
         record, request, work = self._writer.record, command.request, command.work
         if request.variants is not None:
             work = self._variants_work(record, request.variants)
+        if request.compact:
+            work = self._compaction_work(record)
         setup = self._services.turn_setup(record, request.model, request.sampling, work, command.objects)
         if request.output_schema is not None and setup.work is not None:
             raise SettingsError("an output_schema is for the answer of one agent; a team and variants take none")
@@ -592,6 +594,13 @@ class SessionActor:
                 note_folders=await self._note_folders(),
                 private=self._services.settings.private_paths,
             )
+
+    def _compaction_work(self, record: SessionRecord) -> TurnWork:
+        if record.team is not None:
+            raise SettingsError(
+                "the conversation of a team is not compacted; each participant has a history of its own"
+            )
+        return self._services.compaction_work
 
     # --- options ------------------------------------------------------------------------------------------------------
 

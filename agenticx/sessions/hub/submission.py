@@ -67,8 +67,8 @@ class TurnRequest:
     precedence over the model's, also if it is queued before, or resumed after a restart; a message that steers runs in
     the turn that it joins. With an `output_schema`, a JSON Schema, the answer is a JSON value that fits it, as the
     `output` of `final`. `mode` is used instead of the one that its words suggest, `vaults` instead of the session's.
-    With `variants`, 2 to 8 or the names of as many models, its turn makes options of it; it is refused while the
-    session is busy.
+    With `variants`, 2 to 8 or the names of as many models, its turn makes options of it, and with `compact` its turn
+    compacts the conversation instead of answering; both are refused while the session is busy.
     """
 
     input: str
@@ -82,6 +82,7 @@ class TurnRequest:
     vaults: tuple[str, ...] | None = None
     when_busy: WhenBusy = "reject"
     variants: int | tuple[str, ...] | None = None
+    compact: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +137,20 @@ def check_request(request: TurnRequest) -> None:
         check_variants(request.variants)
         if request.when_busy != "reject":
             raise ValueError(f"with variants when_busy must be 'reject', not {request.when_busy!r}: it cannot wait")
+    if request.compact:
+        check_compaction(request)
     if request.client_turn_id is not None:
         check_str("client_turn_id", request.client_turn_id)
     if request.when_busy not in get_args(WhenBusy):
         raise ValueError(f"when_busy must be one of {', '.join(get_args(WhenBusy))}, not {request.when_busy!r}")
+
+
+def check_compaction(request: TurnRequest) -> None:
+    """Raise `ValueError` for a request to compact the conversation that also asks for something else."""
+    if request.when_busy != "reject":
+        raise ValueError(f"with compact when_busy must be 'reject', not {request.when_busy!r}: it cannot wait")
+    if request.variants is not None or request.output_schema is not None or request.attachments:
+        raise ValueError("compact takes no variants, output_schema or attachments: the turn gives no answer of a model")
 
 
 def check_task(request: TurnRequest, messages: Sequence[Message]) -> None:

@@ -19,9 +19,12 @@ from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.logs import get_logger
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry, Session
 from agenticx.runtime.compactor import ContextCompactor
-from agenticx.runtime.turn import OnExhausted, TurnWork
+from agenticx.runtime.deadlines import ModelClocks
+from agenticx.runtime.request import RequestBuilder
+from agenticx.runtime.turn import OnExhausted, Turn, TurnWork
 from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
 from agenticx.runtime.turns.notes import TurnNotes
+from agenticx.runtime.turns.work import WorkResult
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.sessions.hub.session_fields import check_folder
 from agenticx.sessions.hub.submission import TurnObjects
@@ -489,6 +492,11 @@ class TurnServices:
             settings=settings,
             clock=self.clock,
         )
+
+    async def compaction_work(self, turn: Turn) -> WorkResult:
+        """Compact the conversation of a turn: the work of one whose message asks for it."""
+        compactor, clocks = self._compactor(turn.settings), ModelClocks.from_settings(turn.settings)
+        return WorkResult(await RequestBuilder(compactor=compactor, clocks=clocks).compact(turn))
 
     def _compactor(self, settings: Settings) -> ContextCompactor:
         """Return a compactor that counts no messages unless a setting says so: short ones fit into any window."""

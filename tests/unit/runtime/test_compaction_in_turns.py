@@ -26,6 +26,7 @@ async def test_a_long_history_becomes_a_summary_and_its_tail(play):
     assert outline(run.events, state=True, usage=True, detail=True) == [
         "turn_started",
         "round_start",
+        "state:compacting",
         "usage",
         "compaction",
         "state:planning",
