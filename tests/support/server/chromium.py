@@ -37,7 +37,7 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
-    "--disable-features=PreloadTopChromeWebUI,WebUIOmniboxPopup,InitialWebUI",
+    "--disable-features=PreloadTopChromeWebUI,WebUIOmniboxPopup,WebUIOmniboxAimPopup,InitialWebUI",
     "--disable-extensions",
     "--no-startup-window",
     "--remote-debugging-pipe",
