@@ -112,6 +112,8 @@ def _folders_up_to(folder: Path, root: Path) -> Iterator[Path]:
 
 def _read(target: _Candidate, limit: int) -> AgentsFile | None:
     """Return a file with at most `limit` bytes of its text, None if there is none or no text in it."""
+    if not os.path.lexists(target.path):  # spares a program the compilation of the patterns of secret names
+        return None
     try:
         content, status = target.open(limit)
         is_cut = status.st_size > len(content)

@@ -122,6 +122,7 @@ def _import_everything() -> None:
         importlib.import_module(name)
     importlib.import_module("agenticx.assembly").default_tools()  # makes and keeps the schemas of their arguments
     importlib.import_module("agenticx.llms.model_catalog").load_model_catalog()  # keeps what it has read
+    importlib.import_module("agenticx.secret_names").is_secret_file("any.txt")  # compiles and keeps its patterns
     gc.collect()
     gc.freeze()
 
