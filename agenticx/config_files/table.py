@@ -16,6 +16,7 @@ __all__ = [
     "MAX_LISTED",
     "UNKNOWN_KIND",
     "ConfigTable",
+    "check_keys",
     "known_names",
     "parse_table",
     "problems",
@@ -45,10 +46,21 @@ class ConfigTable(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _check_keys(cls, given: object) -> object:
-        keys = cast("Mapping[str, object]", given).keys() if isinstance(given, Mapping) else frozenset[str]()
-        if unknown := sorted(keys - cls.model_fields.keys()):
-            raise ValueError(f"has the unknown key {shortened(unknown[0])}; known keys: {', '.join(cls.model_fields)}")
-        return cast("object", given)
+        return check_keys(cls, given)
+
+
+def check_keys(table: type, given: object) -> object:
+    """Return the values of a table for a pydantic class; raise `ValueError` for a key that is none of its fields."""
+    known = _fields_of(table)
+    keys = cast("Mapping[str, object]", given).keys() if isinstance(given, Mapping) else frozenset[str]()
+    if unknown := sorted(keys - known.keys()):
+        raise ValueError(f"has the unknown key {shortened(unknown[0])}; known keys: {', '.join(known)}")
+    return cast("object", given)
+
+
+def _fields_of(table: type) -> Mapping[str, Any]:
+    """Return the fields of a pydantic class: a model, or a dataclass, which has no public name for them."""
+    return cast("Any", table).__pydantic_fields__
 
 
 def parse_table(
@@ -123,9 +135,9 @@ def _key(place: str, discriminator: str) -> str:
     return key if place == "the file" else f"{place}.{key}"
 
 
-def tags_of(configs: Iterable[type[BaseModel]], key: str) -> list[str]:
-    """Return the values that `key` has in tables of these kinds."""
-    return [tag for config in configs for tag in get_args(config.model_fields[key].annotation)]
+def tags_of(configs: Iterable[type], key: str) -> list[str]:
+    """Return the values that `key` has in tables of these pydantic classes."""
+    return [tag for config in configs for tag in get_args(_fields_of(config)[key].annotation)]
 
 
 def repeated_name(names: Iterable[str]) -> str | None:

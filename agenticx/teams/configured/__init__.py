@@ -67,9 +67,9 @@ Keys of a participant, which is an agent, or with `kind = "user"` the user, who 
 
 Conditions, by `type`, with their keys:
 
-    max_messages     max_messages: of the run, with the task
+    max_messages     max_messages, include_agent_event?: of the run, with the task; events count too if that is true
     text_mention     text, sources?: a text in a message of one of these participants, by default in any but the user's
-    text_message     source: a text of that participant, as opposed to a handoff
+    text_message     source?: a text, as opposed to a handoff, of that participant, by default of any
     stop_message     a `StopMessage`, which participants of the application's own can send
     source_match     sources: a message of one of these participants
     handoff          target: a handoff to that participant, or to somebody outside

@@ -14,7 +14,6 @@ from agenticx.settings import Settings
 from agenticx.teams.agents.assistant_agent import AssistantAgent
 from agenticx.teams.agents.protocols import ChatAgent
 from agenticx.teams.agents.user_proxy import UserProxyAgent
-from agenticx.teams.configured.conditions import any_of
 from agenticx.teams.configured.config import AssistantConfig, ParticipantConfig, SelectorConfig, TeamConfig
 from agenticx.teams.configured.errors import TeamConfigError
 from agenticx.teams.configured.files import ConfiguredTeam
@@ -22,6 +21,7 @@ from agenticx.teams.group_chats.base import BaseGroupChat
 from agenticx.teams.group_chats.round_robin import RoundRobinGroupChat
 from agenticx.teams.group_chats.selector import SelectorGroupChat
 from agenticx.teams.group_chats.swarm import Swarm
+from agenticx.teams.termination.base import OrTerminationCondition
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
@@ -95,7 +95,7 @@ def _team(name: str, config: TeamConfig, parts: TeamParts, members: Sequence[Cha
     options: dict[str, Any] = {
         "name": name,
         "description": config.description,
-        "termination_condition": any_of(config.termination),
+        "termination_condition": OrTerminationCondition(*config.termination) if config.termination else None,
         "max_turns": config.max_turns or parts.settings.team_max_turns,
         "settings": parts.settings,
         "clock": parts.clock,

@@ -19,8 +19,14 @@ from agenticx.config_files.table import (
     tags_of,
 )
 from agenticx.messages import MAIN_AGENT
-from agenticx.teams.configured.conditions import ConditionConfig, HandoffMade, TextMention, TextMessageSent
 from agenticx.teams.configured.errors import TeamConfigError
+from agenticx.teams.termination.conditions import (
+    ConfiguredCondition,
+    HandoffTermination,
+    SourceMatchTermination,
+    TextMentionTermination,
+    TextMessageTermination,
+)
 
 __all__ = ["AssistantConfig", "ParticipantConfig", "SelectorConfig", "TeamConfig", "UserConfig", "parse_team"]
 
@@ -101,7 +107,7 @@ class _Team(ConfigTable):
 
     description: _Text | None = None
     participants: Annotated[list[ParticipantConfig], Field(min_length=1, max_length=MAX_LISTED)]
-    termination: list[ConditionConfig] = Field(default_factory=list[ConditionConfig], max_length=MAX_LISTED)
+    termination: list[ConfiguredCondition] = Field(default_factory=list[ConfiguredCondition], max_length=MAX_LISTED)
     max_turns: Annotated[int, Field(ge=1, le=_MAX_TURNS)] | None = None
 
     @property
@@ -119,7 +125,7 @@ class _Team(ConfigTable):
         names = self.names
         if (twice := repeated_name(names)) is not None:
             raise ValueError(f"has two participants with the name {twice!r}")
-        ending = [condition.target for condition in self.termination if isinstance(condition, HandoffMade)]
+        ending = [condition.target for condition in self.termination if isinstance(condition, HandoffTermination)]
         targets_known = dict.fromkeys([*names, *sorted(ending)])
         sources_known = dict.fromkeys([*names, _USER])
         for number, participant in enumerate(self.participants):
@@ -129,10 +135,16 @@ class _Team(ConfigTable):
                 raise ValueError(f"has a participant {participant.name!r} that hands over to itself")
         for number, condition in enumerate(self.termination):
             where = f"termination[{number}]"
-            if isinstance(condition, TextMention):
-                _check_known(f"{where}.sources", condition.sources or (), sources_known, "source")
-            elif isinstance(condition, TextMessageSent):
-                _check_known(f"{where}.source", [condition.source], sources_known, "source")
+            match condition:
+                case TextMentionTermination(sources=sources) | SourceMatchTermination(sources=sources):
+                    _check_known(f"{where}.sources", sources or (), sources_known, "source")
+                case TextMessageTermination(source=str(source)):
+                    _check_known(f"{where}.source", [source], sources_known, "source")
+                case HandoffTermination(target=target) if not target.isidentifier():  # it is part of a tool's name
+                    right = "an identifier such as a participant's name"
+                    raise ValueError(f"has in {where} the target {shortened(target)}; right would be {right}")
+                case _:
+                    pass
         return self
 
 
@@ -171,7 +183,7 @@ TeamConfig = RoundRobinConfig | SelectorConfig | SwarmConfig
 _ADAPTER: TypeAdapter[TeamConfig] = TypeAdapter(Annotated[TeamConfig, Field(discriminator="kind")])
 _TAGS = {
     "kind": tags_of(get_args(TeamConfig), "kind"),
-    "type": tags_of(get_args(get_args(ConditionConfig)[0]), "type"),
+    "type": tags_of(get_args(get_args(ConfiguredCondition)[0]), "type"),
 }
 
 

@@ -6,11 +6,9 @@ import re
 import textwrap
 from typing import get_args
 
-from pydantic import BaseModel
-
 import agenticx.teams.configured
-from agenticx.teams.configured.conditions import ConditionConfig
 from agenticx.teams.configured.config import AssistantConfig, RoundRobinConfig, SelectorConfig, UserConfig, parse_team
+from agenticx.teams.termination.conditions import ConfiguredCondition
 
 DOC = agenticx.teams.configured.__doc__ or ""
 EXAMPLE, *TABLES = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", DOC, re.MULTILINE)]
@@ -23,9 +21,9 @@ def test_the_example_is_a_team() -> None:
 
 def test_every_key_is_described() -> None:
     described = {word for table in TABLES for word in re.findall(r"^(\w+)\?? {2}", table, re.MULTILINE)}
-    conditions: tuple[type[BaseModel], ...] = get_args(get_args(ConditionConfig)[0])
+    conditions = get_args(get_args(ConfiguredCondition)[0])
     keys = {key for config in (SelectorConfig, AssistantConfig, UserConfig) for key in config.model_fields}
-    types = {get_args(condition.model_fields["type"].annotation)[0] for condition in conditions}
+    types = {get_args(condition.__pydantic_fields__["type"].annotation)[0] for condition in conditions}
     assert described == keys | types
 
 
@@ -36,12 +34,12 @@ def test_keys_that_may_be_left_out_are_marked() -> None:
 
 
 def test_every_key_of_a_condition_is_described_with_its_type() -> None:
-    for condition in get_args(get_args(ConditionConfig)[0]):
-        name = get_args(condition.model_fields["type"].annotation)[0]
+    for condition in get_args(get_args(ConfiguredCondition)[0]):
+        name = get_args(condition.__pydantic_fields__["type"].annotation)[0]
         (line,) = re.findall(rf"^{name} {{2,}}(.*)$", TABLES[-1], re.MULTILINE)
         keys = [
             f"{key}{'' if field.is_required() else '?'}"
-            for key, field in condition.model_fields.items()
+            for key, field in condition.__pydantic_fields__.items()
             if key != "type"
         ]
         assert line.startswith(f"{', '.join(keys)}: " if keys else "a ")

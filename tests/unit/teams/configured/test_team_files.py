@@ -130,7 +130,7 @@ def test_a_link_to_a_file_outside_is_not_read(tmp_path: Path) -> None:
         (TEAM + '[[termination]]\ntype = "max_messages"', r"termination\[0\]\.max_messages is missing"),
         (TEAM + '[[termination]]\ntype = "token_usage"', r"termination\[0\] needs one of max_total_token, "),
         (TEAM + '[[termination]]\ntype = "timeout"\ntimeout_seconds = 0', r"timeout_seconds is 0.*greater than 0"),
-        (TEAM + '[[termination]]\ntype = "handoff"\ntarget = "the user"', r"target is 'the user'; right would be an"),
+        (TEAM + '[[termination]]\ntype = "handoff"\ntarget = "the user"', r"the target 'the user'; right would be an"),
         (
             TEAM + '[[termination]]\ntype = "text_mention"\ntext = "OK"\nsources = ["critic"]',
             r"names in termination\[0\]\.sources the unknown source 'critic'; known: writer, user",
