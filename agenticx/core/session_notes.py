@@ -102,19 +102,26 @@ class SessionNotes:
         named = record if record.name is not None else replace(record, name=derive_name(turn.input))  # as it will be
         CURRENT_MEMORY.set(await session_memory(named, self.memory, self._clock, self._catalog, recent))
         elsewhere = NoteTurn(_ForeignPassages()) if self._settings.enable_inline_citations else None
-        if not self._registry.has_vaults():
+        chosen = record.vaults if turn.vaults is None else turn.vaults
+        needs_vault = bool(chosen) or turn.mode == "vault"
+        if not (self._registry.has_vaults() or needs_vault):
             return elsewhere
         from agenticx.core.turn_notes import SessionTurnNotes
         from agenticx.knowledge.tools import CURRENT_VAULTS, VaultAccess
 
-        access = VaultAccess(self.vaults, record.vaults if turn.vaults is None else turn.vaults)
+        access = VaultAccess(self.vaults, chosen)
         CURRENT_VAULTS.set(access)
         try:
-            if not await access.list():
-                return elsewhere
+            vaults = await access.list()
         except OSError as exc:
             _log.warning("the vaults cannot be read; the turn goes on without them", error=str(exc))
             return elsewhere
+        if not (vaults or needs_vault):
+            return elsewhere
+        here = {vault.record.id for vault in vaults}
+        missing = {id_: self._missing_reason for id_ in chosen or () if id_ not in here}
+        if missing:
+            _log.warning("vaults of the session are not here; the turn goes on without them", vaults=[*missing])
         if turn.mode is not None:
             mode = Mode(cast("ModeKind", turn.mode), "the user chose it", certain=True)
         else:
@@ -123,7 +130,8 @@ class SessionNotes:
                 partial(detect_mode, turn.input, vaults=True, tools=tools, previous=before), name="agx mode"
             )
         self._remember(record.id, mode)
-        notes = SessionTurnNotes(access, mode, has_citations=self._settings.enable_inline_citations)
+        has_citations = self._settings.enable_inline_citations
+        notes = SessionTurnNotes(access, mode, has_citations=has_citations, missing=missing)
         await notes.check_indexes()
         if turn.mode != "vault":
             return NoteTurn(notes)
@@ -135,6 +143,12 @@ class SessionNotes:
             on_exhausted=limits.on_exhausted,
             enabled=limits.enabled,
         )
+
+    @property
+    def _missing_reason(self) -> str:
+        if self._worker is None:
+            return "there is no vault with this id any more"
+        return f"the worker on {self._worker!r} has no vault with this id; each worker has vaults of its own"
 
     def _remember(self, session_id: str, mode: Mode) -> None:
         """Keep the mode for a next prompt that goes on with this one, of the 1,000 sessions used last."""

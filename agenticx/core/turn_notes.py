@@ -67,17 +67,24 @@ _log = get_logger(__name__)
 class SessionTurnNotes:
     """The notes of one turn of a session, whose `access` says which vaults it may use; None for none.
 
-    `words` are the person's own, where the message has more than these. A vault that cannot be read ends no turn: the
-    model is told, and the log.
+    `words` are the person's own, where the message has more than these. `missing` are vaults that were chosen and are
+    not here, each with the reason. A vault that cannot be read ends no turn: the model is told, and the log.
     """
 
     def __init__(
-        self, access: VaultAccess | None, mode: Mode, *, has_citations: bool = True, words: str | None = None
+        self,
+        access: VaultAccess | None,
+        mode: Mode,
+        *,
+        has_citations: bool = True,
+        words: str | None = None,
+        missing: Mapping[str, str] | None = None,
     ) -> None:
         self._access = access
         self._mode = mode
         self._has_citations = has_citations
         self._words = words
+        self._missing = missing or {}
         self._unreadable: dict[str, str] = {}  # names of vaults, with the reason
         self._is_unfinished = False
 
@@ -93,6 +100,7 @@ class SessionTurnNotes:
         """Open the indexes for a turn of mode vault; without one that can be read the mode is agent, and says so."""
         if self._mode.kind != "vault":
             return
+        self._unreadable |= self._missing
         vaults = await self._list()
         for vault in vaults:
             try:
@@ -102,10 +110,10 @@ class SessionTurnNotes:
                 await run_in_thread(_check_folder, vault.record.path, name="agx vault")
             except _INDEX_ERRORS as exc:
                 self._report_unreadable(vault, exc)
-        if self._unreadable and len(self._unreadable) == len(vaults):
+        if not self._has_readable(vaults):
             names = ", ".join(map(repr, self._unreadable))
-            reason = f"{self._mode.reason}, but the notes of {names} cannot be read"
-            self._mode = Mode("agent", reason, certain=False)
+            problem = f"the notes of {names} cannot be read" if names else "there is no vault"
+            self._mode = Mode("agent", f"{self._mode.reason}, but {problem}", certain=False)
 
     async def begin(self, session: Session, window: int | None) -> None:
         """Pin the notes that the user names, search if the mode is vault, and put the passages before the message."""
@@ -145,7 +153,7 @@ class SessionTurnNotes:
             smart = await self._found(session, words, vaults, budget, remarks)
         remarks += await self._changes(session, vaults, pinned, smart, budget)
         remarks += [_CANNOT_READ.format(name=name, reason=reason) for name, reason in self._unreadable.items()]
-        if self._mode.kind == "vault" and len(self._unreadable) < len(vaults):
+        if self._mode.kind == "vault" and self._has_readable(vaults):
             nothing_found = _NOTHING_SO_FAR if self._is_unfinished else _NOTHING_FOUND
             without_passages = _NO_ROOM if budget.left_out else nothing_found
             remarks.append(_WITHOUT_NOTES if smart or pinned else without_passages)
@@ -162,6 +170,9 @@ class SessionTurnNotes:
             _log.warning("the vaults cannot be read; the turn goes on without them", error=str(exc))
             return ()
 
+    def _has_readable(self, vaults: Sequence[Vault]) -> bool:
+        return any(vault.record.name not in self._unreadable for vault in vaults)
+
     async def _pinned(
         self, session: Session, text: str, vaults: Sequence[Vault], budget: _Budget
     ) -> tuple[list[GivenPassage], list[str]]:
@@ -172,6 +183,8 @@ class SessionTurnNotes:
             found = [(vault, path) for vault in vaults for path in await self._call(vault, partial(_paths, name), [])]
             if len(found) > 1:
                 remarks.append(f"[[{name}]] is the name of {len(found)} notes; all of them are here.")
+            if not found:
+                self._unreadable |= self._missing
             if not found and not self._unreadable:
                 so_far = " that is indexed so far" if any(vault.state == "indexing" for vault in vaults) else ""
                 remarks.append(f"[[{name}]] is the name of no note{so_far}.")

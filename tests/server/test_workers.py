@@ -172,3 +172,27 @@ async def test_workers_whose_configuration_differs_are_named_with_the_part_that_
     assert differences[0].startswith("the workers differ in their settings (variables and settings.toml): ")
     for store in stores:
         await store.aclose()
+
+
+@pytest.mark.ci_lane
+async def test_a_dead_worker_is_not_reported_any_more_once_another_has_its_address(postgres: Cluster) -> None:
+    url = await store_url(postgres)
+    row = "'{}', 'http://{}:8765', '{}', 1, '1', '{{}}', clock_timestamp() - {}, clock_timestamp() - {}"
+    rows = [
+        row.format("replaced", this_host(), this_host(), *["interval '1 minute'"] * 2),
+        row.format("missing", "b.example", "b.example", *["interval '1 minute'"] * 2),
+        row.format("old", "c.example", "c.example", *["interval '11 minutes'"] * 2),
+    ]
+    columns = "id, address, host, pid, version, configuration, seen, until"
+    values = ", ".join(f"({row})" for row in rows)
+    await postgres.sql(f"INSERT INTO workers ({columns}) VALUES {values}", url.rpartition("/")[2])
+    store = await PostgresStore.open(url)
+    store.address = f"http://{this_host()}:8765"
+    await store.create(record())
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while len(workers := (await store.workers())["workers"]) > 2:
+                await asyncio.sleep(0.01)
+        assert [(each["id"], each["is_alive"]) for each in workers if not each["is_this"]] == [("missing", False)]
+    finally:
+        await store.aclose()

@@ -28,7 +28,7 @@ _PARTS = {"settings": "settings (variables and settings.toml)"}
 
 
 class WorkerReport(TypedDict):
-    """A process that uses the store; one that is not alive any more has not been cleared away yet.
+    """A process that uses the store; one that has died is reported for ten minutes, or until another has replaced it.
 
     `address` is where it serves, empty if it serves nothing. `started` and `seen`, its last sign of life, are RFC 3339.
     `configuration` has a digest for each part of its configuration, which should be the same at all workers; it is

@@ -32,10 +32,14 @@ _LARGEST_BYTES = 64 * 1024 * 1024
 _LEFTOVERS = """SELECT sessions.number, hidden_id FROM sessions LEFT JOIN workers ON workers.id = sessions.hidden_by
     WHERE sessions.id IS NULL AND (workers.id IS NULL OR workers.until + $1 < clock_timestamp())"""
 _CLEAR = """WITH forgotten AS (
-        DELETE FROM workers WHERE until < clock_timestamp() - interval '1 hour'
+        DELETE FROM workers WHERE (until < clock_timestamp() - interval '10 minutes'
+            OR until < clock_timestamp() AND address <> '' AND EXISTS (
+                SELECT FROM workers AS others WHERE others.host = workers.host AND others.address = workers.address
+                AND others.started > workers.started))
         AND NOT EXISTS (SELECT FROM fences WHERE owner = workers.id AND has_work)
     ), expired AS (DELETE FROM shared WHERE expires < clock_timestamp())
     DELETE FROM commands WHERE made < clock_timestamp() - interval '10 minutes'"""
+"""A dead worker is reported for ten minutes, or until one that was started in its place has taken over its work."""
 
 _log = get_logger(__name__)
 

@@ -217,7 +217,10 @@ class Worker:
     async def _beat(self) -> None:
         own = (self.id, self.address, this_host(), os.getpid(), __version__, json.dumps(self._digests))
         rows = await self._server.fetch(_HEARTBEAT, *own, self.lease)
-        self.number, self.others = rows[0]
+        ((number, self.others),) = rows
+        if self._connection is not None and number != self.number:  # its row was forgotten: the lock has another key now
+            self._connection.terminate()
+        self.number = number
         now = asyncio.get_running_loop().time()
         if self._steady_since is None or now - self._renewed > self.lease.total_seconds() * _STEADY_PART:
             self._steady_since = now
