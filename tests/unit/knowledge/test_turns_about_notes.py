@@ -476,6 +476,28 @@ async def test_a_turn_about_notes_whose_folder_is_missing_is_one_of_mode_agent(t
     assert events[0].data["mode_reason"].endswith("but the notes of 'Notes' cannot be read")
 
 
+async def test_a_session_whose_vault_is_not_there_any_more_says_so_wherever_its_notes_are_asked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Talk(tmp_path, "One.", "Two.", "Three.", "Four.") as talk:
+        (vault,) = VaultRegistry(talk.home).list()
+        talk.session = await talk.hub.create(name="Of one vault", vaults=[vault.id])
+        VaultRegistry(talk.home).remove(vault)
+        asked, named, other = [
+            await talk.turn(text)
+            for text in ("What do my notes say about the lease?", "Sum up [[Lease]]", "Say what 2 + 2 is")
+        ]
+        chosen = await talk.turn("Hello", mode="vault", vaults=())
+
+    assert asked[0].data["mode"] == "agent"
+    assert asked[0].data["mode_reason"].endswith(f"but the notes of '{vault.id}' cannot be read")
+    sentence = f"The notes of '{vault.id}' cannot be searched now (there is no vault with this id any more)"
+    assert [sentence in talk.sent(index)[-2].content for index in (0, 1)] == [True, True]
+    assert named[-1].type == other[-1].type == "final"
+    assert caplog.text.count("vaults of the session are not here") == 3
+    assert chosen[0].data["mode_reason"] == "the user chose it, but there is no vault"
+
+
 async def test_an_index_that_was_made_anew_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with Talk(tmp_path, "Ok.", "Ok.") as talk:
         registry = VaultRegistry(talk.home)

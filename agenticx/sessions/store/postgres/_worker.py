@@ -218,7 +218,7 @@ class Worker:
         own = (self.id, self.address, this_host(), os.getpid(), __version__, json.dumps(self._digests))
         rows = await self._server.fetch(_HEARTBEAT, *own, self.lease)
         ((number, self.others),) = rows
-        if self._connection is not None and number != self.number:  # its row was forgotten: the lock has another key now
+        if self._connection is not None and number != self.number:  # its row was forgotten; the lock is that of it
             self._connection.terminate()
         self.number = number
         now = asyncio.get_running_loop().time()
