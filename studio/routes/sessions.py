@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, cast
@@ -33,7 +34,7 @@ from agenticx.sessions.hub.session_fields import (
 from agenticx.sessions.log.damage import DamagedData
 from agenticx.sessions.log.events import decode
 from agenticx.sessions.log.session_record import SessionRecord
-from agenticx.sessions.store.base import ArchivedFilter, ListedSession, read_event
+from agenticx.sessions.store.base import ArchivedFilter, ListedSession
 from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import agents_file_names
@@ -234,7 +235,7 @@ async def index(request: Request) -> Response:
     await _check_before(studio, before)
     listed = await studio.hub.sessions(query=query.q or None, limit=limit, before=before, archived=archived)
     waiting = {event.session_id for event in await studio.store.catalog.open_requests()}
-    times = await asyncio.gather(*(_updated_at(studio, one.record) for one in listed))
+    times = await _update_times(studio, [one.record for one in listed])
     items = [
         _item(one, _SessionStatus(updated_at, one.running_turn_id, is_waiting=one.id in waiting))
         for one, updated_at in zip(listed, times, strict=True)
@@ -366,22 +367,22 @@ class _SessionStatus:
 
 async def session_status(studio: Services, record: SessionRecord) -> _SessionStatus:
     """Return the status of a session as it is stored now."""
+    (updated_at,) = await _update_times(studio, [record])
     return _SessionStatus(
-        await _updated_at(studio, record),
+        updated_at,
         await studio.hub.current_turn_id(record.id),
         is_waiting=bool(await studio.store.catalog.open_requests(record.id)),
     )
 
 
-async def _updated_at(studio: Services, record: SessionRecord) -> str:
-    """Return the time of the session's last event, or of its creation if it has none that can be read."""
-    log = studio.store.log
-    try:
-        head = await log.head(record.id)
-        ts = decode(await read_event(log, record.id, head)).ts if head else ""
-    except (SessionNotFound, DamagedData):  # deleted meanwhile; damage must not hide the list of all sessions
-        ts = ""
-    return max(ts, record.created_at)  # a fork has the events of another session
+async def _update_times(studio: Services, records: Sequence[SessionRecord]) -> list[str]:
+    """Return the time of each session's last event, or of its creation if it has none that can be read."""
+    events = await studio.store.log.last_events([record.id for record in records])
+    times = dict[str, str]()
+    for session_id, event in events.items():
+        with suppress(DamagedData):  # it must not hide the list of all sessions
+            times[session_id] = decode(event).ts
+    return [max(times.get(record.id, ""), record.created_at) for record in records]  # a fork has older events
 
 
 def session_json(record: SessionRecord, status: _SessionStatus | None = None) -> SessionResponse:

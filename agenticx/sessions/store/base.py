@@ -9,7 +9,7 @@ of it that can be read beside its owner.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -200,6 +200,10 @@ class SessionLog(Protocol):
 
         Fewer if they are large, but at least one if there is any.
         """
+        ...
+
+    async def last_events(self, session_ids: Collection[str]) -> Mapping[str, StoredEvent]:
+        """Return the last event of each of these sessions, without those that have none that can be read."""
         ...
 
     async def turn(

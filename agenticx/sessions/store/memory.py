@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from itertools import islice
 from operator import attrgetter, itemgetter
@@ -220,6 +220,10 @@ class MemoryStore:
 
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         return self._data.session(session_id).events[after : after + limit]
+
+    async def last_events(self, session_ids: Collection[str]) -> Mapping[str, StoredEvent]:
+        found = {id_: self._data.sessions[id_].events for id_ in session_ids if id_ in self._data.sessions}
+        return {session_id: events[-1] for session_id, events in found.items() if events}
 
     async def position(self, given: int | None = None) -> Position | None:
         last = self._data.position

@@ -39,10 +39,10 @@ class SessionTails:
         while self._bytes > _MAX_BYTES:
             self.evict(next(iter(self._sessions)))
 
-    def last_seq(self, session_id: str) -> int | None:
-        """Return the number of the session's last event here, None if it has none here."""
+    def last(self, session_id: str) -> StoredEvent | None:
+        """Return the session's last event here, None if it has none here."""
         tail = self._sessions.get(session_id)
-        return tail[-1].seq if tail else None
+        return tail[-1] if tail else None
 
     def after(self, session_id: str, seq: int, limit: int) -> Sequence[StoredEvent] | None:
         """Return up to `limit` events after `seq`; None if those here begin later."""

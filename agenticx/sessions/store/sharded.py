@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import heapq
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Generator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import TypeVar
 
@@ -191,6 +192,13 @@ class _ShardedLog:
 
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         return await self._shards.of(session_id).log.read(session_id, after, limit)
+
+    async def last_events(self, session_ids: Collection[str]) -> Mapping[str, StoredEvent]:
+        ids = defaultdict[Shard, list[str]](list)
+        for session_id in session_ids:
+            ids[self._shards.of(session_id)].append(session_id)
+        found = await asyncio.gather(*(store.log.last_events(some) for store, some in ids.items()))
+        return {session_id: event for events in found for session_id, event in events.items()}
 
     async def turn(
         self, session_id: str, turn_id: str | None = None, *, client_turn_id: str | None = None

@@ -129,6 +129,15 @@ async def test_a_record_that_cannot_be_read_is_left_out_of_lists(tmp_path: Path)
     await store.aclose()
 
 
+async def test_an_event_that_cannot_be_read_is_left_out_of_the_last_ones(tmp_path: Path) -> None:
+    one, two = await left_running(tmp_path, 2)
+    last = "SELECT max(position) FROM commits JOIN sessions ON sessions.number = commits.session WHERE id = ?"
+    damage(tmp_path, f"UPDATE commits SET body = x'00' WHERE position = ({last})", one)
+    store = SqliteStore(tmp_path / "sessions.db")
+    assert list(await store.log.last_events([one, two])) == [two]
+    await store.aclose()
+
+
 async def test_reading_a_damaged_packed_row_raises_a_store_error(tmp_path: Path) -> None:
     (session_id,) = await left_running(tmp_path, 1)
     store = SqliteStore(tmp_path / "sessions.db")

@@ -93,6 +93,23 @@ async def test_sessions_are_listed_newest_first_in_pages(store: Store) -> None:
     assert await store.catalog.sessions(before="ses_unknown") == []
 
 
+async def test_the_last_events_of_sessions_are_read_at_once(store: Store) -> None:
+    empty, short, ended, renamed, gone = [record(str(number)) for number in range(5)]
+    for one in (empty, short, ended, renamed, gone):
+        await store.create(one)
+    for one in (short, ended, renamed, gone):
+        turn = TurnRecord(id=f"turn_{one.name}", session_id=one.id, input="x")
+        await append(store, one.id, turn.id, [started(), token("a")], begins=turn)
+    await append(store, ended.id, f"turn_{ended.name}", [token("b", 1), final()])  # packed once the turn has ended
+    await update(store, replace(renamed, name="a commit without events"))
+    await delete(store, gone.id)
+    ids = [one.id for one in (empty, short, ended, renamed, gone)]
+    found = await store.log.last_events([*ids, "ses_unknown"])
+    expected = {one.id: (await store.log.read(one.id, 0, 9))[-1] for one in (short, ended, renamed)}
+    assert found == expected
+    assert await store.log.last_events([]) == {}
+
+
 async def test_pinned_sessions_come_first_and_archived_ones_only_when_asked_for(store: Store) -> None:
     made = [record(str(number)) for number in range(6)]
     for one in made:

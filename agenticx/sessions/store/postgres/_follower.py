@@ -120,6 +120,10 @@ class Follower:
             return self.tails.after(session_id, seq, limit)
         return None
 
+    def last_event(self, session_id: str) -> StoredEvent | None:
+        """Return the session's last event if it is written here and in memory, else None."""
+        return self.tails.last(session_id) if session_id in self._owned else None
+
     @contextmanager
     def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> Generator[None]:
         """Set `wakeup` after new events of the session (None: of any), written here or elsewhere."""
@@ -138,8 +142,8 @@ class Follower:
                     self._forget(session_id)
 
     def _add(self, session_id: str, events: Sequence[StoredEvent]) -> None:
-        last = self.tails.last_seq(session_id)
-        if last is not None and events[0].seq != last + 1:
+        last = self.tails.last(session_id)
+        if last is not None and events[0].seq != last.seq + 1:
             self.tails.evict(session_id)
         self.tails.add(events)
 

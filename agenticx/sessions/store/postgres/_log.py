@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from operator import attrgetter
 from typing import TypeVar
@@ -84,6 +84,14 @@ class PostgresLog:
                 return await rows.events_after(connection, session_id, number, after, limit)
 
         return await self._use(work, is_snapshot=False)
+
+    async def last_events(self, session_ids: Collection[str]) -> Mapping[str, StoredEvent]:
+        follower = self._database.follower
+        known = {id_: event for id_ in session_ids if (event := follower.last_event(id_)) is not None}
+        unknown = [id_ for id_ in session_ids if id_ not in known]
+        if not unknown:
+            return known
+        return known | await self._use(lambda connection: rows.last_events(connection, unknown), is_snapshot=False)
 
     async def turn(
         self, session_id: str, turn_id: str | None = None, *, client_turn_id: str | None = None

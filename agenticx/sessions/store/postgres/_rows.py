@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate
 from operator import attrgetter
@@ -117,6 +118,15 @@ _EVENTS = """SELECT * FROM (
         (SELECT last_seq, false, position, body, rev FROM commits WHERE session = $1 AND last_seq > $2
          ORDER BY rev LIMIT $4)) AS found (last_seq, packed, position, body, rev) ORDER BY last_seq, rev"""
 
+_LAST_EVENTS = """SELECT sessions.id, newest.* FROM sessions CROSS JOIN LATERAL (
+        (SELECT last_seq, false, position, body FROM commits WHERE session = sessions.number AND body <> ''
+         ORDER BY rev DESC LIMIT 1)
+        UNION ALL
+        (SELECT last_seq, true, 0, body FROM segments WHERE session = sessions.number
+         ORDER BY last_seq DESC, last_rev LIMIT 1)
+        ORDER BY 1 DESC LIMIT 1) AS newest (last_seq, packed, position, body)
+    WHERE sessions.id = ANY ($1::text[])"""
+
 
 # --- events -----------------------------------------------------------------------------------------------------------
 
@@ -163,6 +173,20 @@ async def events_after(
                 return events
         if not has_more:
             return events
+
+
+async def last_events(connection: PostgresConnection, session_ids: Collection[str]) -> dict[str, StoredEvent]:
+    """Return the last event of each of these sessions, without those that have none that can be read."""
+    events = dict[str, StoredEvent]()
+    for id_, last_seq, packed, position, body in await connection.fetch(_LAST_EVENTS, list(map(to_text, session_ids))):
+        session_id = from_text(id_)
+        with suppress(DamagedData):
+            if packed:
+                some = decode_segment(session_id, last_seq, body, compressed=True, after=last_seq - 1)
+            else:
+                some = decode_commit(session_id, last_seq, position, body, after=last_seq - 1)
+            events.update((session_id, event) for event in some)
+    return events
 
 
 def decode_commit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from agenticx.messages import Message
@@ -36,6 +36,9 @@ class SqliteSessionLog:
 
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         return await self._reader.submit(lambda connection: rows.events_after(connection, session_id, after, limit))
+
+    async def last_events(self, session_ids: Collection[str]) -> Mapping[str, StoredEvent]:
+        return await self._reader.submit(lambda connection: rows.last_events(connection, session_ids))
 
     async def turn(
         self, session_id: str, turn_id: str | None = None, *, client_turn_id: str | None = None

@@ -6,10 +6,12 @@ import json
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
+from agenticx.errors import SessionNotFound
 from agenticx.logs import get_logger
 from agenticx.messages import Message
 from agenticx.runtime.events import ASKING_EVENTS
@@ -34,7 +36,7 @@ from agenticx.sessions.store.segments import (
     PAGE_BYTES,
     decode_segment,
 )
-from agenticx.sessions.store.sqlite._cursors import session_number
+from agenticx.sessions.store.sqlite._cursors import log_end, session_number
 from agenticx.sessions.store.sqlite.schema import IS_OPEN, fact_classes, kind_in
 
 __all__ = [
@@ -264,6 +266,17 @@ def events_after(connection: sqlite3.Connection, session_id: str, after: int, li
         size = sizes[-1]
         if len(events) == limit or size >= PAGE_BYTES:
             break
+    return events
+
+
+def last_events(connection: sqlite3.Connection, session_ids: Collection[str]) -> dict[str, StoredEvent]:
+    """Return the last event of each of these sessions, without those that have none that can be read."""
+    events = dict[str, StoredEvent]()
+    for session_id in session_ids:
+        with suppress(SessionNotFound, DamagedData):
+            end = log_end(connection, session_number(connection, session_id))
+            for event in events_after(connection, session_id, end.last_seq - 1, 1):
+                events[session_id] = event
     return events
 
 
