@@ -15,12 +15,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from agenticx.cli.registry import find_command, parser_of
 from agenticx.guide import GuidePage, guide_pages
-from agenticx.settings import Settings
+from agenticx.settings import Settings, load_settings
+from studio.server import _SHUTDOWN_SECONDS  # pyright: ignore[reportPrivateUsage]
 from tests.repo.documented_code import BIN, CodeBlock, clean_environment, code_blocks, run_forked
-from tests.support.forked import Process
+from tests.support.forked import ROOT, Process
 from tests.support.program import PROGRAM
 from tests.support.timeouts import PATIENCE
 
@@ -49,6 +51,26 @@ def test_a_page_names_settings_and_commands_that_exist(page: GuidePage) -> None:
         assert found is not None, command
         if words:
             parser_of(found).parse_args(words)
+
+
+@every_page
+def test_a_page_installs_this_project(page: GuidePage) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    for name, extra in re.findall(r"install '(agenticx[\w-]*)(?:\[(\w+)\])?'", page.text):
+        assert (name, extra) in {(project["name"], one) for one in ("", *project["optional-dependencies"])}
+
+
+def test_the_compose_file_and_the_unit_give_a_worker_the_time_for_its_turns() -> None:
+    (text,) = (page.text for page in PAGES if page.name == "many-workers")
+    compose = yaml.safe_load(text[text.index("    services:") : text.index("The load balancer above")])
+    worker = compose["services"]["worker"]
+    assert set(worker["secrets"]) == {*compose["secrets"]}
+    assert {each.partition(":")[0] for one in compose["services"].values() for each in one["volumes"]} == {
+        *compose["volumes"]
+    }
+    seconds = load_settings(environ={}).drain_seconds + _SHUTDOWN_SECONDS
+    assert float(worker["stop_grace_period"].removesuffix("s")) > seconds
+    assert float(text.partition("TimeoutStopSec=")[2].split()[0]) > seconds
 
 
 @every_page
