@@ -131,8 +131,7 @@ async def test_a_record_that_cannot_be_read_is_left_out_of_lists(tmp_path: Path)
 
 async def test_an_event_that_cannot_be_read_is_left_out_of_the_last_ones(tmp_path: Path) -> None:
     one, two = await left_running(tmp_path, 2)
-    last = "SELECT max(position) FROM commits JOIN sessions ON sessions.number = commits.session WHERE id = ?"
-    damage(tmp_path, f"UPDATE commits SET body = x'00' WHERE position = ({last})", one)
+    damage(tmp_path, DAMAGES["a row of the log"], one)
     store = SqliteStore(tmp_path / "sessions.db")
     assert list(await store.log.last_events([one, two])) == [two]
     await store.aclose()
