@@ -229,3 +229,29 @@ def test_compact_replaces_earlier_messages_by_a_summary(agx: Any, terminal: Call
         screen.wait_for(shown)
     quit_chat(screen)
     assert messages(agx) == ["say one @long.txt", "/compact", "/compact"]
+
+
+def test_a_status_line_stands_above_the_prompt_while_a_message_is_typed(
+    agx: Any, terminal: Callable[..., Any], provider: Any
+) -> None:
+    usage = '"usage": {"prompt_tokens": 12000, "completion_tokens": 345}'
+    provider.events(f'{{"choices": [{{"delta": {{"content": "hi"}}, "finish_reason": "stop"}}], {usage}}}', "[DONE]")
+    agx.environment |= {"OPENAI_API_KEY": "key", "OPENAI_BASE_URL": provider.base_url}
+    chat = terminal("chat", "-m", "openai-chat:gpt-4.1-mini", "--permission-mode", "plan", columns=100)
+    chat.wait_for("\nopenai-chat:gpt-4.1-mini · mode plan\r\n› ")
+    chat.type("hello\r")
+    chat.wait_for("hi\nopenai-chat:gpt-4.1-mini · mode plan · 12.3k tokens · $0.0054 · context 1 % of 1.05M\r\n› ")
+    chat.type("/mode default\r")
+    chat.wait_for("openai-chat:gpt-4.1-mini · mode default · 12.3k tokens")
+    chat.wait_for("› ")
+    chat.type("\x04")
+    assert chat.exit_code() == 0
+    screen = Screen(100)
+    screen.write(chat.raw)
+    assert "tokens" not in screen.text()  # nothing of it stays
+    narrow = terminal("chat", "-c", columns=40)
+    narrow.wait_for("openai-chat:gpt-4.1-mini · mode default\r\n› ")
+    tiny = terminal("chat", "-c", columns=20)
+    tiny.wait_for("openai-chat:gpt-4.…\r\n› ")
+    piped = agx("chat", "-c", stdin="hello\n")
+    assert (piped.returncode, piped.stdout, "mode default" in piped.stderr) == (0, "hi\n", False)

@@ -476,7 +476,8 @@ def test_a_chat_prints_how_to_continue_it_and_shows_its_last_turn_when_continued
     assert screen.exit_code() == 0
     again = terminal("chat", "-c")
     again.wait_for("say good morning in ")
-    again.wait_for("› say good morning\ngood morning\n› ")
+    again.wait_for("› say good morning\ngood morning\n")
+    again.wait_for("› ")
     again.type("/new\n")
     again.wait_for("› ")
     again.type("/quit\n")

@@ -33,6 +33,7 @@ from agenticx.cli.terminal.keyboard import ChatKeyboard
 from agenticx.cli.terminal.output import FallbackOutput, Output, output_for, terminal_is_dumb
 from agenticx.cli.terminal.reasoning_output import ReasoningOutput
 from agenticx.cli.terminal.session_views import rewound_files, session_rows, show_last_turn
+from agenticx.cli.terminal.status_line import StatusLine, StatusOutput
 from agenticx.cli.terminal.turns import OutputFailed, termination_signals
 from agenticx.cli.terminal.usage_report import usage_to_text
 from agenticx.core.agent_files import AgentFiles
@@ -55,12 +56,12 @@ _COMPACT = "/compact"  # as the conversation shows it
 _EPILOG = f"""\
 Type a message and Enter; Alt-Enter, or a backslash at the end of a line, begins another line, and pasted lines are one
 message. Tab completes commands, models and paths. Keys typed during an answer wait for the next prompt. Answers are
-rendered as Markdown. Ctrl-C stops the running turn, Ctrl-D quits. /help shows the commands; /attach FILE sends an
-image, PDF or text file with the next message; /rewind takes your last message back, with what its turn changed in
-files. /vault, /chat and /agent before a message choose its mode: from your notes, from general knowledge, or work
-with tools. @PATH in a message sends that file with it; !COMMAND runs a command of yours, whose output the model gets
-with the next message. The model gets the AGENTS.md of the folder, and of the folders above it in its repository; the
-first lines name them.
+rendered as Markdown. The line above the prompt has model, mode, tokens, cost and the context in use. Ctrl-C stops the
+running turn, Ctrl-D quits. /help shows the commands; /attach FILE sends an image, PDF or text file with the next
+message; /rewind takes your last message back, with what its turn changed in files. /vault, /chat and /agent before a
+message choose its mode: from your notes, from general knowledge, or work with tools. @PATH in a message sends that file
+with it; !COMMAND runs a command of yours, whose output the model gets with the next message. The model gets the
+AGENTS.md of the folder, and of the folders above it in its repository; the first lines name them.
 
 A chat starts a new session, which is stored: -c continues the last one, --session any other, and /sessions, /open and
 /new switch between them. One that is in mode auto goes on in it only if you say so. A question that waited when its
@@ -95,7 +96,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run `agx chat` and return its exit code."""
     is_typed = sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())
-    output = _chat_output() if is_typed else output_for()
+    output = StatusOutput(_chat_output() if is_typed else output_for())
     with open_conversation(arguments, output, restart_seconds=_RESTART_SECONDS) as conversation:
         if arguments.agent is not None and not isinstance(conversation.client, RemoteClient):
             AgentFiles(conversation.home).read(arguments.agent)  # a server may have others; the first message checks it
@@ -103,7 +104,7 @@ def run(arguments: Namespace) -> int:
             conversation.run(conversation.client.resolve_model(conversation.model_name))
         chat = _Chat(conversation, output)
         if is_typed:
-            _run_typed(chat, " ".join(arguments.message), was_mode_given=arguments.permission_mode is not None)
+            _run_typed(chat, output, " ".join(arguments.message), was_mode_given=arguments.permission_mode is not None)
             return DONE
         chat.widest_mode = conversation.turn_mode
         with _TerminationSignals() as leaving:
@@ -125,14 +126,15 @@ def _chat_output() -> Output:
     return FallbackOutput(ReasoningOutput(MarkdownOutput()))
 
 
-def _run_typed(chat: _Chat, message: str, *, was_mode_given: bool) -> None:
+def _run_typed(chat: _Chat, output: StatusOutput, message: str, *, was_mode_given: bool) -> None:
     """Run a chat at a terminal until Ctrl-D, from this first message on if it is not empty."""
     from agenticx.cli.commands.chat_suggestions import ChatSuggestions
     from agenticx.cli.terminal.line_editor import LineCancelled, LineEditor  # prompt_toolkit takes 0.1 s
 
-    conversation, output = chat.conversation, chat.output
+    conversation = chat.conversation
     suggestions = ChatSuggestions(conversation, chat.command_names)
-    editor = LineEditor(conversation.home / "chat_history", suggestions.suggest, suggestions.prepare)
+    status = StatusLine(conversation, output)
+    editor = LineEditor(conversation.home / "chat_history", suggestions.suggest, suggestions.prepare, status.text)
     listener = HandoverListener(conversation.home, conversation.wait_until_idle, conversation.hand_over)
     with ChatKeyboard() as keyboard, _TerminationSignals() as leaving, closing(listener):
         conversation.keyboard = keyboard
@@ -144,6 +146,11 @@ def _run_typed(chat: _Chat, message: str, *, was_mode_given: bool) -> None:
             except (LineCancelled, EOFError):
                 return None
 
+        async def read_message() -> str:
+            await status.refresh()
+            conversation.at_prompt.set()
+            return await editor.read(keyboard.take())
+
         conversation.edit_text = edit_text
         chat.wait_for_answer = partial(leaving.wait_for, conversation.runner)
         chat.print_greeting(was_mode_given=was_mode_given)
@@ -154,8 +161,7 @@ def _run_typed(chat: _Chat, message: str, *, was_mode_given: bool) -> None:
         while not message or chat.handle_line(message):
             message = ""
             try:
-                conversation.at_prompt.set()
-                line = leaving.wait_for(conversation.runner, editor.read(keyboard.take()))
+                line = leaving.wait_for(conversation.runner, read_message())
             except LineCancelled:
                 output.show_note(Note("(Ctrl-D or /quit exits)"))
                 continue

@@ -30,6 +30,7 @@ from prompt_toolkit.output import Output as ScreenOutput
 from prompt_toolkit.output import create_output
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.shortcuts import CompleteStyle
+from prompt_toolkit.utils import is_dumb_terminal
 
 __all__ = ["LineCancelled", "LineEditor", "Suggestion"]
 
@@ -59,7 +60,8 @@ class LineEditor:
     """A prompt that reads one message at a time.
 
     `suggest` returns the completions of the text before the cursor; `on_change` is called with the whole text after
-    each change. Neither may block.
+    each change; `status` returns a line for that many columns, which stands above the prompt until the message is sent.
+    None of them may block.
     """
 
     def __init__(
@@ -67,10 +69,11 @@ class LineEditor:
         history_file: Path,
         suggest: Callable[[str], Iterable[Suggestion]],
         on_change: Callable[[str], None],
+        status: Callable[[int], str] = lambda columns: "",
     ) -> None:
         self._input = create_input(sys.stdin)
         self._session: PromptSession[str] = PromptSession(
-            _PROMPT,
+            self._prompt,
             multiline=True,
             prompt_continuation=_CONTINUATION,
             key_bindings=_key_bindings(),
@@ -87,6 +90,7 @@ class LineEditor:
         self._session.app.terminal_size_polling_interval = None  # SIGWINCH says it
         self._session.default_buffer.on_text_changed += self._on_text_changed
         self._on_change = on_change
+        self._status = status
 
     async def read(self, typed: bytes = b"") -> str:
         """Return the next message; `typed` are the keys that were typed before.
@@ -95,6 +99,12 @@ class LineEditor:
         """
         store_typeahead(self._input, _key_presses(typed))
         return await self._session.prompt_async()
+
+    def _prompt(self) -> StyleAndTextTuples:
+        """Return the prompt, with the status above it while the message is typed."""
+        app = self._session.app
+        status = "" if app.is_done or is_dumb_terminal() else self._status(app.output.get_size().columns - 1)
+        return [("fg:ansibrightblack", f"{status}\n"), *_PROMPT] if status else _PROMPT
 
     def _on_text_changed(self, buffer: Buffer) -> None:
         self._on_change(buffer.text)

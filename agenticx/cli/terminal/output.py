@@ -445,7 +445,9 @@ class TerminalOutput(PlainOutput):
         super().show_note(note)
 
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
-        self._held_calls.pop(self._asking_calls.get(str(data.get("id", "")), ""), None)
+        with suppress(*PAYLOAD_ERRORS):
+            context: Mapping[str, Any] = data.get("context", data)  # a question has none
+            self._held_calls.pop(context["tool_call_id"], None)
         super().show_request(data, prompt)
 
     def _record(self, event: EventLike) -> None:
