@@ -81,42 +81,51 @@ class FileMatches:
     complete: bool
 
 
-def find_files(workspace: Path, query: str, *, limit: int, private: Sequence[Path] = ()) -> FileMatches:
+def find_files(
+    workspace: Path, query: str, *, limit: int, private: Sequence[Path] = (), seconds: float = _MAX_SECONDS
+) -> FileMatches:
     """Return up to `limit` files of the workspace whose path has all words of `query`, in upper or lower case.
 
     A file whose name begins with the query comes first, then one whose name has it, then any other; among equals the
     shorter path. Without words, the files of the workspace itself come first. Folders are searched level by level, for
-    at most two seconds and 100,000 files. Raises `ToolError` if the workspace is no folder that can be read. Blocks;
+    about so many seconds and 100,000 files. Raises `ToolError` if the workspace is no folder that can be read. Blocks;
     not for an event loop.
     """
     words = query.casefold().split()
     root = resolve_in_workspace(".", workspace)
     private = [folder for folder in map(Path.resolve, private) if folder.is_relative_to(root.root)]
     found, complete = list[tuple[int, int, str, WorkspacePath]](), True
-    deadline = time.monotonic() + _MAX_SECONDS
-    for number, file in enumerate(_files_by_level(root, private)):
-        if number >= _MAX_FILES or time.monotonic() > deadline:
+    seen, deadline = 0, time.monotonic() + seconds
+    for folder in _folders_by_level(root, private):
+        files = [child for child, is_folder in folder.entries if not is_folder]
+        for file in files[: _MAX_FILES - seen]:
+            path = file.shown
+            if (rank := _rank(path.casefold(), words)) is not None:
+                found.append((rank, path.count("/") if not words else len(path), path, file))
+        seen += len(files)
+        if seen > _MAX_FILES or time.monotonic() > deadline:
             complete = False
             break
-        path = file.shown
-        if (rank := _rank(path.casefold(), words)) is not None:
-            found.append((rank, path.count("/") if not words else len(path), path, file))
     best = heapq.nsmallest(limit, found, key=lambda match: match[:3])
     files = [FoundFile(path, has_secret_name(file)) for _, _, path, file in best]
     return FileMatches(files, complete and len(found) <= limit)
 
 
-def _files_by_level(root: WorkspacePath, private: Sequence[Path]) -> Iterator[WorkspacePath]:
-    """Yield the files of a folder before those of the folders in it; a folder that cannot be read has none."""
-    left = deque([VisibleFolder.open(root, IgnoreRules(), private)])
+def _folders_by_level(root: WorkspacePath, private: Sequence[Path]) -> Iterator[VisibleFolder]:
+    """Yield a folder before those in it, level by level, without those that cannot be read."""
+    yield (top := VisibleFolder.open(root, IgnoreRules(), private))
+    left = deque(_folders_in(top))
     while left:
-        folder = left.popleft()
-        for child, is_folder in folder.entries:
-            if not is_folder:
-                yield child
-                continue
-            with suppress(ToolError):
-                left.append(VisibleFolder.open(child, folder.rules, private))
+        try:
+            folder = VisibleFolder.open(*left.popleft(), private)
+        except ToolError:
+            continue
+        left += _folders_in(folder)
+        yield folder
+
+
+def _folders_in(folder: VisibleFolder) -> list[tuple[WorkspacePath, IgnoreRules]]:
+    return [(child, folder.rules) for child, is_folder in folder.entries if is_folder]
 
 
 def _rank(path: str, words: Sequence[str]) -> int | None:

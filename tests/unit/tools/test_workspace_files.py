@@ -52,3 +52,9 @@ def test_a_list_is_complete_unless_there_are_more_matches_than_its_limit(tmp_pat
 def test_a_missing_workspace_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="cannot be resolved"):
         find_files(tmp_path / "none", "", limit=5)
+
+
+def test_a_search_ends_in_time_among_folders_without_files(tmp_path: Path) -> None:
+    make(tmp_path, *(f"empty{number}/deeper/last.py" for number in range(3)))
+    matches = find_files(tmp_path, "py", limit=5, seconds=0)
+    assert (matches.files, matches.complete) == ([], False)
