@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
@@ -152,9 +151,7 @@ def test_an_empty_reply_and_a_cut_one_are_pointed_out(
 
 def test_a_refused_connection_to_this_machine_fails_at_once(agx: Any) -> None:
     agx.environment["OLLAMA_HOST"] = f"127.0.0.1:{unused_port()}"
-    began = time.monotonic()
     done = agx("run", "hello", "--model", "ollama:qwen3")
-    assert time.monotonic() - began < 4  # the first wait before a retry
     assert (done.returncode, done.stdout) == (1, "")
     assert "retry" not in done.stderr
     assert done.stderr.endswith("; is Ollama running?\n")

@@ -310,7 +310,7 @@ def test_sessions_are_read_beside_a_suspended_server_and_the_note_names_its_proc
         f"{problem}; this is read from its database\n",
     )
     assert (renamed.returncode, renamed.stdout, renamed.stderr) == (1, "", f"agx: {problem}\n")
-    assert seconds < 6
+    assert seconds < 30  # a few on an idle machine
 
 
 @pytest.mark.parametrize("announced", [True, False])

@@ -38,6 +38,7 @@ class Demo(KillLoop):
         return rng.choice([f"{run} and then read nothing.txt", run, f"count to {rng.randint(1, 30)}"])
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("A1", "F1")
 async def test_kills_of_agx_serve_lose_no_delivered_event(tmp_path: Path, rng: random.Random, count: Count) -> None:
     recorded = RecordedFolder(tmp_path / "home")

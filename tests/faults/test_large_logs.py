@@ -25,6 +25,7 @@ async def test_a_session_of_very_many_events_opens_and_resumes_within_limits(tmp
 EVENTS, MOST_GROWTH_MB = 100_000, 16  # the events alone take 25 MB in memory
 
 
+@pytest.mark.ci_lane
 async def test_rewinds_forks_and_teams_hold_no_more_than_a_page_of_very_many_events(tmp_path: Path) -> None:
     process = await AsyncProcess.start(
         "tests.support.faults.measured_history", [str(tmp_path), str(EVENTS)], cwd=ROOT, env=os.environ

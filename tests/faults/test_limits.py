@@ -252,6 +252,7 @@ def events(recorded: RecordedFolder, session: str, *types: str) -> list[dict[str
     return [event["data"] for event in seen if event["type"] in types]
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize("files", [6, 8, 10, 12])
 @pytest.mark.cases(quick=1)
 async def test_agx_run_without_free_file_descriptors_prints_one_line_and_no_traceback(

@@ -309,6 +309,7 @@ async def test_an_endless_field_of_one_wire_is_aborted_within_the_memory_limit(w
     assert run["grew"] < GROWTH_MB
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("C7")
 @on_wires("gemini")
 async def test_endless_small_deltas_are_aborted_within_the_memory_limit(wire):

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_power_failure_loses_no_acknowledged_write(
     tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:
-    for number, cycles in enumerate(split_cycles(count(1, 12, 2_500), 50)):
+    for number, cycles in enumerate(split_cycles(count(1, 6, 2_500), 50)):
         folder = tmp_path / str(number)
         recorded, trace = RecordedFolder(folder / "home"), folder / "trace"
         cuts = PowerCuts(recorded, trace, rng)

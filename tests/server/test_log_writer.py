@@ -259,6 +259,7 @@ def program(body: str) -> tuple[Process, int]:
     return process, reading
 
 
+@pytest.mark.ci_lane
 def test_a_pipe_read_late_has_the_first_lines_the_dropped_count_and_the_last_line() -> None:
     body = "[log.info('line', number=number) for number in range(12_000)]; print(end='logged', flush=True)"
     process, reading = program(body)
@@ -327,7 +328,7 @@ async def test_the_server_works_and_ends_whether_or_not_its_stderr_is_read(tmp_p
     try:
         note = home / "studio.json"
         await wait_until(note.exists)
-        await run_turns(home, sessions=10, turns=12)
+        await run_turns(home, sessions=5, turns=12)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(process.wait, PATIENCE) == 0
     finally:

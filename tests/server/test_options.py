@@ -129,6 +129,7 @@ async def test_one_that_fails_or_is_stopped_leaves_the_others_alone(make_studio:
         check_grammar(await log(studio, session_id))
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize("wire", FILE_WIRES, ids=lambda wire: wire.name)
 async def test_an_option_that_goes_on_calling_tools_fails_after_twenty_rounds(
     wire: FileWire, make_studio: StudioMaker

@@ -284,6 +284,7 @@ async def test_a_studio_is_mounted_in_another_application(tmp_path: Path) -> Non
         assert not (tmp_path / "home" / "studio.json").exists()  # it does not know its address
 
 
+@pytest.mark.ci_lane
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 async def test_the_page_of_a_mounted_studio_works(tmp_path: Path) -> None:
     app = outer_app(create_app(models={"mine": ScriptedModel(["Good morning."])}, settings=settings_in(tmp_path)))

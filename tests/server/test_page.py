@@ -89,6 +89,7 @@ async def test_the_speeches_of_a_team_are_shown_once_with_names_and_its_person_i
         assert tab.errors == []
 
 
+@pytest.mark.ci_lane
 async def test_the_reply_that_named_no_speaker_is_shown(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(ScriptedModel(["Who?"] * 3 + ["One."])) as studio:
         team_file(studio.services.settings.home, PAIR.replace("round_robin", "selector").replace("= 2", "= 1"))
@@ -140,6 +141,7 @@ async def test_a_user_answers_questions_with_an_option_and_in_other_words(make_s
     assert results == ["blue", "So <i>that</i> it fits."]
 
 
+@pytest.mark.ci_lane
 async def test_the_page_names_the_files_whose_instructions_the_model_gets(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio() as studio:
         (studio.workspace / "AGENTS.md").write_text("Use tabs.")
@@ -174,6 +176,7 @@ async def test_stop_ends_the_turn_and_a_denied_call_does_not_run(make_studio: St
         assert "Stopped." in await tab.wait_for(f"{SHOWN}.includes('Stopped.') && {SHOWN}")
 
 
+@pytest.mark.ci_lane
 async def test_a_reason_for_a_denial_reaches_the_model_and_is_shown(make_studio: StudioMaker, tab: Tab) -> None:
     model = ScriptedModel([call("note", {"text": "x"}), "so not."])
     async with make_studio(model) as studio:
@@ -201,6 +204,7 @@ async def select(tab: Tab, id_: str, value: str) -> None:
     await tab.evaluate(f"{field}.value = {value!r}, {field}.dispatchEvent(new Event('change'))")
 
 
+@pytest.mark.ci_lane
 async def test_the_header_shows_and_changes_the_model_and_the_mode(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio() as studio:
         session_id = await studio.session(name="Mine", model="demo", permission_mode="auto")
@@ -257,6 +261,7 @@ async def test_content_is_rendered_as_text_with_hidden_characters_escaped(make_s
         assert tab.errors == []
 
 
+@pytest.mark.ci_lane
 async def test_a_fallback_model_is_shown_with_the_reason(make_studio: StudioMaker, tab: Tab) -> None:
     dead = ScriptedModel([ModelError("dead:x could not be reached\u202e", code="provider.auth")], name="dead:x")
     model = RetryingModel(dead, [ScriptedModel(["Here."], name="acme:large")])
@@ -299,6 +304,7 @@ async def test_files_are_picked_dropped_and_pasted_shown_and_sent(make_studio: S
     assert second.attachments == ()
 
 
+@pytest.mark.ci_lane
 async def test_rich_text_with_an_image_is_pasted_as_text(make_studio: StudioMaker, tab: Tab) -> None:
     rich = "for (const type of ['text/plain', 'text/html']) files.items.add('x', type);"
     async with make_studio(ScriptedModel([])) as studio:
@@ -311,6 +317,7 @@ async def test_rich_text_with_an_image_is_pasted_as_text(make_studio: StudioMake
         assert await tab.wait_for(f"{ATTACHED}.includes('b.txt') && {ATTACHED}") == "b.txt (1 byte)"
 
 
+@pytest.mark.ci_lane
 async def test_a_file_that_cannot_be_attached_is_refused_and_the_others_stay(
     make_studio: StudioMaker, tab: Tab
 ) -> None:
@@ -332,6 +339,7 @@ async def test_a_file_that_cannot_be_attached_is_refused_and_the_others_stay(
         assert await tab.wait_for(f"{ATTACHMENT_ERROR}.includes('too many') && {ATTACHMENT_ERROR}") == sentence
 
 
+@pytest.mark.ci_lane
 async def test_a_file_refused_by_the_server_loses_nothing_in_the_page(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(ScriptedModel([])) as studio:
         await enter(tab, studio)

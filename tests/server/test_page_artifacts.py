@@ -96,6 +96,7 @@ async def test_a_page_grows_in_the_pane_runs_when_asked_and_stands_again_if_the_
         assert [entry for entry in tab.errors if "bread.png" not in entry] == []
 
 
+@pytest.mark.ci_lane
 async def test_files_are_chosen_with_their_revisions_loaded_and_gone_after_a_rewind(
     make_studio: StudioMaker, tab: Tab
 ) -> None:
@@ -147,6 +148,7 @@ SHEETS = {
 }
 
 
+@pytest.mark.ci_lane
 async def test_a_page_is_shown_with_the_files_of_the_session_that_it_names(make_studio: StudioMaker, tab: Tab) -> None:
     b = "getComputedStyle(document.querySelector('b'))"
     tell = "[...document.images].map((one) => one.naturalWidth), "
@@ -218,6 +220,7 @@ async def downloaded(tab: Tab, folder: Path, name: str, button: str) -> bytes:
     return content
 
 
+@pytest.mark.ci_lane
 async def test_an_option_is_stopped_and_the_files_of_the_other_are_copied_and_downloaded(
     make_studio: StudioMaker, tab: Tab, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ async def test_a_message_sent_during_a_turn_is_shown_as_queued_and_runs_later(
     assert (last.content, [file.data for file in last.attachments]) == ("two", [PNG.data])
 
 
+@pytest.mark.ci_lane
 async def test_ctrl_shift_enter_interrupts(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(ScriptedModel([[say("so"), hang()], "instead"])) as studio:
         await enter(tab, studio)
@@ -80,6 +81,7 @@ async def test_ctrl_shift_enter_interrupts(make_studio: StudioMaker, tab: Tab) -
         assert [line for line in log.splitlines() if line] == ["one", "so", "Stopped.", "two", "instead"]
 
 
+@pytest.mark.ci_lane
 async def test_a_stop_returns_queued_messages_and_files_to_the_input_box(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(ScriptedModel([[say("so"), hang()]])) as studio:
         await enter(tab, studio)

@@ -119,6 +119,7 @@ async def test_an_answer_that_a_hostile_note_shaped_loads_nothing_and_hides_noth
         assert tab.errors == []
 
 
+@pytest.mark.ci_lane
 async def test_the_text_of_a_vault_is_sent_to_an_embedding_model_only_if_the_person_allows_it(
     make_studio: StudioMaker, tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

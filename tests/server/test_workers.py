@@ -139,7 +139,7 @@ async def test_probes_say_no_while_the_database_cannot_be_written_without_a_comm
                     await asyncio.sleep(0)
             begun = asyncio.get_running_loop().time()
             health = await studio.client.get("/api/health")
-            assert asyncio.get_running_loop().time() - begun < 5
+            assert asyncio.get_running_loop().time() - begun < 20  # and not the thirty seconds of other requests
             assert (health.json()["code"], str(proxy.port) in health.text) == ("storage", False)
             address = StudioAddress("127.0.0.1", studio.port, studio.services.instance, tmp_path / "token")
             address.write_file(tmp_path)

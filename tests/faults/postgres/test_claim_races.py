@@ -64,7 +64,7 @@ async def winners(url: str, races: int) -> Counter[int]:
 
 
 async def test_each_race_of_eight_claims_has_one_winner(postgres: Cluster, count: Count) -> None:
-    races = count(40, 1_000, 10_000)
+    races = count(20, 1_000, 10_000)
     assert await winners(await store_url(postgres), races) == {1: races}
 
 
@@ -135,7 +135,7 @@ async def take_over(owner: PostgresStore, other: PostgresStore, session_id: str,
 
 async def test_a_claim_misses_no_commit_in_flight(postgres: Cluster, rng: random.Random, count: Count) -> None:
     url = await store_url(postgres)
-    assert await missed_commits(url, rng, claim_and_load, count(30, 300, 300)) == 0
+    assert await missed_commits(url, rng, claim_and_load, count(10, 300, 300)) == 0
 
 
 @pytest.mark.ci_lane

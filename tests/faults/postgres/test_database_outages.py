@@ -105,7 +105,7 @@ async def test_a_silent_server_is_waited_for_no_longer_than_the_timeout(postgres
             await lease.commit(commit)
         with pytest.raises(StoreError, match="has not answered for 30 seconds"):
             await store.log.head(session_id)
-        assert time.monotonic() - began < 5.0  # and not the ten seconds of an attempt, which are for slow servers
+        assert time.monotonic() - began < 9.0  # and not the ten seconds of an attempt, which are for slow servers
         proxy.resume()
         (event,) = await lease.commit(commit)
         assert (event.seq, await store.log.head(session_id)) == (2, 2)

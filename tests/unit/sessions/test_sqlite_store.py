@@ -157,6 +157,7 @@ async def test_positions_are_not_reused_after_the_newest_session_was_deleted(tmp
     await again.aclose()
 
 
+@pytest.mark.ci_lane
 async def test_a_long_answer_takes_few_rows_and_few_bytes(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     one, _ = await interleaved(store, 2000)

@@ -147,7 +147,7 @@ async def test_a_stop_ends_running_queued_and_asking_subagents_in_time_and_leave
         await hub.stop(session.id)
         assert (await turn)["data"]["code"] == "stopped"
         await session.wait_for(lambda one: one["type"] == "subagent_error", 4)
-        assert asyncio.get_running_loop().time() - began < 3
+        assert asyncio.get_running_loop().time() - began < 10  # on an idle machine a fraction of a second
         states = {one["agent_id"]: one.get("code", one["state"]) for one in await hub.subagents(session.id)}
         stopped = dict.fromkeys(["confirms-2", "asks-3", "slow-4", "queued-5"], "stopped")
         assert states == {"paused-1": "paused", **stopped}

@@ -195,7 +195,7 @@ async def test_a_shutdown_ends_subagents_within_its_time(tmp_path: Path, open_st
         await session.run(hub)
         await session.wait_for_event("round_start", "b-2")
         began = asyncio.get_running_loop().time()
-    assert asyncio.get_running_loop().time() - began < 3
+    assert asyncio.get_running_loop().time() - began < 10  # on an idle machine a fraction of a second
     async with session.hub(["ok"]) as hub:
         assert {one["code"] for one in await hub.subagents(session.id)} == {"stopped"}
         await session.run(hub)

@@ -131,7 +131,7 @@ async def test_a_stopped_run_ends_all_its_turns_and_can_be_run_again_at_once(tmp
             (token if by == "token" else running).cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert asyncio.get_running_loop().time() - began < 0.5
+        assert asyncio.get_running_loop().time() - began < 2.5  # after 3 s it is left behind
         assert texts(await team.run())[-1] == "Again."
         turns = by_agent(await log_of(hub, session_id))
         ends = [(name, [events[-1]["data"].get("code") for events in runs]) for name, runs in turns.items()]

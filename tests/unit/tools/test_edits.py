@@ -236,6 +236,7 @@ async def test_an_overwritten_file_keeps_crlf_and_byte_order_mark_and_says_so(
     assert assessment.binding["after"] == hashlib.sha256(written).hexdigest()
 
 
+@pytest.mark.ci_lane
 async def test_a_text_that_is_too_frequent_in_mixed_line_ends_is_refused(runner) -> None:
     (runner.workspace / "f").write_bytes(b"\r\n\n" * 600_000)
     with pytest.raises(ToolError, match="occurs more than 1,000,000 times in 'f', which is too often in a file of"):

@@ -77,7 +77,7 @@ async def take_leases(store: UnreliableWorker, session_id: str, rng: random.Rand
 async def test_each_accepted_message_has_one_outcome_whoever_owns_the_session(
     new_unreliable_store: NewUnreliableStore, tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
-    cases = count(5, 100, 2_000) if new_unreliable_store.is_in_memory else count(1, 3, 100)
+    cases = count(5, 30, 2_000) if new_unreliable_store.is_in_memory else count(1, 3, 100)
     for number in range(cases):
         folder = tmp_path / str(number)
         folder.mkdir()
