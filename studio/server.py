@@ -43,7 +43,7 @@ from agenticx.token_file import token_path
 from studio.app import AppParts, create_app, make_app, parts_of
 from studio.app_import import import_app
 from studio.event_loop import new_event_loop
-from studio.http.connection import ACCEPT_BATCH_SIZE, REQUEST_SECONDS, ConnectionLimit, ServerConnection
+from studio.http.connection import ConnectionLimit, ServerConnection, uvicorn_config
 from studio.log_writer import background_logging, print_to_stderr
 from studio.open_page import open_in_browser, page_url, remove_redirect_page
 from studio.parent_watch import watch_parent
@@ -344,7 +344,7 @@ class StudioServer(uvicorn.Server):
     """uvicorn on h11 with the studio's start and shutdown.
 
     It calls `on_ready` once it accepts connections, stops turns before it ends streams, and exits without raising the
-    signal again; `stop` ends it as a signal does. httptools would be faster but accepts requests with two Host headers.
+    signal again; `stop` ends it as a signal does.
     """
 
     def __init__(
@@ -358,20 +358,7 @@ class StudioServer(uvicorn.Server):
         clock = services.clock
         self._connection_limit = ConnectionLimit(clock)
         self._connection_type = ServerConnection.with_limits(clock, self._connection_limit)
-        super().__init__(
-            uvicorn.Config(
-                app or make_app(services),
-                http=self._connection_type,
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                backlog=ACCEPT_BATCH_SIZE,
-                timeout_keep_alive=max(1, int(clock.real(REQUEST_SECONDS))),
-            )
-        )
+        super().__init__(uvicorn_config(app or make_app(services), self._connection_type, clock, lifespan=True))
         self.services = services
         self._on_ready = on_ready
         self._listening: Sequence[socket.socket] = ()

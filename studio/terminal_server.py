@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-import uvicorn
 from uvicorn.server import ServerState
 
 from agenticx.cli.client.http import TERMINAL_TOKEN
@@ -22,7 +21,7 @@ from agenticx.llms.model_cache import NamedModels
 from agenticx.threads import run_in_thread
 from studio.access import MemoryTickets
 from studio.app import make_app
-from studio.http.connection import ConnectionLimit, ServerConnection
+from studio.http.connection import ConnectionLimit, ServerConnection, uvicorn_config
 from studio.http.guard import AccessRules
 from studio.relay import Relay
 from studio.services import Services
@@ -40,17 +39,7 @@ async def serve_terminals(listening: socket.socket, parts: SharedParts) -> Async
     """
     services = await run_in_thread(_make_services, parts, name="agx sharing")
     connection = ServerConnection.with_limits(services.clock, ConnectionLimit(services.clock))
-    config = uvicorn.Config(
-        make_app(services),
-        http=connection,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-    )
+    config = uvicorn_config(make_app(services), connection, services.clock, lifespan=False)
     config.load()
     state = ServerState()
     relaying = asyncio.create_task(services.relay.run())

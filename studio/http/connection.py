@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -31,7 +32,7 @@ from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exhausted_error
 from studio.http.response_writer import ABORT_KEY, WRITE_TIMEOUT_SECONDS, WRITER_KEY, ConnectionWriter, ResponseSender
 
-__all__ = ["ACCEPT_BATCH_SIZE", "REQUEST_SECONDS", "ConnectionLimit", "ServerConnection"]
+__all__ = ["ConnectionLimit", "ServerConnection", "uvicorn_config"]
 
 REQUEST_SECONDS = 30.0
 ACCEPT_BATCH_SIZE = 16
@@ -196,3 +197,22 @@ class ServerConnection(H11Protocol):
 
     def _should_upgrade(self) -> bool:
         return False
+
+
+def uvicorn_config(app: ASGIApp, connection: type[ServerConnection], clock: Clock, *, lifespan: bool) -> uvicorn.Config:
+    """Return uvicorn's configuration for an application on such connections, with or without its lifespan.
+
+    httptools would be faster but accepts requests with two Host headers.
+    """
+    return uvicorn.Config(
+        app,
+        http=connection,
+        ws="none",
+        lifespan="on" if lifespan else "off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=ACCEPT_BATCH_SIZE,
+        timeout_keep_alive=max(1, int(clock.real(REQUEST_SECONDS))),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -14,13 +14,12 @@ from agenticx.sessions.log.damage import DamagedData, map_decode_errors
 from agenticx.sessions.log.events import StoredEvent
 from agenticx.sessions.log.records import EventsCopied, SessionChanged, StoredRecord
 from agenticx.sessions.log.session_record import SessionRecord
-from agenticx.sessions.store.base import SessionOwnedElsewhere, Store
+from agenticx.sessions.store.base import SessionOwnedElsewhere
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.segments import CommitRow, Segment, decode_segment, merge_commits, segment_lines
 
 __all__ = [
     "CopiedEvents",
-    "CopyableShards",
     "CopyableStore",
     "Outcome",
     "SessionCopies",
@@ -74,60 +73,21 @@ class SessionCopies(Protocol):
         ...
 
 
-class CopyableStore(Protocol):
-    """A store between which and another one sessions can be copied."""
+@dataclass(frozen=True, kw_only=True)
+class CopyableStore:
+    """A store between which and another one sessions can be copied.
 
-    @property
-    def copies(self) -> SessionCopies: ...
+    `databases` has its sessions, and `copies_of` returns those of the database of a session.
+    """
 
-    @property
-    def blobs(self) -> Blobs | None: ...
-
-    async def aclose(self) -> None: ...
-
-
-class CopyableShards:
-    """Several databases with the sessions of one store: `copies_of` returns those of the database of a session."""
-
-    def __init__(self, store: Store, parts: Iterable[SessionCopies], copies_of: Callable[[str], SessionCopies]) -> None:
-        self._store = store
-        self._parts = list(parts)
-        self._copies_of = copies_of
-
-    @property
-    def copies(self) -> CopyableShards:
-        return self
-
-    @property
-    def blobs(self) -> Blobs | None:
-        return self._store.blobs
-
-    async def aclose(self) -> None:
-        await self._store.aclose()
+    databases: Sequence[SessionCopies]
+    copies_of: Callable[[str], SessionCopies]
+    blobs: Blobs | None
+    aclose: Callable[[], Awaitable[None]]
 
     async def session_ids(self) -> Sequence[str]:
-        return [session_id for part in self._parts for session_id in await part.session_ids()]
-
-    def claimed(self, session_id: str) -> AbstractAsyncContextManager[None]:
-        return self._copies_of(session_id).claimed(session_id)
-
-    async def end(self, session_id: str) -> LogEnd | None:
-        return await self._copies_of(session_id).end(session_id)
-
-    def segments(self, session_id: str) -> AsyncGenerator[Sequence[Segment]]:
-        return self._copies_of(session_id).segments(session_id)
-
-    def records(self, session_id: str) -> AsyncGenerator[Sequence[StoredRecord]]:
-        return self._copies_of(session_id).records(session_id)
-
-    async def add(
-        self,
-        record: SessionRecord,
-        end: LogEnd,
-        segments: AsyncGenerator[Sequence[Segment]],
-        records: AsyncGenerator[Sequence[StoredRecord]],
-    ) -> None:
-        await self._copies_of(record.id).add(record, end, segments, records)
+        """Return the ids of all sessions, by database in the order in which they were made."""
+        return [session_id for copies in self.databases for session_id in await copies.session_ids()]
 
 
 async def copy_sessions(
@@ -141,7 +101,7 @@ async def copy_sessions(
 
     It can be repeated after an interruption. Raises `StoreError` if a store fails.
     """
-    for session_id in await source.copies.session_ids() if session_ids is None else session_ids:
+    for session_id in await source.session_ids() if session_ids is None else session_ids:
         try:
             report(session_id, *await _copy(source, target, session_id))
         except (SessionNotFound, SessionOwnedElsewhere, DamagedData) as exc:
@@ -149,8 +109,9 @@ async def copy_sessions(
 
 
 async def _copy(source: CopyableStore, target: CopyableStore, session_id: str) -> tuple[Outcome, str]:
-    async with source.copies.claimed(session_id):
-        end, known = await source.copies.end(session_id), await target.copies.end(session_id)
+    read, written = source.copies_of(session_id), target.copies_of(session_id)
+    async with read.claimed(session_id):
+        end, known = await read.end(session_id), await written.end(session_id)
         if end is None:
             raise SessionNotFound(f"no session has the id {session_id!r}")
         if known is not None:
@@ -158,8 +119,8 @@ async def _copy(source: CopyableStore, target: CopyableStore, session_id: str) -
                 return "skipped", ""
             return "refused", "the target has another log of it; delete it there first"
         await _copy_contents(source, target, session_id)
-        record = await first_record(source.copies.records(session_id))
-        await target.copies.add(record, end, source.copies.segments(session_id), source.copies.records(session_id))
+        record = await first_record(read.records(session_id))
+        await written.add(record, end, read.segments(session_id), read.records(session_id))
     return "copied", ""
 
 

@@ -16,7 +16,7 @@ from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.store.base import Store, StoreReader
 from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.sessions.store.configuration import configuration_digests
-from agenticx.sessions.store.copies import CopyableShards, CopyableStore
+from agenticx.sessions.store.copies import CopyableStore
 from agenticx.sessions.store.owner import probe_owner_pid
 from agenticx.sessions.store.sharded import ShardedStore
 from agenticx.sessions.store.sqlite import SqliteStore
@@ -226,13 +226,23 @@ def _open_copyable(settings: Settings, url: str, must_exist: bool) -> CopyableSt
             raise StoreError(f"there is no store in {path}")
         beside = path.parent / _SNAPSHOTS
         has_own = must_exist and beside.is_dir()
-        return SqliteStore(path, blobs=BlobFolder(beside) if has_own else _blobs(settings))
+        return _copyable(SqliteStore(path, blobs=BlobFolder(beside) if has_own else _blobs(settings)))
     stores = _open_databases(settings.model_copy(update={"store_url": url}), None, None)
     if len(stores) == 1:
-        return stores[0]
-    sharded = _sharded(stores, None)
-    places = {id(store): store.copies for store in stores}
-    return CopyableShards(sharded, places.values(), lambda session_id: places[id(sharded.shard(session_id))])
+        return _copyable(stores[0])
+    sharded, copies = _sharded(stores, None), {id(store): store.copies for store in stores}
+    return CopyableStore(
+        databases=[*copies.values()],
+        copies_of=lambda session_id: copies[id(sharded.shard(session_id))],
+        blobs=sharded.blobs,
+        aclose=sharded.aclose,
+    )
+
+
+def _copyable(store: SqliteStore | PostgresStore) -> CopyableStore:
+    return CopyableStore(
+        databases=[store.copies], copies_of=lambda _: store.copies, blobs=store.blobs, aclose=store.aclose
+    )
 
 
 def _name_of(url: str) -> str:

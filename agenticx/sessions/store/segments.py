@@ -9,7 +9,7 @@ which takes a tenth of both rows and bytes: envelopes repeat their ids, and ever
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Sequence
 from typing import NamedTuple, cast
 
 from agenticx.runtime.events import EventType
@@ -28,6 +28,7 @@ __all__ = [
     "decode_segment",
     "encode_body",
     "encode_segments",
+    "full_pages",
     "line_position",
     "merge_commits",
     "segment_lines",
@@ -187,3 +188,15 @@ def decode_event(session_id: str, seq: int, line: bytes) -> StoredEvent:
         terminal == b"T",
         frame,
     )
+
+
+async def full_pages(pages: AsyncIterable[Sequence[StoredEvent]]) -> AsyncGenerator[Sequence[StoredEvent]]:
+    """Yield the events of `pages` in pages of a segment at least, but for the last one."""
+    events = list[StoredEvent]()
+    async for page in pages:
+        events += page
+        if len(events) >= SEGMENT_EVENTS:
+            yield events
+            events = []
+    if events:
+        yield events

@@ -31,15 +31,19 @@ from tests.support.timeouts import PATIENCE
 pytestmark = pytest.mark.anyio
 
 
-async def copied(
-    source: CopyableStore, target: CopyableStore, session_ids: Sequence[str] | None = None
-) -> list[tuple[str, str, str]]:
+def copyable(store: Any) -> CopyableStore:
+    return CopyableStore(
+        databases=[store.copies], copies_of=lambda _: store.copies, blobs=store.blobs, aclose=store.aclose
+    )
+
+
+async def copied(source: Any, target: Any, session_ids: Sequence[str] | None = None) -> list[tuple[str, str, str]]:
     reports: list[tuple[str, str, str]] = []
 
     def report(session_id: str, outcome: Outcome, reason: str) -> None:
         reports.append((session_id, outcome, reason))
 
-    await copy_sessions(source, target, session_ids, report=report)
+    await copy_sessions(copyable(source), copyable(target), session_ids, report=report)
     return reports
 
 

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from agenticx.sessions.log.searchable_texts import SearchableText
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.base import Lease, OwnershipLost
 from agenticx.sessions.store.blobs import Blobs
+from agenticx.sessions.store.deletions import Deletions
 from agenticx.sessions.store.postgres._blobs import PostgresBlobs
 from agenticx.sessions.store.postgres._catalog import PostgresCatalog
 from agenticx.sessions.store.postgres._changes import LogHead, changes_of
@@ -42,7 +43,7 @@ from agenticx.sessions.store.postgres._ownership import PostgresOwnership
 from agenticx.sessions.store.postgres._report import read_workers
 from agenticx.sessions.store.postgres._text import to_text
 from agenticx.sessions.store.postgres.schema import PARTITIONS
-from agenticx.sessions.store.segments import SEGMENT_EVENTS, encode_segments
+from agenticx.sessions.store.segments import encode_segments, full_pages
 from agenticx.sessions.store.workers import WorkersReport
 from agenticx.shared_place import SharedPlace
 from agenticx.threads import run_in_thread
@@ -110,7 +111,7 @@ class PostgresStore:
         self.blobs = PostgresBlobs(server, blobs)
         self.copies = PostgresCopies(self._database, self.ownership)
         self.shared = shared
-        self._deletions = set[asyncio.Task[None]]()  # the event loop has only weak references
+        self._deletions = Deletions()
 
     @classmethod
     async def open(cls, url: str, **options: Unpack[_Options]) -> PostgresStore:
@@ -170,7 +171,7 @@ class PostgresStore:
         server, commit_id, count = self._database.server, new_id("cmt"), 0
         (number,) = await server.use(lambda connection: self._begin(connection, record))
         try:
-            async for events in _full_pages(pages):
+            async for events in full_pages(pages):
                 count += len(events)
                 segments = [*encode_segments(copied(events), number, rev=1, commit_id=commit_id, position=0)]
                 columns = [list(column) for column in zip(*segments, strict=True)]
@@ -190,7 +191,7 @@ class PostgresStore:
             )
         except BaseException:
             with suppress(StoreError):  # which is logged
-                await self._finish(self._database.maintenance.remove(number, record.id))
+                await self._deletions.finish(self._database.maintenance.remove(number, record.id))
             raise
 
     async def _begin(self, connection: PostgresConnection, record: SessionRecord) -> tuple[int]:
@@ -203,7 +204,7 @@ class PostgresStore:
 
     async def delete(self, lease: Lease) -> None:
         await lease.check()
-        await self._finish(self._delete(lease.session_id))
+        await self._deletions.finish(self._delete(lease.session_id))
 
     async def _delete(self, session_id: str) -> None:
         database, lease = self._database, self.ownership.lease(session_id)
@@ -217,18 +218,6 @@ class PostgresStore:
             raise OwnershipLost(f"session {session_id!r} has another owner")
         database.follower.removed(session_id)
         await database.maintenance.remove(lease.number, session_id)
-
-    async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
-        """Wait for `work`, which goes on if the caller is cancelled."""
-        task = asyncio.create_task(work, name="agx store deletion")
-        self._deletions.add(task)
-        task.add_done_callback(self._end_deletion)
-        await asyncio.shield(task)
-
-    def _end_deletion(self, task: asyncio.Task[None]) -> None:
-        self._deletions.discard(task)
-        if not task.cancelled():
-            task.exception()  # which a cancelled caller does not retrieve
 
     async def check(self) -> None:
         database = self._database
@@ -253,7 +242,7 @@ class PostgresStore:
         return await server.use(work)
 
     async def aclose(self) -> None:
-        await asyncio.gather(*self._deletions, return_exceptions=True)
+        await self._deletions.wait()
         await self._database.close()
         if self.shared is not None:
             await run_in_thread(self.shared.close, name="agx shared place")
@@ -261,15 +250,3 @@ class PostgresStore:
 
 async def _fetch(connection: PostgresConnection, *, query: str, args: tuple[Any, ...]) -> None:
     await connection.fetch(query, *args)
-
-
-async def _full_pages(pages: AsyncIterable[Sequence[StoredEvent]]) -> AsyncGenerator[Sequence[StoredEvent]]:
-    """Yield the events of `pages` in pages of a segment at least."""
-    events = list[StoredEvent]()
-    async for page in pages:
-        events += page
-        if len(events) >= SEGMENT_EVENTS:
-            yield events
-            events = []
-    if events:
-        yield events

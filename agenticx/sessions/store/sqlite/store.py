@@ -14,13 +14,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncIterable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import StoreError
@@ -35,8 +34,9 @@ from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.state import FoldedSession
 from agenticx.sessions.store.base import Doubtful, Lease, OwnershipLost
 from agenticx.sessions.store.blobs import Blobs
+from agenticx.sessions.store.deletions import Deletions
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.segments import SEGMENT_EVENTS
+from agenticx.sessions.store.segments import full_pages
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
 from agenticx.sessions.store.sqlite._catalog import SqliteCatalog
@@ -77,7 +77,7 @@ class SqliteStore:
         self.ownership = SqliteOwnership(self._database)
         self.blobs = blobs
         self.copies = SqliteCopies(self._database, self.ownership)
-        self._deletions = set[asyncio.Task[None]]()  # the event loop has only weak references
+        self._deletions = Deletions()
 
     async def create(
         self,
@@ -113,11 +113,13 @@ class SqliteStore:
         writer, commit_id, count = self._database.writer, new_id("cmt"), 0
         try:
             number = await self._write_part(lambda connection: rows.add_session(connection, record, is_complete=False))
-            async for events in _full_pages(pages):
+            async for events in full_pages(pages):
                 count += len(events)
                 await self._write_part(
                     partial(add_first_commit, number=number, commit_id=commit_id, events=copied(events))
                 )
+            if count == 0:
+                await self._write_part(partial(add_first_commit, number=number, commit_id=commit_id))
             before, after = await run_in_thread(make_records, copied_count=count, name="agx copy")
             placed = [*before, *after]
             for start in range(0, len(placed), _RECORDS_AT_ONCE):
@@ -138,7 +140,7 @@ class SqliteStore:
     async def _discard(self, record: SessionRecord) -> None:
         """Delete what is stored of a session unless it is complete."""
         with suppress(StoreError):  # which is logged
-            await self._finish(self._delete_incomplete(record))
+            await self._deletions.finish(self._delete_incomplete(record))
 
     async def _delete_incomplete(self, record: SessionRecord) -> None:
         with _logged_errors():
@@ -149,7 +151,7 @@ class SqliteStore:
     async def delete(self, lease: Lease) -> None:
         if lease.lost.is_set():
             raise OwnershipLost(f"session {lease.session_id!r} has another owner")
-        await self._finish(self._delete(lease.session_id))
+        await self._deletions.finish(self._delete(lease.session_id))
 
     async def _delete(self, session_id: str) -> None:
         database, position = self._database, str(self._database.position)
@@ -173,18 +175,6 @@ class SqliteStore:
         with _logged_errors():
             await self.log.clear_cache()
             await self._delete_rows(number)
-
-    async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
-        """Wait for `work`, which goes on if the caller is cancelled."""
-        task = asyncio.create_task(work, name="agx store deletion")
-        self._deletions.add(task)
-        task.add_done_callback(self._end_deletion)
-        await asyncio.shield(task)
-
-    def _end_deletion(self, task: asyncio.Task[None]) -> None:
-        self._deletions.discard(task)
-        if not task.cancelled():
-            task.exception()  # which a cancelled caller does not retrieve
 
     async def _delete_rows(self, number: int) -> None:
         """Delete a session that nobody sees, in many short transactions."""
@@ -252,15 +242,3 @@ def _logged_errors() -> Generator[None]:
     except StoreError as exc:
         _log.error("part of a session may be left in the file until the next start", error=str(exc))
         raise
-
-
-async def _full_pages(pages: AsyncIterable[Sequence[StoredEvent]]) -> AsyncGenerator[Sequence[StoredEvent]]:
-    """Yield the events of `pages` in pages of a segment at least, and one without events if there are none."""
-    events, has_some = list[StoredEvent](), False
-    async for page in pages:
-        events += page
-        if len(events) >= SEGMENT_EVENTS:
-            yield events
-            events, has_some = [], True
-    if events or not has_some:
-        yield events
