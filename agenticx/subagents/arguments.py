@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from agenticx.argument_types import check_iterable, check_number, check_sequence, check_str
+from agenticx.argument_types import check_sequence, check_str
 from agenticx.errors import InvalidArguments
 
-__all__ = ["check_spawn", "check_text", "check_wait"]
+__all__ = ["check_spawn", "check_text"]
 
 _MAX_CHARS = 200_000
 
@@ -33,20 +33,3 @@ def check_spawn(task: str, name: object, tools: object, model: object, context: 
     for optional, value in (("model", model), ("context", context)):
         if value is not None:
             check_str(optional, value)
-
-
-def check_wait(ids: object, mode: object, timeout: float | None) -> None:
-    """Raise `TypeError` for arguments of another type, such as a text as `ids`.
-
-    Raises `InvalidArguments` for an unknown mode or a negative number of seconds.
-    """
-    if isinstance(ids, str):
-        raise TypeError(f"ids must be a list of ids, not the text {ids!r}")
-    if ids is not None:
-        check_iterable("ids", ids, "ids of sub-agents")
-    if timeout is not None:
-        check_number("timeout", timeout, "a number of seconds")
-    if mode not in ("any", "all"):
-        raise InvalidArguments(f"mode must be 'any' or 'all', not {mode!r}")
-    if timeout is not None and not timeout >= 0:
-        raise InvalidArguments(f"timeout must be 0 or more seconds, not {timeout}")

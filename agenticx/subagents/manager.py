@@ -9,9 +9,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Literal
 
-from agenticx.argument_types import check_str, check_type
+from agenticx.argument_types import check_type
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import AgenticXError, StoreError
+from agenticx.errors import AgenticXError, InvalidArguments, StoreError
 from agenticx.logs import get_logger
 from agenticx.messages import UserMessage, clean_text, new_id, sources_of
 from agenticx.runtime import AgentRuntime, Budget, Session, Steering, StopSignal, TurnContext, current_turn
@@ -21,7 +21,7 @@ from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turns.child_turns import TurnSuspended
 from agenticx.settings import Settings, load_settings
-from agenticx.subagents.arguments import check_spawn, check_text, check_wait
+from agenticx.subagents.arguments import check_spawn, check_text
 from agenticx.subagents.disclosure import ModelNames
 from agenticx.subagents.host import MemoryHost, SubagentHost
 from agenticx.subagents.inheritance import given_tools, may_begin_below, new_session, tools_left, top_budget, top_turn
@@ -238,7 +238,12 @@ class AgentTeamManager:
 
         By default it waits for those of the caller whose ending is not delivered. Results follow as after any ending.
         """
-        check_wait(ids, mode, timeout)
+        if isinstance(ids, str):
+            raise TypeError(f"ids must be a list of ids, not the text {ids!r}")
+        if mode not in ("any", "all"):
+            raise InvalidArguments(f"mode must be 'any' or 'all', not {mode!r}")
+        if timeout is not None and not timeout >= 0:
+            raise InvalidArguments(f"timeout must be 0 or more seconds, not {timeout}")
         caller = self._tree.caller(turn := current_turn())
         session = self._session if caller is None else caller.session or self._session
         agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.unreported(turn, session)
@@ -535,7 +540,6 @@ class AgentTeamManager:
     # --- looking up ---------------------------------------------------------------------------------------------------
 
     def _find(self, agent_id: str) -> Subagent:
-        check_str("agent_id", agent_id)
         return self._tree.find(agent_id, current_turn())
 
     def _tasks(self) -> set[asyncio.Task[None]]:

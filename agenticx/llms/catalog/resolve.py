@@ -92,7 +92,6 @@ def resolve_embedding_model(spec: str, *, api_key: str | None = None, base_url: 
     `api_key` and `base_url` replace the provider's key and its usual address. Raises `SettingsError` for an unknown
     name, a provider without embeddings or a missing key.
     """
-    check_str("the name of an embedding model", spec)
     provider, model = _parse_spec(spec, load_model_catalog())
     if (path := _EMBEDDING_PATHS.get(provider.wire)) is None:
         raise SettingsError(
@@ -125,7 +124,6 @@ def check_image_model(spec: str) -> None:
 
 
 def _parse_image_spec(spec: str, catalog: ModelCatalog) -> tuple[Provider, str]:
-    check_str("the name of an image model", spec)
     provider, model = _parse_spec(spec, catalog)
     if provider.wire not in _IMAGE_WIRES:
         raise SettingsError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agenticx.argument_types import check_sequence, check_str
+from agenticx.argument_types import check_sequence
 from agenticx.errors import AgenticXError
 from agenticx.messages import clean_text
 from agenticx.runtime.calls.asking import Asker, ClosingAnswer, question_request
@@ -28,12 +28,9 @@ async def ask_person(text: str, options: Sequence[str] = ()) -> QuestionAnswer:
     answered once: work that runs again after a restart and asks the same gets that answer. A stop of the turn cancels
     the caller.
 
-    Raises `AgenticXError` outside of such work, and `TypeError` for arguments of another type.
+    Raises `AgenticXError` outside of such work, and `TypeError` for one text as `options`.
     """
-    check_str("text", text)
     check_sequence("options", options, "texts")
-    for option in options:
-        check_str("options", option)
     turn = current_turn()
     if turn is None or turn.context.work is None or not turn.accepts_children:
         raise AgenticXError("ask_person must be called by the work of a turn that runs; a tool asks by its assessment")

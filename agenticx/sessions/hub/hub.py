@@ -14,7 +14,6 @@ from weakref import WeakSet
 
 from agenticx.argument_types import (
     check_callable,
-    check_int,
     check_mapping,
     check_path,
     check_str,
@@ -403,7 +402,6 @@ class Hub:
         The cursor of an event is its `seq`; 0 is the beginning, and a turn begins after its `after_seq`. The events end
         when the hub is closed. Raises `SessionNotFound`, also when the session is deleted.
         """
-        check_int("after", after)
         if after < 0:
             raise ValueError(f"a cursor is 0 or the seq of an event, not {after}")
         reader = await self._new_reader(session_id, after)
@@ -555,8 +553,6 @@ class Hub:
         The active agent stays. Raises `SessionNotFound`, `MessageNotFound`, `SessionBusy` while a turn runs,
         `HubClosed`, `StoreError`.
         """
-        if message_id is not None:
-            check_str("message_id", message_id)
         return await self._perform(session_id, Rewind(message_id=message_id))
 
     async def delete(self, session_id: str) -> None:
@@ -597,9 +593,6 @@ class Hub:
         `TurnFailed` if that turn does not wait any more, and `SessionOwnedElsewhere`: it runs in this process only.
         """
         self._check_open()
-        check_type("session_id", session_id, str, "the id of a session, which is a str")
-        if turn_id is not None:
-            check_str("turn_id", turn_id)
         message = user_message(user_input)
         await check_files(message.attachments)
         request = TurnRequest(input=message.content, attachments=message.attachments)
@@ -662,7 +655,7 @@ class Hub:
         that later only.
         """
         if session_id is not None:
-            check_type("session_id", session_id, str, "the id of a session, which is a str")
+            _check_session_id(session_id)
         now = self._services.clock.now()
         asked = map(stored_request, await self.store.catalog.open_requests(session_id))
         return [request for request in asked if request.expires_at > now]
@@ -677,8 +670,6 @@ class Hub:
         questions `UnknownQuestion` and `QuestionClosed`. Raises `TypeError` or `ValueError` for an answer with a wrong
         field.
         """
-        for name, value in (("request_id", request_id), ("digest", digest)):
-            check_str(name, value)
         check_type("answer", answer, (ConfirmAnswer, QuestionAnswer), "a ConfirmAnswer or a QuestionAnswer")
         kind = kind_of(answer)
         command = Answer(request_id=request_id, answer=kind.checked_answer(answer), digest=digest)
@@ -705,7 +696,6 @@ class Hub:
 
         Raises `SessionNotFound`, `SubagentNotFound`.
         """
-        check_str("agent_id", agent_id)
         return await self._perform(session_id, DirectSubagent(agent_id=agent_id, action="cancel"))
 
     async def retry_subagent(self, session_id: str, agent_id: str) -> dict[str, Any]:
@@ -713,7 +703,6 @@ class Hub:
 
         Raises `SessionNotFound`, `SubagentNotFound`, `SubagentBusy` if it works, `SubagentLimitReached`, `HubClosed`.
         """
-        check_str("agent_id", agent_id)
         return await self._perform(session_id, DirectSubagent(agent_id=agent_id, action="retry"))
 
     async def message_subagent(self, session_id: str, agent_id: str, text: str) -> dict[str, Any]:
@@ -721,8 +710,6 @@ class Hub:
 
         Raises `SessionNotFound`, `SubagentNotFound`, `SubagentLimitReached`, `HubClosed`.
         """
-        for name, value in (("agent_id", agent_id), ("text", text)):
-            check_str(name, value)
         command = DirectSubagent(agent_id=agent_id, action="message", text=clean_text(text))
         return await self._perform(session_id, command)
 
