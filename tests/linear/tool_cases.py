@@ -74,6 +74,7 @@ from agenticx.tools.whole_folders import (
     without_globs_of_all,
 )
 from tests.linear.case import LinearCase, Make
+from tests.linear.commands import SHELL_COMMANDS
 from tests.linear.llm_cases import parsed
 from tests.linear.texts import JSON, LINES, TEXTS, repeated
 
@@ -458,7 +459,7 @@ TOOL_CASES = [
         of=bash_exec.function,
         variant="assessment",
         run=_assessed(bash_exec, "command"),
-        inputs=COMMANDS,
+        inputs=COMMANDS | {f"shell, {name}": make for name, make in SHELL_COMMANDS.items()},
         where="thread",
     ),
     LinearCase(

@@ -20,7 +20,7 @@ from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.shell.globs import ShellGlob
 from agenticx.tools.shell.lookups import FileSystemCache
 from agenticx.tools.shell.named_paths import examine
-from tests.linear.growth import grows_linearly
+from tests.linear.commands import SHELL_COMMANDS
 from tests.support.lanes import Count
 
 pytestmark = pytest.mark.promise("H4")
@@ -255,47 +255,11 @@ def test_a_link_is_found_after_any_number_of_words(make_runner, workspace) -> No
     assert runner.assess(bash_exec, command=f"echo {words} way-in/token").protected
 
 
-COMMANDS = {
-    "one word": lambda size: "echo " + "x" * size,
-    "words": lambda size: " ".join(f"w{n}" for n in range(size // 6)),
-    "paths": lambda size: " ".join(f"a/b{n}/../c" for n in range(size // 12)),
-    "globs": lambda size: " ".join(f"f*{n}" for n in range(size // 7)),
-    "dotted globs": lambda size: " ".join(f".{n}f*" for n in range(size // 8)),
-    "stars": lambda size: " ".join(f".*a*{n}*b" for n in range(size // 11)),
-    "deep globs": lambda size: " ".join("*/" * (n % 8) + f"w{n}*" for n in range(size // 14)),
-    "braces": lambda size: "echo " + "p" * (size // 2) + "{" + "x," * (size // 4) + "}",
-    "many braces": lambda size: " ".join(f"p{n}" + "{a,b,c}" for n in range(size // 13)),
-    "open braces": lambda size: "{" * size,
-    "quotes": lambda size: "echo " + "'a'" * (size // 3) + " $",
-    "open quote": lambda size: "echo '" + "a" * size,
-    "folders": lambda size: " ".join(f"cd d{n}; cat {n}.key;" for n in range(size // 20)),
-    "upwards": lambda size: " ".join(f"../{n}" for n in range(size // 8)),
-    "blanks": lambda size: "echo " + (" " * 31 + "\t" * 7) * (size // 38) + "x",
-    "empty lines": lambda size: "\n " * (size // 2),
-    "odd characters": lambda size: "\u202e" * size,
-    "classes": lambda size: "ls " + "[a-z]" * (size // 5),
-    "open classes": lambda size: "ls " + "[" * size,
-    "home": lambda size: "~ " * (size // 2),
-    "workspace": lambda size: "$PWD " * (size // 5),
-    "secret names": lambda size: " ".join(f"client-secret-{n}.json" for n in range(size // 22)),
-}
-
-
-@pytest.mark.parametrize("kind", COMMANDS)
-@pytest.mark.cases(quick=1)
-def test_assessing_a_command_costs_no_more_than_its_size(runner, kind) -> None:
-    """Check sizes up to the limit from which nothing is examined, and beyond it."""
-    (runner.workspace / "file").touch()
-    make = COMMANDS[kind]
-    assert grows_linearly(lambda size: runner.assess(bash_exec, command=make(size)), 3_000, 60_000)
-    assert grows_linearly(lambda size: runner.assess(bash_exec, command=make(size)), 50_000, 1_000_000)
-
-
-@pytest.mark.parametrize("kind", COMMANDS)
+@pytest.mark.parametrize("kind", SHELL_COMMANDS)
 @pytest.mark.cases(quick=3)
 def test_the_number_of_lookups_for_a_command_is_bounded(runner, kind) -> None:
     lookups = FileSystemCache()
-    found = examine(COMMANDS[kind](65_000), runner.workspace, (runner.workspace.parent / "agx-home",), lookups)
+    found = examine(SHELL_COMMANDS[kind](65_000), runner.workspace, (runner.workspace.parent / "agx-home",), lookups)
     assert lookups.lookup_count <= 10_000
     assert set(lookups.listed_folders) <= {str(runner.workspace), "/"}
     assert lookups.lookup_count < 10_000 or found.unchecked is not None

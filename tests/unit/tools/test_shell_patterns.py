@@ -8,10 +8,7 @@ from agenticx.tools import decide
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.shell.braces import expand_braces
 from agenticx.tools.shell.globs import ShellGlob, simplify_classes
-from agenticx.tools.shell.lookups import FileSystemCache
-from agenticx.tools.shell.named_paths import examine
 from agenticx.tools.shell.quoting import QUOTED, remove_quoting
-from tests.linear.growth import grows_linearly
 
 pytestmark = pytest.mark.promise("H3")
 
@@ -229,32 +226,3 @@ def test_quoted_characters_are_literal() -> None:
 def test_named_classes_match_any_character() -> None:
     assert simplify_classes("a[b,c]d/[[:x:]]/[ab]") == "a?d/?/[ab]"
     assert ShellGlob.parse("[[:alpha:]]x").match("ax", lambda _: None)
-
-
-COMMANDS = {
-    "brackets": lambda size: "ls " + "[a,]" * (size // 4),
-    "open classes": lambda size: "ls " + "[[:" * (size // 3),
-    "named classes": lambda size: "ls " + "[[:x:]]" * (size // 7),
-    "nested braces": lambda size: "ls " + "{" * (size // 2) + "a,b" + "}" * (size // 2),
-    "literal braces": lambda size: "ls " + "{a}" * (size // 3) + ",",
-    "words with braces": lambda size: " ".join(f"{{a{n},b}}{{c,d}}e" for n in range(size // 16)),
-    "ranges": lambda size: "ls " + "{1..9}" * (size // 6),
-    "here documents": lambda size: "".join(f"<<A{n}\n" for n in range(size // 8)),
-    "double quotes": lambda size: '"$(' * (size // 3),
-    "backquotes": lambda size: '`"' * (size // 2),
-    "coded characters": lambda size: "$'" * (size // 2),
-    "comments": lambda size: " #" * (size // 2),
-    "changed folders": lambda size: " ".join(f"cd .g{n}*; ls b{n}/*;" for n in range(size // 22)),
-    "pairs": lambda size: " ".join(f".config/ m{n}*/x" for n in range(size // 18)),
-    "dotless globs": lambda size: " ".join(f"[m]{n}*" for n in range(size // 9)),
-}
-
-
-@pytest.mark.promise("H4")
-@pytest.mark.parametrize("kind", COMMANDS)
-@pytest.mark.cases(quick=1)
-@pytest.mark.ci_lane
-def test_reading_patterns_costs_no_more_than_the_size_of_the_command(runner, kind) -> None:
-    make = COMMANDS[kind]
-    assert grows_linearly(lambda size: runner.assess(bash_exec, command=make(size)), 3_000, 60_000)
-    assert examine(make(60_000), runner.workspace, (), FileSystemCache()) is not None
