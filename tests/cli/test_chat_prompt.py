@@ -255,3 +255,19 @@ def test_a_status_line_stands_above_the_prompt_while_a_message_is_typed(
     tiny.wait_for("openai-chat:gpt-4.…\r\n› ")
     piped = agx("chat", "-c", stdin="hello\n")
     assert (piped.returncode, piped.stdout, "mode default" in piped.stderr) == (0, "hi\n", False)
+
+
+def test_a_chat_starts_a_session_with_a_team_whose_name_tab_completes(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    for keys, shown in (
+        ("/team", "teams: review, triage, writer-critic\n"),
+        ("/team nope", "unknown team 'nope'"),
+        ("/team wri\t", "your next message starts a session with the team writer-critic\n"),
+        ("Write a line about rain", "› "),
+    ):
+        screen.wait_for("› ")
+        screen.type(f"{keys}\r")
+        screen.wait_for(shown)
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+    assert json.loads(agx("sessions", "show", "last", "--json").stdout)["team"] == "writer-critic"

@@ -51,13 +51,22 @@ def test_openapi_prints_the_document_of_the_server_without_one(agx: Any) -> None
         ("agx help comp", ["completion"]),
         ("agx completion ", ["bash", "fish", "zsh"]),
         ("agx serve --po", ["--port"]),
+        ("agx run --permission-mode a", ["accept_edits", "auto"]),
+        ("agx run -m d", ["demo"]),
+        ("agx chat --model openai:gpt-4.1-m", ["gpt-4.1-mini"]),
+        ("agx chat --session la", ["last"]),
+        ("agx sessions export l", ["last"]),
+        ("agx chat --agent page", ["page-builder"]),
+        ("agx team run tri", ["triage"]),
     ],
 )
-def test_bash_completes_commands_actions_and_options(agx: Any, typed: str, expected: list[str]) -> None:
+@pytest.mark.cases(quick=5)
+def test_bash_completes_commands_actions_options_and_values(agx: Any, typed: str, expected: list[str]) -> None:
     script = agx("completion", "bash").stdout
-    words = [*typed.split(), *[""][: typed.endswith(" ")]]
-    ask = f"COMP_WORDS=({' '.join(map(shlex.quote, words))}); COMP_CWORD={len(words) - 1}; _agx; echo ${{COMPREPLY[@]}}"
-    done = subprocess.run(["bash", "-euc", f"{script}\n{ask}"], capture_output=True, text=True, check=True)
+    agx.environment |= {"OPENAI_API_KEY": "key", "PATH": f"{Path(sys.executable).parent}:{agx.environment['PATH']}"}
+    ask = f"COMP_LINE={shlex.quote(typed)}; COMP_POINT={len(typed)}; _agx; echo ${{COMPREPLY[@]}}"
+    command = ["bash", "-euc", f"{script}\n{ask}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=agx.environment)
     assert sorted(set(done.stdout.split()) - {"-h", "--help"}) == expected
 
 

@@ -12,7 +12,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ from agenticx.core.agent_files import AgentFiles
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
 from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.messages import MAIN_AGENT, UserMessage, clean_text
+from agenticx.teams.configured.files import TeamFiles
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible, visible_line, visible_path
 
@@ -432,6 +433,7 @@ class _Chat:
             "tools": self._tools,
             "model": self._model,
             "agent": self._agent,
+            "team": self._team,
             "vault": partial(self._explain_forced, "vault"),
             "chat": partial(self._explain_forced, "chat"),
             "rewind": self._rewind,
@@ -454,6 +456,7 @@ class _Chat:
             "/mode [MODE]   show or change when you are asked\n"
             "/model [M]     list the models, or change to one\n"
             "/agent [NAME]  show or choose the agent of the session; meta is the main one\n"
+            "/team [NAME]   list the teams, or start a session with one with your next message\n"
             "/vault TEXT    a message that is answered from your notes, whatever its words are\n"
             "/chat TEXT     one that is answered from general knowledge\n"
             "/agent TEXT    one, of several words, that is work with tools\n"
@@ -538,6 +541,16 @@ class _Chat:
             conversation.run(conversation.change(agent=None if name == MAIN_AGENT else name))
         active = conversation.run(conversation.client.get(session.id)).record.agent_name
         self._print(f"agent: {visible_line(active or MAIN_AGENT)}")
+
+    def _team(self, name: str) -> None:
+        conversation, files = self.conversation, TeamFiles(self.conversation.home)
+        if name:
+            files.read(name)
+            conversation.session = None
+            conversation.new_session_options = replace(conversation.new_session_options, team=name)
+            self._print(f"your next message starts a session with the team {name}")
+        else:
+            self._print(f"teams: {', '.join(files.names())}")
 
     def _explain_forced(self, mode: str, _: str) -> None:
         self._print(f"/{mode} TEXT sends the message TEXT in mode {mode}")
@@ -672,7 +685,9 @@ class _Chat:
         self._continue_session(ask=True)
 
     def _new(self, _: str) -> None:
-        self.conversation.session = None
+        conversation = self.conversation
+        conversation.session = None
+        conversation.new_session_options = replace(conversation.new_session_options, team=None)
         self._print("your next message starts a new session")
 
     def _continue_session(self, *, ask: bool) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import get_args
 
 from agenticx.cli.client.base import SessionInfo
+from agenticx.cli.commands.completion_values import catalogue_models, values_of
 from agenticx.cli.commands.session_changes import user_messages
 from agenticx.cli.terminal.conversation import TerminalConversation
 from agenticx.cli.terminal.event_text import one_line
 from agenticx.cli.terminal.line_editor import Suggestion
-from agenticx.errors import AgenticXError, SettingsError
-from agenticx.llms.model_catalog import load_model_catalog
+from agenticx.errors import AgenticXError
 from agenticx.messages import MAIN_AGENT
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible_line
@@ -50,7 +50,7 @@ class ChatSuggestions:
         if not text.startswith(("/model", "/open", "/rewind")) or not (self._request is None or self._request.done()):
             return
         if text.startswith("/model") and not self._models:
-            self._models = _catalogue_models()
+            self._models = catalogue_models()
             self._request = asyncio.get_running_loop().create_task(self._fetch_models())
         elif text == "/open":
             self._request = asyncio.get_running_loop().create_task(self._fetch_sessions())
@@ -83,7 +83,7 @@ class ChatSuggestions:
 
     def _arguments(self, command: str, typed: str) -> Iterator[Suggestion]:
         match command:
-            case "/mode" | "/model" | "/agent":
+            case "/mode" | "/model" | "/agent" | "/team":
                 yield from _matching(self._names(command), typed)
             case "/open":
                 for session in self._sessions:
@@ -101,12 +101,14 @@ class ChatSuggestions:
                 return
 
     def _names(self, command: str) -> Sequence[str]:
-        """Return the names that `/mode`, `/model` or `/agent` takes."""
+        """Return the names that `/mode`, `/model`, `/team` or `/agent` takes."""
         match command:
             case "/mode":
                 return get_args(PermissionMode)
             case "/model":
                 return self._models
+            case "/team":
+                return values_of("team")
             case _:
                 return (MAIN_AGENT,)
 
@@ -134,16 +136,6 @@ def _paths(typed: str, folder: Path) -> Iterator[Suggestion]:
         return
     for name, is_folder in sorted(found)[:_MAX_SUGGESTIONS]:
         yield Suggestion(name + "/" * is_folder, len(beginning))
-
-
-def _catalogue_models() -> list[str]:
-    """Return the models of the catalogue whose providers have a key, and the demo."""
-    try:
-        catalog = load_model_catalog()
-        usable = [provider.name for provider in catalog.providers.values() if provider.key_source() is not None]
-    except SettingsError:
-        return ["demo"]
-    return ["demo", *(name for name in catalog.models if name.partition(":")[0] in usable)]
 
 
 def _matching(candidates: Iterator[str] | Sequence[str], typed: str) -> Iterator[Suggestion]:

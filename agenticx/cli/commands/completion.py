@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, Action, ArgumentParser, Namespace
+from argparse import OPTIONAL, SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from agenticx.cli.exit_codes import DONE
 from agenticx.cli.registry import BUILTIN_COMMANDS, commands_from_entry_points, parser_of
+from agenticx.errors import SettingsError
 
 __all__ = ["configure", "run"]
 
@@ -20,31 +21,50 @@ examples:
   agx completion fish > ~/.config/fish/completions/agx.fish
   source <(agx completion bash)              for this shell only
 
+Commands, actions and options are in the script; the values of sessions, models, agents and teams are asked for when
+Tab is pressed.
+
 exit codes: 0 done, 2 usage"""
+
+_KINDS = frozenset({"session", "model", "agent", "team"})
+"""The arguments whose values `completion_values` has, by their names."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The words that may follow a command or action: options and actions, each with a summary."""
+    """The words that may follow a command or action: options and actions, each with a summary.
+
+    `values` are those of the options that take one, and of the first argument under "": words, or the kind of them.
+    """
 
     summary: str
     options: dict[str, str] = field(default_factory=dict[str, str])
     actions: dict[str, _Words] = field(default_factory=dict[str, "_Words"])
+    values: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def text(self) -> str:
-        """All words that may follow, those of actions first."""
-        return " ".join((*self.actions, *self.options))
+        """All words that may follow, those of actions first, for a shell to expand."""
+        values = self.values.get("", "")
+        return " ".join((*self.actions, *([f"$(_agx_values {values})"] if values in _KINDS else []), *self.options))
 
 
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx completion` to its parser."""
     parser.epilog = _EPILOG
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), nargs=OPTIONAL, help="the shell")
+    parser.add_argument("--values", choices=sorted(_KINDS), help=SUPPRESS)
 
 
 def run(arguments: Namespace) -> int:
     """Run `agx completion` and return its exit code."""
+    if arguments.values is not None:
+        from agenticx.cli.commands.completion_values import values_of  # it imports the sessions
+
+        print("\n".join(values_of(arguments.values)))
+        return DONE
+    if arguments.shell is None:
+        raise SettingsError("name the shell: bash, zsh or fish")
     write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[arguments.shell]
     print("\n".join(write(_all_commands())))
     return DONE
@@ -65,20 +85,47 @@ def _words(parser: ArgumentParser, summary: str) -> _Words:
     for action in cast("list[Action]", vars(parser)["_actions"]):
         for option in action.option_strings if action.help != SUPPRESS else ():
             found.options[option] = (action.help or "").partition(";")[0]
+            if action.nargs != 0 and (values := _values(action)):
+                found.values[option] = values
         choices: Any = action.choices
         if isinstance(choices, dict):  # the parsers of actions such as `sessions list`
             parsers = cast("dict[str, ArgumentParser]", choices)
             found.actions.update({name: _words(inner, inner.description or "") for name, inner in parsers.items()})
-        elif choices is not None and not action.option_strings:
+        elif action.option_strings:
+            continue
+        elif choices is not None:
             found.actions.update({str(choice): _Words("") for choice in choices})
+        elif "" not in found.values and not found.actions:
+            found.values[""] = _values(action)
     return found
+
+
+def _values(action: Action) -> str:
+    """Return the values of an argument, with blanks between them, or their kind; "" if they are not known."""
+    if action.choices is not None:
+        return " ".join(map(str, action.choices))
+    return action.dest if action.dest in _KINDS else ""
 
 
 # --- the scripts ------------------------------------------------------------------------------------------------------
 
 
+def _option_values(commands: Mapping[str, _Words]) -> dict[str, str]:
+    """Return the values of all options; one that several commands have takes the same values in each."""
+    found: dict[str, str] = {}
+    for words in commands.values():
+        for inner in (words, *words.actions.values()):
+            found.update({option: values for option, values in inner.values.items() if option})
+    return dict(sorted(found.items()))
+
+
 def _cases(commands: Mapping[str, _Words], *, command: str, action: str, at: str, first: int) -> Iterator[str]:
-    """Yield the lines of a `case` that sets `candidates`; the arguments are shell expressions."""
+    """Yield the lines that set `candidates`; the arguments are shell expressions."""
+    yield '    case "$previous" in'
+    for option, values in _option_values(commands).items():
+        found = f"$(_agx_values {values})" if values in _KINDS else values
+        yield f'    {option}) candidates="{found}" ;;'
+    yield "    *)"
     yield f"    if [[ {at} -eq {first} ]]; then"
     yield f'        candidates="{" ".join(commands)} --help --version"'
     yield "    else"
@@ -94,15 +141,28 @@ def _cases(commands: Mapping[str, _Words], *, command: str, action: str, at: str
         yield f'            *) candidates="{words.text}" ;;'
         yield "            esac ;;"
     yield "        esac"
-    yield "    fi"
+    yield "    fi ;;"
+    yield "    esac"
+
+
+_VALUES = """\
+_agx_values() {
+    [[ "$current" == -* ]] || agx completion --values "$1" 2>/dev/null
+}"""
 
 
 def _bash(commands: Mapping[str, _Words]) -> Iterator[str]:
     yield "# bash completion of agx, written by `agx completion bash`"
+    yield _VALUES
     yield "_agx() {"
-    yield '    local candidates="" current="${COMP_WORDS[COMP_CWORD]}"'
-    yield from _cases(commands, command="${COMP_WORDS[1]}", action="${COMP_WORDS[2]}", at="$COMP_CWORD", first=1)
+    yield '    local line="${COMP_LINE:0:COMP_POINT}" candidates="" words'
+    yield '    local current="${line##*[[:space:]]}"'
+    yield '    read -ra words <<< "${line%"$current"}"  # unlike COMP_WORDS, not cut at the colon of a model'
+    yield '    local at="${#words[@]}" previous="${words[-1]}" colon="${current%"${current##*:}"}"'
+    yield '    words+=("$current")'
+    yield from _cases(commands, command="${words[1]}", action="${words[2]}", at="$at", first=1)
     yield '    COMPREPLY=($(compgen -W "$candidates" -- "$current"))'
+    yield '    [[ "$COMP_WORDBREAKS" != *:* ]] || COMPREPLY=("${COMPREPLY[@]#"$colon"}")'
     yield "}"
     yield "complete -o default -F _agx agx agenticx"
 
@@ -110,8 +170,9 @@ def _bash(commands: Mapping[str, _Words]) -> Iterator[str]:
 def _zsh(commands: Mapping[str, _Words]) -> Iterator[str]:
     yield "#compdef agx agenticx"
     yield "# zsh completion of agx, written by `agx completion zsh`"
+    yield _VALUES
     yield "_agx() {"
-    yield '    local candidates=""'
+    yield '    local candidates="" current="$PREFIX" previous="${words[CURRENT-1]}"'
     yield from _cases(commands, command="${words[2]}", action="${words[3]}", at="$CURRENT", first=2)
     yield "    compadd -- ${=candidates} || _files"
     yield "}"
@@ -127,11 +188,22 @@ def _fish(commands: Mapping[str, _Words]) -> Iterator[str]:
             for action, inner in words.actions.items():
                 missing = f"{seen}; and not __fish_seen_subcommand_from {' '.join(words.actions)}"
                 yield _fish_line(program, missing, f"-f -a {action}", inner.summary)
-                for option, summary in inner.options.items():
-                    both = f"{seen}; and __fish_seen_subcommand_from {action}"
-                    yield _fish_line(program, both, _fish_option(option), summary)
-            for option, summary in words.options.items():
-                yield _fish_line(program, seen, _fish_option(option), summary)
+                yield from _fish_words(program, f"{seen}; and __fish_seen_subcommand_from {action}", inner)
+            yield from _fish_words(program, seen, words)
+
+
+def _fish_words(program: str, condition: str, words: _Words) -> Iterator[str]:
+    """Yield the lines of the options and the first argument of a command or action."""
+    if words.values.get(""):
+        yield _fish_line(program, condition, f"-f -a {_fish_values(words.values[''])}", "")
+    for option, summary in words.options.items():
+        values = words.values.get(option, "")
+        taken = f"{_fish_option(option)} -x -a {_fish_values(values)}" if values else _fish_option(option)
+        yield _fish_line(program, condition, taken, summary)
+
+
+def _fish_values(values: str) -> str:
+    return f"'(agx completion --values {values} 2>/dev/null)'" if values in _KINDS else f"'{values}'"
 
 
 def _fish_line(program: str, condition: str, words: str, summary: str) -> str:
