@@ -1,6 +1,33 @@
-"""The engine of an agent desktop app: turns, events, confirm gates, tools and models.
+"""The engine of an agent desktop app: agents, turns, events, confirm gates, tools and models.
 
-The names below are imported from their packages on first access, so that `import agenticx` costs nothing.
+    from agenticx import Agent, tool
+
+
+    @tool(risk="read")
+    def add(left: int, right: int) -> int:
+        "Add two numbers."
+        return left + right
+
+
+    agent = Agent(model="demo", instructions="Be brief.", tools=[add])
+    print(agent.run_sync("say hello").output)
+
+Where to look, in `help(agenticx.NAME)` or `python -m pydoc MODULE`:
+
+    agents, their fields and handoffs         Agent
+    deps: objects for tools, typed            ToolContext, and Agent
+    tools of functions, their docstrings      tool; built-in ones: builtin_tools
+    answers as objects of a type              Agent (output_type), RunResult
+    events of a turn, and their keys          Event
+    streams, approvals in a loop              Agent.stream, AgentTurn
+    gates: who is asked before a risky call   ConfirmGate, AsyncConfirmGate, SyncConfirmGate
+    stopping a turn                           StopSignal, AgentTurn.stop
+    hooks around model and tool calls         AgentHook, agenticx.runtime.hooks
+    conversations in memory, and stored ones  Session, open_hub, agenticx.sessions.Hub
+    tests without a provider                  agenticx.testing
+    several agents that speak in turn         agenticx.teams
+
+`agx guide` shows pages with examples. The names are imported from their packages at their first use.
 """
 
 from __future__ import annotations

@@ -70,6 +70,14 @@ D = TypeVar("D", default=Any)
 _VARIABLES = "context_variables"
 
 
+class _Signature:
+    """The constructor's signature, as `help` shows it: pydantic makes it with the validator, on the first use."""
+
+    def __get__(self, instance: object, owner: type[BaseModel]) -> inspect.Signature:
+        owner.model_rebuild()
+        return inspect.signature(owner)
+
+
 class AgentFields(TypedDict, Generic[DepsT], total=False):
     """The fields of an agent apart from `output_type`, as arguments of its class."""
 
@@ -108,29 +116,48 @@ class AgentRunOptions(TypedDict, Generic[DepsT], total=False):
 
 
 class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT]):
-    """An agent. It is frozen, every field has a default, and two agents are equal if all of their fields are.
+    """An agent: a name and a purpose, instructions, a model, tools, and the methods that run it.
 
-    `name` is the agent's id in events. `role`, `goal`, `backstory` and `instructions` become the system prompt;
-    `instructions` may be a function, plain or async, that takes nothing or `context_variables`, called before each
-    model call. `context_variables_description` ends them: it tells the model what its tools find in the context
-    variables, which it never sees. `model` is a name such as `"openai:gpt-4o"` or a model; without one the executor's,
-    or the default model, is used, with `sampling`. `tools`, also accepted as `functions`, are tools or functions.
-    `tool_choice` is the name of the tool to be called first, `"required"` for any of them, `"none"` for no calls, None
-    to leave it to the model, as it is after the first call. Calls of a round run one after the other, but neighbouring
-    ones run at once of tools that are declared `@tool(parallel=True)` or only read (`risk="read"`); without
-    `parallel_tool_calls` the model is to make one.
+        agent = Agent(model="openai:gpt-4o", instructions="Be brief.", tools=[add])
+        print(agent.run_sync("What is 2 + 3?").output)
 
-    Each of `handoffs` is a tool, `handoff_to_NAME`, that gives another agent the rest of the turn: agents, names of
-    agents that the turn knows, or functions that return an agent. `output_type`, anything that pydantic can validate,
-    is the type of a run's `output`, by default text. `deps_type` is that of the `deps` of a run, for type checkers,
-    which take it from the first parameter of the tools where it is missing.
-    `confirm_gate` is asked before calls that write or execute, or whose risk is not declared: a gate, or a function of
-    the request that returns True, False or a `ConfirmAnswer`. It takes the place of any other gate while the agent
-    acts, but what is asked about in every mode, such as protected paths, is put to the gate of a hub. `hooks`, also
-    accepted as `llm_hooks`, join those of the turn while this agent acts. `max_iterations` is the largest number of
-    model calls of a run that begins with this agent, `max_retry_limit` how often an executor runs a task again, with
-    the calls that are left, if its result was refused. `organization_id` is on log lines and in `usage` events.
+    It is frozen, every field has a default, and two agents are equal if all of their fields are.
+
+    - `name` is the agent's id in events. `role`, `goal`, `backstory` and `instructions` become the system prompt.
+      `instructions` may be a function, plain or async, that takes nothing or `context_variables`; it is called before
+      each model call. `context_variables_description` ends the prompt: it tells the model what its tools find in the
+      context variables, which the model never sees.
+    - `model` is a name such as `"openai:gpt-4o"`, or a model; without one the default model is used. `sampling` sets
+      temperature, seed and the like.
+    - `tools`, also accepted as `functions`, are tools or plain functions, see `agenticx.tool`. `tool_choice` is the
+      name of the tool to be called first, `"required"` for any tool, `"none"` for no calls, None to leave it to the
+      model, as it is after the first call. Calls of a round run one after the other; neighbouring calls run at once if
+      their tools only read (`risk="read"`) or are declared `@tool(parallel=True)`. Without `parallel_tool_calls` the
+      model is asked for one call at a time.
+    - `deps_type` is the type of the `deps` of a run, for type checkers, which find it in the first parameter of the
+      tools where it is missing: `agent.run_sync("…", deps=Shop(3))` gives a tool `context.deps`, see `ToolContext`.
+    - `output_type`, anything that pydantic can validate, such as a BaseModel class or `list[int]`, is the type of
+      `result.output`; without one the output is text.
+    - `handoffs=[billing]` makes a tool `handoff_to_billing`, by which the model gives the other agent the rest of the
+      turn. Handoffs are agents, names of agents that the turn knows, or functions that return an agent
+      (`handoffs=[lambda: billing]`, for two agents that hand over to each other). `tools=[billing.as_tool()]` calls
+      the other agent instead, and goes on with its answer.
+    - `confirm_gate` is asked before calls that write or execute, or whose risk is not declared. It is a gate, or a
+      function of the `ConfirmRequest` that returns True, False or a `ConfirmAnswer`:
+      `confirm_gate=lambda request: request.tool == "mail"`. Without one, the loop over `agent.stream(…)` may answer,
+      else whoever is at the terminal. What is asked about in every mode, such as protected paths, is put to the gate of
+      a hub where there is one.
+    - `hooks`, also accepted as `llm_hooks`, join those of the turn while this agent acts, see `AgentHook`.
+    - `max_iterations` limits the model calls of a run that begins with this agent. `max_retry_limit` is how often an
+      `AgentExecutor` runs a task again if its result was refused. `organization_id` is on log lines and in `usage`
+      events.
+
+    To stop a run, pass `should_stop=signal` and call `signal.set()` (see `StopSignal`), call `turn.stop()` of a stream,
+    or cancel the task that awaits the run.
     """
+
+    if not TYPE_CHECKING:
+        __signature__ = _Signature()
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
@@ -296,8 +323,9 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
         own. `context_variables` are added to those of the session, for tools and instructions that take them. `deps`
         is any object that tools read as `ToolContext.deps`; no model sees it and no store keeps it. `model` takes the
         place of the agents' models, `output_type` that of the agent's, and the parameters of `sampling` those of the
-        agent's `sampling`. `should_stop` ends the turn, as a cancellation of the caller does. Where the code runs in a
-        turn, such as in a tool, this is a child turn of that one.
+        agent's `sampling`. `should_stop` is a `StopSignal`, or a function that returns True when the turn is to end:
+        it ends with a `TurnError` whose `code` is `stopped`. A cancellation of the caller ends it too. Where the code
+        runs in a turn, such as in a tool, this is a child turn of that one.
 
         Raises `TurnError` if the turn fails; `TypeError` or `ValueError` for arguments that cannot be used,
         `SettingsError` for an unknown model, `SessionBusy` while the session runs another turn, `SessionNotFound` for
@@ -387,13 +415,15 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
         sampling: Sampling | None = None,
         should_stop: StopSignal | Callable[[], bool] | None = None,
     ) -> AgentTurn[Any]:
-        """Return a turn for `async with agent.stream("…") as turn`, which has the arguments and errors of `run`.
+        """Return a turn whose events and text can be read while it runs; its arguments and errors are those of `run`.
 
-        async with agent.stream("Write a poem to poem.txt") as turn:
-            async for event in turn:
-                if event.type == "confirm_required":
-                    event.approve()
-        print(turn.result.output)
+            async with agent.stream("Write a poem to poem.txt") as turn:
+                async for event in turn:  # or: async for text in turn.text()
+                    if event.type == "confirm_required":
+                        event.approve()  # or: event.deny("Not there.")
+            print(turn.result.output)
+
+        `turn.stop()` ends it, as leaving the block does. `help(agenticx.Event)` lists the events and their keys.
         """
         from agenticx.core.agent_turn import agent_turn
 

@@ -58,6 +58,14 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 class ConfirmGate(ABC):
     """A base class of gates that decide on risky calls, and put the agent's own questions to the user.
 
+        class OnlyColleagues(ConfirmGate):
+            def request_confirm(self, question, context):  # True or False; may be async
+                return context["arguments"]["to"].endswith("@example.com")
+
+    `Agent(confirm_gate=OnlyColleagues())` uses it; a function of the request does for most:
+    `Agent(confirm_gate=lambda request: request.tool == "mail")`. `SyncConfirmGate` asks at the terminal,
+    `AsyncConfirmGate` waits for `resolve`, `AutoApproveConfirmGate` approves everything.
+
     Implement `request_confirm`; override `ask` to see ids, digests and expiry. The runtime limits every confirmation by
     its time-out: a gate that has not answered in that time is cancelled and the answer is no. An exception of a
     gate counts as no.

@@ -37,7 +37,14 @@ class TurnInterrupted(AgenticXError):
 
 
 class StopSignal:
-    """A stop request. `set` may be called from any thread, once or several times; it cannot be undone."""
+    """A request to stop a turn, which ends within 200 ms with the error `stopped`.
+
+        signal = StopSignal()
+        task = asyncio.create_task(agent.run("Count the files", should_stop=signal))
+        signal.set()  # from any thread, once or several times; it cannot be undone
+
+    `await task` then raises `TurnError` with the code `stopped`.
+    """
 
     def __init__(self) -> None:
         self._is_set = False

@@ -3,6 +3,24 @@
 A pytest plugin (`agenticx.testing.pytest_plugin`) has them as fixtures: scripted models, which fail the test for
 replies that were not used, and gates with scripted answers. pytest itself comes with the extra `test`.
 
+An agent is tested with a model that needs no provider; `model=` of a run takes the place of the agent's own:
+
+    from agenticx import Agent, tool
+    from agenticx.testing import ScriptedModel, call, outline, say
+
+
+    @tool(risk="read")
+    def add(left: int, right: int) -> int:
+        "Add two numbers."
+        return left + right
+
+
+    def test_the_agent_adds():
+        model = ScriptedModel([call("add", {"left": 2, "right": 3}), say("Five.")])
+        result = Agent(tools=[add]).run_sync("What is 2 + 3?", model=model)
+        assert result.output == "Five."
+        assert "tool_result" in outline(result.events)
+
 - `ScriptedModel`, a model that replays replies. Their parts: `say`, `think`, `call`, `raw`, `usage`, `finish`; their
   failures: `cut`, `fail`, `hang`, `pause`, `stall_after`. `ScriptExhausted` is raised when there is no further reply.
 - `TestModel`, a model without a script: it calls every tool once, with arguments made from its schema, and answers; by
@@ -15,6 +33,8 @@ replies that were not used, and gates with scripted answers. pytest itself comes
 - `FakeOpenAIServer`, a provider on this machine, and what it can answer to a `ProviderRequest`: `body`, `as_json`,
   `status`, `silence`, `drip`, `pings`, `huge_line`, `hang_up`, `reset`, `no_streaming`.
 - `fault_plans` and `FaultPlan`, which make calls fail one after the other.
+
+The plugin's fixtures, and the order of all events:
 
     import asyncio
 

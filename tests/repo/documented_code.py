@@ -11,7 +11,6 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import takewhile
 from pathlib import Path
 from textwrap import dedent
 
@@ -53,12 +52,10 @@ def code_blocks(markdown: str) -> list[CodeBlock]:
     return [CodeBlock(language, text) for language, text in found]
 
 
-def docstring_example(module: str) -> str:
-    """Return the first indented block of a module's docstring."""
-    lines = (inspect.getdoc(import_module(module)) or "").splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith("    "))
-    indented = takewhile(lambda line: not line or line.startswith("    "), lines[first:])
-    return dedent("\n".join(indented)).strip() + "\n"
+def docstring_example(module: str, number: int = 0) -> str:
+    """Return an indented block of a module's docstring, by default the first."""
+    blocks = re.findall(r"(?:^    .*\n|^\n(?=\n?    ))+", f"{inspect.getdoc(import_module(module))}\n", re.MULTILINE)
+    return dedent(blocks[number]).strip() + "\n"
 
 
 def clean_environment(home: Path) -> dict[str, str]:

@@ -15,6 +15,10 @@ from tests.support.program import PROGRAM
 from tests.support.timeouts import PATIENCE
 
 
+def test_the_example_of_the_package_runs(tmp_path: Path) -> None:
+    assert run_forked(PROGRAM, docstring_example("agenticx"), folder=tmp_path) == "hello\n"
+
+
 def test_the_output_type_example_returns_the_object(tmp_path: Path) -> None:
     example = docstring_example("agenticx.runtime.results")
     assert run_forked(PROGRAM, example, folder=tmp_path) == "name='Lyon' rivers=['Rhône', 'Saône']\n"

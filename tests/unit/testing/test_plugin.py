@@ -83,6 +83,7 @@ def test_public_names_are_sorted_and_exist():
         _ = agenticx.testing.nope
 
 
-def test_the_docstring_example_runs(tmp_path):
-    run = pytest_run(tmp_path, docstring_example("agenticx.testing"), "-W", "error")
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_example_of_the_docstring_runs(tmp_path, number):
+    run = pytest_run(tmp_path, docstring_example("agenticx.testing", number), "-W", "error")
     assert (run.returncode, run.stdout.splitlines()[-1][:8]) == (0, "1 passed"), run.stdout + run.stderr
