@@ -109,6 +109,7 @@ def test_files_are_listed_shown_and_saved(shell: Any) -> None:
     assert (site / "index.html").read_text() == OLD
 
 
+@pytest.mark.ci_lane
 def test_what_a_session_does_not_have_is_an_error_that_names_what_it_has(shell: Any) -> None:
     names = "css/site.css, images/logo.png, index.html"
     for action in ("show", "save"):
@@ -135,6 +136,7 @@ def test_a_session_without_files_says_so(agx: Any) -> None:
     assert "has no files" in failure(agx("artifacts", "save", "last"))
 
 
+@pytest.mark.ci_lane
 def test_nothing_is_written_outside_the_folder(agx: Any, tmp_path: Path) -> None:
     asyncio.run(build_in(Path(agx.environment["AGX_HOME"])))
     outside = tmp_path / "outside"
@@ -239,6 +241,7 @@ def test_a_file_that_is_written_is_one_line_of_plain_output(agx: Any, talk: str)
     assert agx("sessions", "replay", "./talk.jsonl", "--json").stdout == (agx.folder / talk).read_text()
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize("columns", [60, 10])
 @pytest.mark.cases(quick=1)
 def test_a_terminal_updates_the_line_of_a_file_in_place(

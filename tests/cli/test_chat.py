@@ -132,6 +132,7 @@ def test_an_error_is_printed_and_the_chat_continues(agx: Any) -> None:
     ]
 
 
+@pytest.mark.ci_lane
 def test_a_pipe_can_continue_the_last_session(agx: Any) -> None:
     agx("run", "remember colour: green", "--yes")
     for option in ("-c", "--continue", "--session=last"):

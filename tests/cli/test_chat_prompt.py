@@ -57,6 +57,7 @@ def test_alt_enter_and_a_backslash_at_the_end_begin_a_line(agx: Any, terminal: C
     assert messages(agx) == ["say one\ntwo\nthree\\\\"]
 
 
+@pytest.mark.ci_lane
 def test_keys_typed_during_an_answer_wait_for_the_next_prompt(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
@@ -231,6 +232,7 @@ def test_compact_replaces_earlier_messages_by_a_summary(agx: Any, terminal: Call
     assert messages(agx) == ["say one @long.txt", "/compact", "/compact"]
 
 
+@pytest.mark.ci_lane
 def test_a_status_line_stands_above_the_prompt_while_a_message_is_typed(
     agx: Any, terminal: Callable[..., Any], provider: Any
 ) -> None:

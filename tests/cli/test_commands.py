@@ -25,6 +25,7 @@ def test_help_lists_every_command_on_stdout(agx: Any) -> None:
         assert f"\n  {command} " in done.stdout
 
 
+@pytest.mark.ci_lane
 def test_help_shows_the_help_of_a_command_or_action(agx: Any) -> None:
     for command in re.findall(r"^  (\w+) +", agx("--help").stdout.partition("examples:")[0], re.MULTILINE):
         done = agx("help", command)

@@ -37,6 +37,7 @@ def home(agx: Any) -> Path:
     return Path(agx.environment["AGX_HOME"])
 
 
+@pytest.mark.ci_lane
 def test_a_chat_goes_on_through_the_server_that_takes_its_sessions_over(
     agx: Any, terminal: Callable[..., Any], home: Path
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_chat_goes_on_through_the_server_that_takes_its_sessions_over(
     assert not list(home.glob("chat-*.sock"))
 
 
+@pytest.mark.ci_lane
 def test_a_server_ends_with_its_parent_while_it_waits_for_the_turn_of_a_chat(
     agx: Any, terminal: Callable[..., Any]
 ) -> None:
@@ -82,6 +84,7 @@ def test_a_server_ends_with_its_parent_while_it_waits_for_the_turn_of_a_chat(
     assert chat.exit_code() == 0
 
 
+@pytest.mark.ci_lane
 def test_a_server_that_takes_over_replaces_one_that_waits_for_the_turn_of_a_chat(
     agx: Any, terminal: Callable[..., Any], home: Path
 ) -> None:
@@ -136,6 +139,7 @@ def test_a_chat_goes_on_by_itself_after_the_end_of_the_server_and_through_the_ne
     assert chat.exit_code() == 0
 
 
+@pytest.mark.ci_lane
 def test_a_message_that_a_server_accepted_before_it_was_killed_is_not_run_again(
     agx: Any, terminal: Callable[..., Any], home: Path
 ) -> None:
@@ -177,6 +181,7 @@ def test_a_chat_goes_on_soon_after_its_server_was_killed_in_a_turn(agx: Any, ter
     assert [event["data"]["code"] for event in events if event["type"] == "error"] == ["interrupted"]
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize(
     ("message", "prompt"),
     [("Write note.txt with the text hi", "[e]dit: "), ("ask me: Which colour? (red, blue)", "(Ctrl-D: none): ")],
@@ -258,6 +263,7 @@ def test_a_chat_takes_its_sessions_back_if_no_server_comes(agx: Any, terminal: C
     assert chat.exit_code() == 0
 
 
+@pytest.mark.ci_lane
 def test_a_chat_with_options_that_a_server_would_not_have_keeps_its_sessions(
     agx: Any, terminal: Callable[..., Any], home: Path
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_run_makes_options_whose_files_can_be_read(made: tuple[Any, subprocess
         assert unknown.stderr == "agx: the session has no option 3; it has 1, 2\n"
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize("place", ["in this process", "at a server"])
 @pytest.mark.cases(quick=1)
 def test_a_chat_picks_the_option_to_go_on_with(agx: Any, request: pytest.FixtureRequest, place: str) -> None:
@@ -70,6 +71,7 @@ def test_a_chat_picks_the_option_to_go_on_with(agx: Any, request: pytest.Fixture
     assert "taken back: Build a page about bread" in agx("chat", "-c", stdin="/rewind\n").stderr
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize("place", ["in this process", "at a server"])
 @pytest.mark.cases(quick=1)
 def test_the_next_message_says_which_option_goes_on(agx: Any, request: pytest.FixtureRequest, place: str) -> None:

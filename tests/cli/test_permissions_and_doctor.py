@@ -203,6 +203,7 @@ def test_doctor_leaves_no_folder_behind(agx: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.ci_lane
 def test_doctor_checks_the_database_without_changing_it(agx: Any, tmp_path: Path) -> None:
     agx("run", "say hi")
     home, database = tmp_path / "home", tmp_path / "home" / "sessions.db"

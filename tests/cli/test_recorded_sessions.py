@@ -31,6 +31,7 @@ def test_a_recorded_session_replays_as_recorded_and_its_events_byte_for_byte(agx
     assert agx("sessions", "replay", str(file), "--json").stdout == file.read_text(encoding="utf-8")
 
 
+@pytest.mark.ci_lane
 def test_recorded_sessions_in_a_store_are_listed_shown_and_exported_unchanged(agx: Any) -> None:
     home = Path(agx.environment["AGX_HOME"])
     stored = [file for file in RECORDED if file.stem != "events_of_a_later_release"]

@@ -47,6 +47,7 @@ def test_a_turn_runs_in_the_server_in_the_folder_of_the_terminal(agx: Any, studi
     assert len(studio.call("GET", "/api/sessions")["sessions"]) == 1
 
 
+@pytest.mark.ci_lane
 def test_an_unknown_model_is_refused_before_a_chat_stores_it(
     agx: Any, studio: CliStudio, terminal: Callable[..., Any]
 ) -> None:
@@ -86,6 +87,7 @@ def test_sessions_are_listed_shown_replayed_and_deleted_through_the_server(agx: 
     assert [row["name"] for row in studio.call("GET", "/api/sessions")["sessions"]] == ["say the heron is grey"]
 
 
+@pytest.mark.ci_lane
 def test_a_server_has_the_messages_and_snapshots_of_earlier_local_turns(agx: Any) -> None:
     agx("run", "Write a.txt with the text one", "--yes")
     agx("run", "Write a.txt with the text two", "--yes", "--session", "last")
@@ -127,6 +129,7 @@ def test_a_question_that_is_answered_elsewhere_closes_the_prompt(
     assert (agx.folder / "note.txt").read_text() == "hi"
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("E2")
 def test_mode_auto_is_not_resumed_through_a_server_where_nobody_can_be_asked(agx: Any, studio: CliStudio) -> None:
     session = studio.call("POST", "/api/sessions", {"permission_mode": "auto", "workspace": str(agx.folder)})
@@ -140,6 +143,7 @@ def test_mode_auto_is_not_resumed_through_a_server_where_nobody_can_be_asked(agx
     assert (agx.folder / "note.txt").exists()
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize(
     ("options", "approved", "reason", "shown_as"),
     [
@@ -206,6 +210,7 @@ def test_a_chat_follows_a_turn_that_was_started_on_the_page(
     assert (agx.folder / "note.txt").read_text() == "hi"
 
 
+@pytest.mark.ci_lane
 def test_a_chat_whose_session_is_busy_prints_how_to_show_the_running_turn(
     agx: Any, studio: CliStudio, terminal: Callable[..., Any]
 ) -> None:

@@ -42,6 +42,7 @@ def shell(request: pytest.FixtureRequest, agx: Any) -> Iterator[Any]:
         server.terminate()
 
 
+@pytest.mark.ci_lane
 @pytest.mark.cases(quick=1)
 def test_a_session_is_renamed_pinned_and_archived(shell: Any) -> None:
     shell("run", "say one")
@@ -61,6 +62,7 @@ def test_a_session_is_renamed_pinned_and_archived(shell: Any) -> None:
         assert refused.stderr.startswith("agx: a name is one line of at most 200 characters")
 
 
+@pytest.mark.ci_lane
 @pytest.mark.cases(quick=1)
 def test_a_session_goes_back_to_a_message_with_its_files_and_forward_again(shell: Any) -> None:
     shell("run", "say one")
@@ -112,6 +114,7 @@ def test_rewind_takes_messages_back_with_their_files_and_undo_brings_them_back(s
     assert [message["content"] for message in show(shell)["messages"]] == ["say two", "two"]
 
 
+@pytest.mark.ci_lane
 @pytest.mark.cases(quick=1)
 def test_a_session_whose_folder_is_gone_continues_in_another_one(shell: Any, tmp_path: Path) -> None:
     (tmp_path / "short").mkdir()

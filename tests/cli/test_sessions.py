@@ -45,6 +45,7 @@ def test_last_is_the_most_recently_used_session(agx: Any) -> None:
     assert rows(agx("sessions", "show", "last", "--json").stdout)[0]["id"] == older
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize("noted", [True, False])
 @pytest.mark.cases(quick=1)
 def test_last_is_unset_once_its_session_is_deleted(agx: Any, noted: bool) -> None:
@@ -62,6 +63,7 @@ def test_last_is_unset_once_its_session_is_deleted(agx: Any, noted: bool) -> Non
     assert rows(agx("sessions", "show", "last", "--json").stdout)[0]["id"] == other
 
 
+@pytest.mark.ci_lane
 def test_a_prefix_of_an_id_is_enough_if_it_is_unambiguous(agx: Any) -> None:
     agx("run", "say one")
     agx("run", "say two")
@@ -107,6 +109,7 @@ def test_a_session_keeps_its_permission_mode_until_an_option_changes_it(agx: Any
     assert rows(agx("sessions", "list", "--json").stdout)[0]["permission_mode"] == "auto"
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("command", [["run", "Write a.txt with the text hi"], ["chat"]])
 @pytest.mark.cases(quick=1)
@@ -244,6 +247,7 @@ def test_export_writes_a_file_of_either_form(agx: Any) -> None:
     assert sorted(file.name for file in agx.folder.iterdir()) == ["talk.jsonl", "talk.md"]
 
 
+@pytest.mark.ci_lane
 def test_replay_prefers_a_file_to_a_session(agx: Any) -> None:
     agx("run", "say hello")
     agx("sessions", "export", "last", "-o", "talk")
@@ -282,6 +286,7 @@ def test_a_search_for_bytes_that_are_not_text_finds_nothing(agx: Any) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "no session matches '\ufffd'\n")
 
 
+@pytest.mark.ci_lane
 def test_a_session_that_cannot_be_read_can_be_deleted_by_its_id(agx: Any) -> None:
     agx("run", "say one")
     (session,) = ids(agx)
@@ -357,6 +362,7 @@ def test_a_question_of_a_killed_process_is_asked_again_when_a_chat_resumes(
 # --- one owner --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci_lane
 def test_a_turn_runs_unstored_with_a_note_while_another_terminal_keeps_the_sessions_to_itself(
     agx: Any, terminal: Callable[..., Any]
 ) -> None:

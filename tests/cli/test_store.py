@@ -47,6 +47,7 @@ async def test_the_tables_of_a_postgresql_database_are_compared_with_its_logs(ag
     assert (same.returncode, same.stdout, same.stderr) == (0, f"{name} agrees with its logs\n", "")
 
 
+@pytest.mark.ci_lane
 @pytest.mark.anyio
 async def test_deleted_sessions_are_purged_and_the_version_is_reported(agx: Any, postgres: Cluster) -> None:
     url = await store_url(postgres)

@@ -159,6 +159,7 @@ def test_a_turn_goes_on_when_its_output_fails(agx: Any, terminal: Callable[..., 
     assert (agx.folder / "note.txt").read_text() == "hi"
 
 
+@pytest.mark.ci_lane
 def test_calls_on_a_file_can_be_allowed_for_the_session(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
@@ -285,6 +286,7 @@ def test_a_paste_at_a_question_is_read_as_if_it_was_typed(agx: Any, terminal: Ca
     assert [one["content"] for one in session["messages"] if one["role"] == "user"] == [WRITE, "say clean"]
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("end", ["y\n\x1b[201~", "y\ny\n\x1b[201~\n", "y\n"])
 @pytest.mark.cases(quick=1)

@@ -63,6 +63,7 @@ def test_a_vault_is_added_searched_and_forgotten(agx: Any, notes: Path) -> None:
     assert sorted(path.name for path in notes.iterdir()) == ["Lease.md", "link.md"]
 
 
+@pytest.mark.ci_lane
 def test_a_missing_folder_and_an_unusable_index_are_said(agx: Any, notes: Path, tmp_path: Path) -> None:
     (tmp_path / "Other").mkdir()
     (tmp_path / "Other/Flat.md").write_text("The lease.")
@@ -142,6 +143,7 @@ def test_a_vault_that_cannot_be_removed_is_an_error(agx: Any, notes: Path, tmp_p
     assert agx("vault", "remove", "Notes").returncode == 0
 
 
+@pytest.mark.ci_lane
 def test_without_the_right_to_write_the_last_state_is_searched(agx: Any, notes: Path, tmp_path: Path) -> None:
     agx("vault", "add", str(notes))
     folders = [tmp_path / "home", tmp_path / "home/vaults", *(tmp_path / "home/vaults").glob("vault_*")]
@@ -162,6 +164,7 @@ def test_without_the_right_to_write_the_last_state_is_searched(agx: Any, notes: 
         folder.chmod(0o700)
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize("nth", [1, 30])
 def test_a_full_disk_is_said_and_the_other_vaults_are_searched(agx: Any, notes: Path, tmp_path: Path, nth: int) -> None:
     agx("vault", "add", str(notes))
@@ -184,6 +187,7 @@ def test_a_full_disk_is_said_and_the_other_vaults_are_searched(agx: Any, notes: 
     assert agx("vault", "rescan", "Large").stdout.endswith("700 notes  ready\n")
 
 
+@pytest.mark.ci_lane
 def test_a_vault_keeps_its_name_and_an_index_that_is_made_anew_is_said(agx: Any, notes: Path, tmp_path: Path) -> None:
     agx("vault", "add", str(notes))
     again = agx("vault", "add", str(notes), "--name", "Mine")
@@ -207,6 +211,7 @@ def test_the_mode_of_a_prompt_is_explained(agx: Any) -> None:
     assert agx("mode", "explain", "Hello!").stdout == "chat: it is small talk\n"
 
 
+@pytest.mark.ci_lane
 def test_a_command_before_a_message_of_a_chat_chooses_its_mode(agx: Any, notes: Path) -> None:
     agx("vault", "add", str(notes))
     lines = ["/vault", "/vault When does it end?", "/chat  What do my notes say?", "/agent What do my notes say?"]
@@ -238,6 +243,7 @@ def test_an_answer_from_notes_is_followed_by_its_citations(agx: Any, notes: Path
         assert (refused.returncode, "it must not be empty" in refused.stderr) == (2, True)
 
 
+@pytest.mark.ci_lane
 def test_search_by_meaning_is_set_up_at_the_command_line(agx: Any, notes: Path) -> None:
     pytest.importorskip("numpy", reason="needs numpy, of the extra embeddings")
     agx.environment |= {"AGX_EMBEDDING_MODEL": "openai:vectors", "OPENAI_API_KEY": "sk-canary-long-enough-4711"}

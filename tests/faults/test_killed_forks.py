@@ -65,6 +65,7 @@ async def heads_in(path: Path) -> list[int]:
     return heads
 
 
+@pytest.mark.ci_lane
 async def test_the_next_process_deletes_what_a_killed_one_has_copied(tmp_path: Path) -> None:
     await run_until_killed(fork_killed, tmp_path, 2 * READS - 2, None)
     (is_seen, segments), (is_fork_seen, copied) = numbers_of_sessions(tmp_path / "sessions.db")

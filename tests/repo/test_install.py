@@ -130,6 +130,7 @@ def test_type_checkers_see_the_types_of_an_installed_wheel(
     assert run([str(installed.python), str(sample)], cwd=tmp_path, AGX_HOME=str(tmp_path / "home")) == "ok\n"
 
 
+@pytest.mark.ci_lane
 def test_the_checkout_runs_a_demo_turn(tmp_path: Path) -> None:
     agx = [sys.executable, "-m", "agenticx.cli"]
     envelopes = demo_turn(agx, cwd=ROOT, home=tmp_path / "home", workspace=tmp_path / "work")

@@ -277,6 +277,7 @@ def test_a_logger_imports_structlog_only_when_it_writes() -> None:
     assert done.stderr == "seen\n"
 
 
+@pytest.mark.ci_lane
 def test_a_line_is_the_same_if_structlog_cannot_be_loaded() -> None:
     program = """
 import resource
@@ -297,6 +298,7 @@ with bound_ids(session="s1"):
     assert one == "agenticx.x it happened session='s1' token='[hidden]' why='two\\nlines'\n"
 
 
+@pytest.mark.ci_lane
 def test_lines_are_the_same_while_another_thread_fails_to_load_structlog() -> None:
     program = f"""
 import asyncio, errno, sys, threading
@@ -328,6 +330,7 @@ assert "structlog.stdlib" in sys.modules
     assert [line.split(" ", 2)[2] for line in ran.stderr.splitlines()] == ["WARNING agenticx.x seen"] * 4
 
 
+@pytest.mark.ci_lane
 def test_a_first_line_on_an_event_loop_does_not_block_it_with_the_import_of_structlog() -> None:
     source = (
         "import asyncio, sys; from agenticx.logs import configure_logging, get_logger; configure_logging('info')\n"

@@ -267,6 +267,7 @@ async def create_session(served: ServedStudio, client: httpx.AsyncClient, worksp
     return made.json()["id"]
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.cases(quick=1)
 async def test_messages_queued_behind_a_question_stay_queued_in_the_next_process(
@@ -306,6 +307,7 @@ async def test_messages_queued_behind_a_question_stay_queued_in_the_next_process
     assert (tmp_path / "workspace" / "a.txt").read_text() == "x"
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.cases(quick=1)
 async def test_messages_queued_behind_a_turn_that_ends_with_its_process_are_handed_back(

@@ -161,6 +161,7 @@ async def test_a_newcomer_takes_over_once_the_turns_of_the_first_studio_have_end
         assert types[-2:] == ["error", "server_closing"]
 
 
+@pytest.mark.ci_lane
 async def test_of_many_newcomers_that_take_over_at_once_one_stays(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with agx_serve(home) as first:

@@ -66,6 +66,7 @@ system_message = "Judge."
 """
 
 
+@pytest.mark.ci_lane
 async def test_the_speeches_of_a_team_are_shown_once_with_names_and_its_person_is_asked(
     make_studio: StudioMaker, tab: Tab
 ) -> None:
@@ -102,6 +103,7 @@ async def test_the_reply_that_named_no_speaker_is_shown(make_studio: StudioMaker
         assert tab.errors == []
 
 
+@pytest.mark.ci_lane
 async def test_the_subagents_of_a_session_are_listed_with_their_states(make_studio: StudioMaker, tab: Tab) -> None:
     spawn = call("spawn_subagent", {"task": "Find <b>it</b>", "name": "searcher"})
     model = ScriptedModel([[spawn, call("wait_subagents")], [say("Found."), usage(20, 3)], "It is found."])
@@ -366,6 +368,7 @@ async def click(tab: Tab, selector: str) -> None:
     await tab.evaluate(f"document.querySelector({selector!r}).click()")
 
 
+@pytest.mark.ci_lane
 async def test_a_user_finds_renames_pins_and_deletes_sessions(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(ScriptedModel(["We meet in 会议室 three."])) as studio:
         other = await studio.session(name="Another")

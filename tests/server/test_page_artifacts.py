@@ -175,6 +175,7 @@ async def test_a_page_is_shown_with_the_files_of_the_session_that_it_names(make_
         assert [entry for entry in tab.errors if "none.png" not in entry and "cdn.example" not in entry] == []
 
 
+@pytest.mark.ci_lane
 async def test_each_option_has_a_tab_and_the_one_that_is_picked_becomes_the_session(
     make_studio: StudioMaker, tab: Tab
 ) -> None:

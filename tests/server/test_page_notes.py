@@ -36,6 +36,7 @@ async def tab() -> AsyncIterator[Tab]:
         yield tab
 
 
+@pytest.mark.ci_lane
 async def test_citations_are_marked_by_status_and_show_their_lines(
     make_studio: StudioMaker, tab: Tab, tmp_path: Path
 ) -> None:

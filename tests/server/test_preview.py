@@ -261,6 +261,7 @@ async def test_a_page_that_goes_elsewhere_is_drawn_again_without_scripts(make_st
         assert await tab.evaluate("messages.filter(({ran}) => ran).length") == 1
 
 
+@pytest.mark.ci_lane
 @in_chromium
 async def test_a_page_that_hangs_leaves_the_page_around_it_alive_and_can_be_removed(
     make_studio: StudioMaker, tab: Tab

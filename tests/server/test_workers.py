@@ -153,6 +153,7 @@ async def test_probes_say_no_while_the_database_cannot_be_written_without_a_comm
                     await asyncio.sleep(0)
 
 
+@pytest.mark.ci_lane
 async def test_workers_whose_configuration_differs_are_named_with_the_part_that_does(
     postgres: Cluster, tmp_path: Path
 ) -> None:

@@ -1,10 +1,10 @@
-"""The Python modules of the repository, each read and parsed once."""
+"""The Python modules of the repository, each read and parsed at most once."""
 
 from __future__ import annotations
 
 import ast
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -30,21 +30,13 @@ class Module:
     def lines(self) -> Sequence[str]:
         return self.text.splitlines()
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
-        return _trees()[self.path]
-
-
-@cache
-def _trees() -> Mapping[Path, ast.Module]:
-    """Parse all modules without looking for garbage, which takes longer, and never look among their nodes."""
-    gc.disable()
-    try:
-        trees = {module.path: ast.parse(module.text) for module in modules()}
-    finally:
-        gc.enable()
-    gc.freeze()
-    return trees
+        gc.disable()  # looking for garbage meanwhile takes longer
+        try:
+            return ast.parse(self.text)
+        finally:
+            gc.enable()
 
 
 @cache

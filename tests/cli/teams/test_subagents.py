@@ -34,6 +34,7 @@ def start(task: str, name: str = "kid") -> Any:
 STOPPED = "2 sub-agents are still at work and will be stopped; beside a running `agx serve` they go on\n"
 
 
+@pytest.mark.ci_lane
 async def test_a_run_says_how_many_subagents_its_end_stops(agx: Any) -> None:
     async with main_agent(agx, [start("run sleep 300"), start("run sleep 300")], "They work."):
         done = await asyncio.to_thread(agx, "run", "go", "--yes")

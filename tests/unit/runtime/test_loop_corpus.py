@@ -30,6 +30,7 @@ def test_the_corpus_is_large_balanced_and_without_duplicates():
     assert len({repr(sequence.rounds) for sequence in ALL}) == len(ALL)
 
 
+@pytest.mark.ci_lane
 def test_precision_recall_and_detection_delay_are_within_limits():
     figures = loops.measure(ALL)
     assert figures.precision >= 0.98, loops.misses(ALL)

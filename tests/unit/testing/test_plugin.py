@@ -26,6 +26,7 @@ def test_pydoc_lists_the_names_of_the_package():
     assert [name for name in agenticx.testing.__all__ if f" {name}(" not in text] == []
 
 
+@pytest.mark.ci_lane
 def test_fixtures_are_available_without_an_import(tmp_path):
     run = pytest_run(
         tmp_path,
@@ -43,6 +44,7 @@ def test_fixtures_are_available_without_an_import(tmp_path):
     assert (run.returncode, run.stdout.splitlines()[-1][:8]) == (0, "1 passed"), run.stdout + run.stderr
 
 
+@pytest.mark.ci_lane
 def test_unused_replies_and_answers_fail_the_test(tmp_path):
     run = pytest_run(
         tmp_path,
