@@ -143,10 +143,15 @@ class Pair:
         self.proxies[1].upstream = self.standby.port
         return self.standby
 
-    async def fail_over(self) -> Cluster:
-        """Kill the primary and promote the standby; return the old primary, which does not run."""
+    async def fail_over(self, *, silent: bool = False) -> Cluster:
+        """Kill the primary and promote the standby; return the old primary, which does not run.
+
+        With `silent` its connections stay open, and new ones are not refused, as if its host had lost power.
+        """
         old, new = self.primary, self.standby
         assert new is not None
+        if silent:
+            self.proxies[0].pause()
         await old.kill()
         await new.promote()
         self.primary, self.standby = new, None
@@ -182,6 +187,20 @@ async def test_a_standby_that_takes_over_has_all_that_was_acknowledged(rng: rand
         assert await differences(other, run.writers) == []
     print(f"writing again {longest:.2f} s after a promotion at the latest")
     assert longest <= MOST_SECONDS
+
+
+@pytest.mark.ci_lane
+async def test_a_standby_takes_over_from_a_host_that_does_not_answer_any_more() -> None:
+    async with pair() as (servers, url), load(url) as (run, other):
+        await run.progress(100)
+        await servers.fail_over(silent=True)
+        promoted = time.monotonic()
+        await run.progress()
+        seconds = time.monotonic() - promoted
+        assert await run.end() == []
+        assert await differences(other, run.writers) == []
+    print(f"writing again {seconds:.2f} s after the promotion")
+    assert seconds <= MOST_SECONDS
 
 
 @pytest.mark.ci_lane

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
+from weakref import WeakKeyDictionary
 
 import asyncpg
 
@@ -40,6 +41,7 @@ Row = Sequence[Any]
 
 _CONNECT_SECONDS = 5
 _COMPARE_SECONDS = 1.0  # for which a new connection waits for the other hosts of a URL
+_SILENT_SECONDS = 1.0  # for which an answer is waited for before another host is looked for
 _CLOSE_SECONDS = 1
 _READ_SECONDS = 20.0
 _CONNECTIONS = 8
@@ -135,6 +137,9 @@ class Server:
         """The error of the last attempt, None if that succeeded."""
         self._timeline = 0
         self._timelines = dict[_Host, int]()
+        self._made = WeakKeyDictionary[PostgresConnection, int]()  # connections, with their timelines
+        self._late = set[object]()  # the attempts that have waited for long
+        self._looking: asyncio.Task[None] | None = None
         self._closed = False
         self.loop: asyncio.AbstractEventLoop | None = None  # that of its connections
 
@@ -144,21 +149,18 @@ class Server:
         It has these `settings`, unless they go through a pooler, which refuses them.
 
         Of several hosts it is the primary of the newest timeline: an earlier one that was started again would lose what
-        is written there. They are compared by the first connection, and by the next one after each failure.
+        is written there. They are compared by the first connection, and by the next one after each failure; a host that
+        refuses is tried again while others do not answer, since a standby may be promoted meanwhile.
         """
         self.loop = asyncio.get_running_loop()
         if self._host is not None or len(self._hosts) == 1:
             return await self._connect_to(self._host or self._hosts[0], settings)
-        attempts = {asyncio.create_task(self._connect_to(host, settings)): host for host in self._hosts}
+        attempts = {self._begin_connecting(host, settings): host for host in self._hosts}
         newest: PostgresConnection | None = None
         try:
-            done, waiting = await asyncio.wait(attempts, timeout=_COMPARE_SECONDS)
-            while waiting and all(task.exception() for task in done):
-                some, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                done |= some
-            errors = [exc for task in done if (exc := task.exception()) is not None]
+            done, errors = await self._wait_for_primary(attempts, settings)
             for task in done:
-                if task.exception() is None and self._timelines[attempts[task]] == self._timeline:
+                if self._timelines[attempts[task]] == self._timeline:
                     newest, self._host = task.result(), attempts[task]
             if newest is None:
                 raise next((exc for exc in errors if not isinstance(exc, ServerUnavailable)), errors[-1])
@@ -169,6 +171,24 @@ class Server:
             for made in await asyncio.gather(*attempts, return_exceptions=True):
                 if not isinstance(made, BaseException) and made is not newest:
                     made.terminate()
+
+    def _begin_connecting(self, host: _Host, settings: Mapping[str, str] | None) -> asyncio.Task[PostgresConnection]:
+        return asyncio.create_task(self._connect_to(host, settings), name="agx store connecting")
+
+    async def _wait_for_primary(
+        self, attempts: dict[asyncio.Task[PostgresConnection], _Host], settings: Mapping[str, str] | None
+    ) -> tuple[Sequence[asyncio.Task[PostgresConnection]], Sequence[BaseException]]:
+        """Return the attempts that have connected to a primary, and the errors of others; makes those again."""
+        deadline, errors = asyncio.get_running_loop().time() + _CONNECT_SECONDS, list[BaseException]()
+        while True:
+            done, waiting = await asyncio.wait(attempts, timeout=_COMPARE_SECONDS)
+            errors += [exc for task in done if (exc := task.exception()) is not None]
+            made = [task for task in done if task.exception() is None]
+            if made or not waiting or (errors and asyncio.get_running_loop().time() > deadline):
+                return made, errors
+            for task in done:
+                host = attempts.pop(task)
+                attempts[self._begin_connecting(host, settings)] = host
 
     async def _connect_to(self, host: _Host, settings: Mapping[str, str] | None) -> PostgresConnection:
         given = {"application_name": "agenticx"}
@@ -208,7 +228,19 @@ class Server:
                 f"{name} is an earlier primary (timeline {number}): another one took its place (timeline"
                 f" {self._timeline}), and what is written here would be lost; end it, or make it a standby"
             )
+        if number > self._timeline:
+            self._end_connections(before=number)
+        self._made[connection] = number
         self._timeline = self._timelines[host] = number
+
+    def _end_connections(self, *, before: int) -> None:
+        """End the connections to servers of earlier timelines; what was asked there is asked again.
+
+        The host of such a server may have lost power: it refuses nothing, and the answers would be waited for.
+        """
+        self._host = None
+        for connection in [made for made, timeline in self._made.items() if timeline < before]:
+            connection.terminate()
 
     def _look_again(self) -> None:
         """Have the next connection find the primary."""
@@ -216,6 +248,24 @@ class Server:
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.terminate()
+
+    def _note_late(self, attempt: object) -> None:
+        self._late.add(attempt)
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look_for_promoted(), name="agx store hosts")
+
+    async def _look_for_promoted(self) -> None:
+        """Connect to the other hosts until one of them has become the primary, or no attempt is late any more."""
+        try:
+            while self._late:
+                await asyncio.gather(*(self._probe(host) for host in self._hosts if host != self._host))
+                await asyncio.sleep(_COMPARE_SECONDS)
+        finally:
+            self._looking = None
+
+    async def _probe(self, host: _Host) -> None:
+        with suppress(StoreError, SettingsError):
+            await end_connection(await self._connect_to(host, None))
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[PostgresConnection]:
@@ -271,6 +321,9 @@ class Server:
         deadline = self._clock.monotonic() + self.timeout
         pause, failure = _PAUSE_SECONDS, ServerUnavailable(f"{self.name} has not answered for {self.timeout:g} seconds")
         while True:
+            late: asyncio.TimerHandle | None = None
+            if len(self._hosts) > 1:
+                late = asyncio.get_running_loop().call_later(_SILENT_SECONDS, self._note_late, attempt)
             try:
                 async with asyncio.timeout(self._clock.real(deadline - self._clock.monotonic())):
                     result = await attempt()
@@ -286,12 +339,19 @@ class Server:
             else:
                 self.error = None
                 return result
+            finally:
+                if late is not None:
+                    late.cancel()
+                    self._late.discard(attempt)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
     async def close(self) -> None:
         """End all connections."""
         self._closed = True
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         idle, self._idle = self._idle, []
         for connection in idle:
             await end_connection(connection)
