@@ -57,7 +57,7 @@ def add_turn_options(parser: ArgumentParser, *, with_agent: bool = False) -> Non
         "--base-url",
         metavar="U",
         help="the model server's address, such as http://127.0.0.1:8080/v1, whose first model is used unless one is"
-        " named; not while a server owns the sessions",
+        " named; its session keeps it",
     )
     parser.add_argument("--cwd", metavar="D", type=Path, help="the folder to work in (default: the current one)")
     parser.add_argument("--yes", action="store_true", help="allow every call without asking")
@@ -143,12 +143,11 @@ def model_of(arguments: Namespace) -> str | None:
 
 def reject_local_options(arguments: Namespace, server: str) -> None:
     """Raise SettingsError for an option that only the process that runs the turn could apply."""
-    for option, value in (("--base-url", arguments.base_url), ("--max-tool-rounds", arguments.max_tool_rounds)):
-        if value is not None:
-            raise SettingsError(
-                f"{option} cannot be used here: {server} runs the turns with its own settings; stop it, or"
-                " use another AGX_HOME"
-            )
+    if arguments.max_tool_rounds is not None:
+        raise SettingsError(
+            f"--max-tool-rounds cannot be used here: {server} runs the turns with its own settings; stop it, or"
+            " use another AGX_HOME"
+        )
 
 
 def enabled_tools(settings: Settings) -> Sequence[Tool]:

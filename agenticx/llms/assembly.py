@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from agenticx.argument_types import check_str, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ChatModel
+from agenticx.llms.catalog.addresses import check_allowed, split_address
 from agenticx.llms.catalog.local_servers import LocalModel
 from agenticx.llms.catalog.resolve import (
     check_names,
@@ -91,6 +92,8 @@ def _assemble(
     if sampling is not None:
         check_type("sampling", sampling, Sampling, "a Sampling")
     settings = settings or load_settings()
+    if base_url is None and (address := split_address(name)[1]) is not None:
+        check_allowed(settings.home, address)
     clock = clock or SystemClock()
     policy = RetryPolicy(attempts=settings.llm_attempts, longest_retry_after=settings.llm_retry_after_ceiling_seconds)
     model = _assemble_one(name, settings, clock, api_key=api_key, base_url=base_url)

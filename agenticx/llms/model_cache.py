@@ -137,10 +137,13 @@ class NamedModels(ModelCache):
 
     def info(self, name: str) -> ModelInfo:
         """Return the model of that name, also one that no list has; raises as `get` does."""
-        self.get(name)
+        model = self.get(name)
         if self._find_own is not None or not isinstance(own := self._own.get(name, name), str):
             return self._own_info(name)
-        return ModelInfo(name, own.partition(":")[0], "it was named", find_model_facts(own))
+        facts = find_model_facts(own)
+        if facts.input_window is None:
+            facts = facts.model_copy(update={"window": model.context_window})
+        return ModelInfo(name, own.partition(":")[0], "it was named", facts)
 
     def check_names(self, settings: Settings) -> None:
         """Raise `SettingsError` for a name that is no model's; one whose key is missing is accepted.

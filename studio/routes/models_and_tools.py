@@ -46,7 +46,7 @@ class ModelListQuery(RequestQuery):
     """The query of the list of models."""
 
     available: bool = Field(False, description="true: only the models that can be used now.")
-    name: str | None = Field(None, description="Only the model of this name, also one that no list has.")
+    name: str | None = Field(None, description="Only this model, also one that no list has; empty: the default.")
 
 
 class ModelItem(TypedDict):
@@ -91,8 +91,9 @@ async def models(request: Request) -> Response:
     studio, query = services(request), read_query(request, ModelListQuery)
     await studio.models.refresh()
     if query.name is not None:
-        await check_model(studio, query.name, field="name")
-        named = [_model_item(studio.models.info(query.name))]
+        name = query.name or studio.models.default
+        await check_model(studio, name, field="name")
+        named = [_model_item(studio.models.info(name))]
         return JSONResponse(ModelListResponse(default=studio.models.default, models=named))
     known = await studio.models.list_all(studio.settings, available_only=query.available)
     return JSONResponse(

@@ -270,7 +270,7 @@ def test_a_chat_with_options_that_a_server_would_not_have_keeps_its_sessions(
     chat = terminal("chat", "--max-tool-rounds", "12")
     chat.wait_for("› ")
     done = agx("serve", "--port", "0", prepare=SERVE.format(pid=chat.process.pid))
-    assert "keeps the sessions: it runs its turns with --base-url or --max-tool-rounds" in done.stderr
+    assert "keeps the sessions: it runs its turns with --max-tool-rounds" in done.stderr
     assert not request_handover(home, 999_999_999, print)
     chat.process.kill()
     chat.process.wait(PATIENCE)

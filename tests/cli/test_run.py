@@ -367,7 +367,12 @@ def test_an_address_alone_is_asked_for_its_models(agx: Any, provider: Any) -> No
     done = agx("run", "--base-url", provider.base_url, "hello")
     assert (done.returncode, done.stdout) == (0, "hi\n")
     assert done.stderr == f"model: openai-chat:tiny, the first of 2 that {provider.base_url} lists\n"
-    assert json.loads(provider.requests[0])["model"] == "tiny"
+    again = agx("run", "-c", "hello")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "hi\n", "")
+    other = agx("run", "-c", "--base-url", provider.base_url, "-m", "openai-chat:big", "hello")
+    assert (other.returncode, other.stdout) == (0, "hi\n")
+    assert [json.loads(request)["model"] for request in provider.requests] == ["tiny", "tiny", "big"]
+    assert (Path(agx.environment["AGX_HOME"]) / "model_addresses").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_terminal_shows_what_is_waited_for_from_one_second_on(agx: Any, terminal: Callable[..., Any]) -> None:

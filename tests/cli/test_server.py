@@ -177,11 +177,28 @@ def test_ctrl_c_stops_the_turn_in_the_server(agx: Any, studio: CliStudio) -> Non
     assert (process.returncode, err) == (130, "stopping … (Ctrl-C again exits at once)\n")
 
 
-def test_options_that_only_a_local_turn_can_apply_are_refused(agx: Any, studio: CliStudio) -> None:
-    for option, value in (("--base-url", "http://127.0.0.1:1/v1"), ("--max-tool-rounds", "20")):
-        done = agx("run", "say hi", option, value)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert f"agx: {option} cannot be used here: the server at http://127.0.0.1:{studio.port} runs" in done.stderr
+def test_an_option_that_only_a_local_turn_can_apply_is_refused(agx: Any, studio: CliStudio) -> None:
+    done = agx("run", "say hi", "--max-tool-rounds", "20")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"agx: --max-tool-rounds cannot be used here: the server at http://127.0.0.1:{studio.port}" in done.stderr
+
+
+def test_a_session_keeps_the_address_of_its_model_which_only_a_command_line_can_give(
+    agx: Any, studio: CliStudio, provider: Any
+) -> None:
+    provider.events('{"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}', "[DONE]")
+    del agx.environment["AGX_MODEL"]
+    model = f"openai-chat:tiny@{provider.base_url}"
+    refused = studio.call("POST", "/api/sessions", {"model": model})
+    assert (refused["code"], "is not allowed" in refused["detail"]) == ("unknown_model", True)
+    assert agx("run", "--base-url", provider.base_url, "one").stdout == "hi\n"
+    assert agx("run", "-c", "two").stdout == "hi\n"
+    (session,) = studio.call("GET", "/api/sessions")["sessions"]
+    assert session["model"] == model
+    studio.end()
+    assert agx("run", "-c", "three").stdout == "hi\n"
+    asked = [json.loads(request) for request in provider.requests]
+    assert [one["model"] for one in asked] == ["tiny", "tiny", "tiny"]
 
 
 def test_an_error_of_the_server_is_printed_unchanged(agx: Any, studio: CliStudio) -> None:

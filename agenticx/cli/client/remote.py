@@ -268,11 +268,8 @@ class RemoteClient:
     # --- models and tools ---------------------------------------------------------------------------------------------
 
     async def resolve_model(self, name: str | None) -> ResolvedModel:
-        path = "/api/models?available=true" if name is None else f"/api/models?{urlencode({'name': name})}"
-        listed = await self._server.request_json("GET", path)
-        full_name = listed["default"] if name is None else listed["models"][0]["id"]
-        window = next((row["context_window"] for row in listed["models"] if row["id"] == full_name), None)
-        return ResolvedModel(full_name, window)
+        (model,) = (await self._server.request_json("GET", f"/api/models?{urlencode({'name': name or ''})}"))["models"]
+        return ResolvedModel(model["id"], model["context_window"])
 
     async def models(self) -> Sequence[str]:
         return [row["id"] for row in (await self._server.request_json("GET", "/api/models?available=true"))["models"]]

@@ -12,6 +12,7 @@ from agenticx.cli.terminal.conversation import TerminalConversation, open_conver
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import output_for
 from agenticx.errors import AttachmentRefused, SessionBusy, SettingsError
+from agenticx.llms.catalog.addresses import with_address
 from agenticx.messages import UserMessage
 from agenticx.runtime.options import MAX_OPTIONS, MIN_OPTIONS, check_variants
 from agenticx.tools.visible import visible_line
@@ -78,6 +79,8 @@ def run(arguments: Namespace) -> int:
         return USAGE
     with open_conversation(arguments, output_for(as_json=arguments.json)) as conversation:
         variants: int | tuple[str, ...] | None = arguments.variants
+        if isinstance(variants, tuple) and arguments.base_url is not None:
+            variants = tuple(with_address(name, arguments.base_url) for name in variants)
         conversation.variants = variants
         for name in variants if isinstance(variants, tuple) else ():
             conversation.run(conversation.client.resolve_model(name))  # an unknown one is refused before any begins

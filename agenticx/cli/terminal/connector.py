@@ -6,7 +6,7 @@ import asyncio
 import os
 from argparse import Namespace
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from agenticx.cli.client.base import Client, SessionInfo, SessionOptions
@@ -25,10 +25,9 @@ from agenticx.cli.client.sharing import SessionSharing
 from agenticx.cli.options import reject_local_options, settings_for, workspace_of
 from agenticx.cli.terminal.event_text import Note, Tone
 from agenticx.cli.terminal.output import Output
-from agenticx.errors import SettingsError, StoreError
+from agenticx.errors import StoreError
 from agenticx.llms.assembly import resolve_model
-from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog.resolve import default_model_spec, is_offline
+from agenticx.llms.catalog.resolve import default_model_spec
 from agenticx.llms.model_cache import ModelCache
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
 from agenticx.sessions.hub.session_fields import WorkspaceGone, check_folder
@@ -68,7 +67,7 @@ class SessionConnector:
         automatic: ConfirmAnswer | None,
         restart_seconds: float,
     ) -> None:
-        self.is_movable = arguments.base_url is None and arguments.max_tool_rounds is None
+        self.is_movable = arguments.max_tool_rounds is None
         self.hosted: LocalClient | None = None
         self._settings = settings
         self._arguments = arguments
@@ -200,23 +199,14 @@ class SessionConnector:
         return client, session
 
     def _local_client(self, store: Store, settings: Settings) -> LocalClient:
-        base_url = self._arguments.base_url
-
         def default() -> str:
             spec, reason = default_model_spec(settings)
             if not settings.model:
                 self._note_once(f"model: {spec}, because {reason}", "quiet")
             return spec
 
-        def assemble(spec: str) -> ChatModel:
-            if is_offline(spec) and base_url is not None:
-                raise SettingsError(
-                    f"--base-url cannot be used with {spec}, which is offline; name a model with --model"
-                )
-            return resolve_model(spec, settings=settings, base_url=base_url)
-
         gate = AsyncConfirmGate() if self._automatic is None else PolicyGate(self._automatic)
-        return LocalClient(store, settings, ModelCache(assemble, default), gate)
+        return LocalClient(store, settings, ModelCache(partial(resolve_model, settings=settings), default), gate)
 
     def _remote_client(self, server: ServerEndpoint) -> RemoteClient:
         return remote_client(

@@ -41,10 +41,12 @@ from agenticx.cli.terminal.keyboard import Keyboard, LineKeyboard, strip_paste_m
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.turns import show_turn
 from agenticx.errors import SettingsError, StoreError
+from agenticx.llms.catalog.addresses import allow_address, with_address
 from agenticx.llms.catalog.local_servers import fetch_model_names_at
+from agenticx.llms.catalog.resolve import is_offline
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions.hub.session_fields import check_folder
+from agenticx.sessions.hub.session_fields import check_folder, check_model_name
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import agents_file_names
@@ -159,7 +161,7 @@ class TerminalConversation:
         if self.is_handed_over:
             return
         if not self.connector.is_movable:
-            raise HandoverRefused("it runs its turns with --base-url or --max-tool-rounds; end it first")
+            raise HandoverRefused("it runs its turns with --max-tool-rounds; end it first")
         self.is_handed_over = True
         await self._close_clients()
 
@@ -371,7 +373,7 @@ async def _open(
     options = SessionOptions(
         workspace=str(workspace),
         permission_mode=settings.permission_mode,
-        model=model_of(arguments) or await _served_model(arguments, settings, output),
+        model=None if arguments.session is not None else await _requested_model(arguments, settings, output),
         tools=settings.enabled_tools if arguments.agent is None else None,  # those of the agent
         team=arguments.team,
         agent=arguments.agent,
@@ -390,18 +392,38 @@ async def _open(
         keeps_mode=can_prompt() or arguments.yes or arguments.permission_mode is not None,
     )
     if session is not None:
-        await _resume(conversation, session, arguments)
+        await _resume(conversation, session, arguments, settings)
     return conversation
 
 
-async def _served_model(arguments: Namespace, settings: Settings, output: Output) -> str | None:
-    """Return the first model that the server of --base-url lists, for a new session without --model or AGX_MODEL.
+async def _requested_model(
+    arguments: Namespace, settings: Settings, output: Output, *, own_model: str | None = None
+) -> str | None:
+    """Return the model of --model, at the address of --base-url; None without these.
 
-    Raise `SettingsError` if it lists none.
+    At an address it is the session's own model if none is named, else AGX_MODEL, else the first that the server lists.
+    Raise `SettingsError` if that is none, and for an address of an offline model.
     """
     base_url: str | None = arguments.base_url
-    if base_url is None or settings.model is not None or arguments.session is not None or arguments.agent is not None:
-        return None
+    name = model_of(arguments)
+    if base_url is None:
+        return name
+    if arguments.agent is not None and name is None:
+        raise SettingsError("--base-url with --agent needs the name of a model: add --model")
+    name = name or own_model or settings.model or await _served_model(base_url, output)
+    if is_offline(name):
+        raise SettingsError(f"--base-url cannot be used with {name}, which is offline; name a model with --model")
+    spec = with_address(name, base_url)
+    try:
+        check_model_name(spec)
+    except ValueError as exc:
+        raise SettingsError(f"--base-url {base_url[:100]!r}: {exc}") from exc
+    allow_address(settings.home, base_url)
+    return spec
+
+
+async def _served_model(base_url: str, output: Output) -> str:
+    """Return the first model that the server at that address lists; raise `SettingsError` if it lists none."""
     names = await run_in_thread(fetch_model_names_at, base_url, name="agx models")
     if not names:
         raise SettingsError(f"{base_url.rstrip('/')}/models lists no model for chats; name one with --model")
@@ -410,7 +432,9 @@ async def _served_model(arguments: Namespace, settings: Settings, output: Output
     return f"openai-chat:{names[0]}"
 
 
-async def _resume(conversation: TerminalConversation, session: SessionInfo, arguments: Namespace) -> None:
+async def _resume(
+    conversation: TerminalConversation, session: SessionInfo, arguments: Namespace, settings: Settings
+) -> None:
     """Continue an existing session with the given options; raise SettingsError if --cwd names another folder."""
     folder, mode = Path(session.record.workspace), arguments.permission_mode
     if arguments.cwd is not None and arguments.cwd.resolve() != folder:
@@ -419,7 +443,8 @@ async def _resume(conversation: TerminalConversation, session: SessionInfo, argu
             f"there, and `agx sessions move {session.id} FOLDER` moves it"
         )
     conversation.resume(session)
-    conversation.model = arguments.model
+    own_model = session.record.model
+    conversation.model = await _requested_model(arguments, settings, conversation.output, own_model=own_model)
     if Path.cwd() != folder and arguments.cwd is None:
         conversation.output.show_note(Note(visible_line(f"this session works in {folder}", 2_000)))
     if mode is not None and mode != session.record.permission_mode:

@@ -10,6 +10,7 @@ from agenticx.argument_types import check_str
 from agenticx.errors import SettingsError
 from agenticx.http.url import Url
 from agenticx.llms.base import ChatModel
+from agenticx.llms.catalog.addresses import split_address
 from agenticx.llms.catalog.local_servers import fetch_model_names, fetch_models, fetch_window
 from agenticx.llms.catalog.wire_classes import WIRES
 from agenticx.llms.embeddings import EmbeddingModel
@@ -60,11 +61,13 @@ class ModelInfo:
 def resolve_wire(spec: str, *, api_key: str | None = None, base_url: str | None = None) -> ChatModel:
     """Return the bare wire of the model named `spec`: without retries, fallbacks, prices or tools in the prompt.
 
-    `api_key` and `base_url` replace the provider's key and its usual address. At another address than the usual one,
+    `api_key` and `base_url` replace the provider's key and its usual address, which a name can have too: `@` and the
+    address at its end. At another address than the usual one,
     Chat Completions is used instead of Responses if the server lacks these. Raises `SettingsError` for an unknown name
     a missing key or an address of an offline model; the message says what is expected.
     """
     check_names(spec, api_key, base_url)
+    base_url = base_url or split_address(spec)[1]
     if spec == "demo":
         from agenticx.llms.demo import DemoModel
 
@@ -172,7 +175,7 @@ def find_model_facts(spec: str) -> ModelFacts:
 
 def find_file_limits(spec: str, base_url: str | None = None) -> FileLimits | None:
     """Return the known limits for files of the model named `spec`; None if unknown, also at another address."""
-    catalog = load_model_catalog()
+    catalog, base_url = load_model_catalog(), base_url or split_address(spec)[1]
     provider, model = _parse_spec(spec, catalog)
     limits = provider.files or (catalog.providers[provider.models_of].files if provider.models_of else None)
     if limits is None or (base_url or provider.base_url_override() or provider.base_url) != provider.base_url:
@@ -185,7 +188,7 @@ def local_window_query(spec: str, base_url: str | None = None) -> Callable[[], i
     if is_offline(spec):
         return None
     provider, model = _parse_spec(spec, load_model_catalog())
-    return None if provider.keys else partial(fetch_window, provider, model, base_url)
+    return None if provider.keys else partial(fetch_window, provider, model, base_url or split_address(spec)[1])
 
 
 def default_model_spec(settings: Settings) -> tuple[str, str]:
@@ -224,7 +227,7 @@ async def list_models(settings: Settings, *, available_only: bool = True) -> lis
 
 
 def _parse_spec(spec: str, catalog: ModelCatalog) -> tuple[Provider, str]:
-    name, colon, model = spec.partition(":")
+    name, colon, model = split_address(spec)[0].partition(":")
     if not (colon and model.strip()):
         raise SettingsError(
             f"model {spec!r} is not provider:name, as in 'openai-chat:gpt-4o'; {_known_providers(catalog)}"
@@ -297,10 +300,12 @@ def _all_models(settings: Settings) -> Iterator[ModelInfo]:
 
 def _configured_model(spec: str, catalog: ModelCatalog) -> ModelInfo:
     """Return the model of AGX_MODEL, also if its name is unknown: the error is raised when it is used."""
-    name, _, model = spec.partition(":")
+    bare, address = split_address(spec)
+    name, _, model = bare.partition(":")
     provider = catalog.providers.get(name)
     facts = _OFFLINE if is_offline(spec) else ModelFacts() if provider is None else catalog.model_facts(provider, model)
-    usable = provider is None or not provider.keys or bool(provider.base_url_override() or provider.find_key())
+    address = address or (provider and provider.base_url_override())
+    usable = provider is None or not provider.keys or bool(address or provider.find_key())
     return ModelInfo(spec, name, "AGX_MODEL", facts, available=usable)
 
 
