@@ -115,12 +115,13 @@ class CompactionHarness:
         self.turns += 1
         await wait_for_turn_ends(store, self.session_id, self.turns)
 
-    async def run_turns(self, turns: int = 20) -> list[Message]:
-        """Run turns, each in a process of its own, and return all messages as they were before compaction."""
+    async def run_turns(self, turns: int = 20, *, turns_of_a_process: int = 5) -> list[Message]:
+        """Run turns in one process after the other, and return all messages as they were before compaction."""
         everything: list[Message] = []
-        for _ in range(turns):
+        while self.turns < turns:
             hub, store = await self.open()
-            await self.run_turn(hub, store)
+            for _ in range(turns_of_a_process):
+                await self.run_turn(hub, store)
             everything = await all_messages(store, self.session_id)
             await hub.close()
             await store.aclose()
@@ -139,7 +140,7 @@ async def all_messages(store: Store, session_id: str) -> list[Message]:
 @pytest.mark.cases(quick=1)
 async def test_compacted_messages_are_stored_once_and_survive_restarts(tmp_path: Path, open_store: OpenStore) -> None:
     harness = CompactionHarness(tmp_path, open_store)
-    everything = await harness.run_turns()
+    everything = await harness.run_turns(turns_of_a_process=1)
     assert [type(message) for message in everything] == [UserMessage, AssistantMessage] * 20
     assert not any(map(is_summary, everything))
     hub, store = await harness.open()

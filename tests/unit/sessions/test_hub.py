@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
 from tests.support.commits import append
 from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write
+from tests.support.lanes import Count
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 from tests.support.timeouts import PatientClock, wait_until
 from tests.support.two_hubs import authority, hub_over
@@ -354,9 +356,9 @@ async def test_deleting_a_session_ends_its_running_turn(tmp_path: Path, hub_with
 @pytest.mark.cases(quick=1)
 @pytest.mark.ci_lane
 async def test_a_start_while_a_session_is_deleted_returns_a_turn_or_raises_busy_or_not_found(
-    tmp_path: Path, hub_with: HubWith
+    tmp_path: Path, hub_with: HubWith, rng: random.Random, count: Count
 ) -> None:
-    for yields in range(0, 60, 2):
+    for yields in rng.sample(range(60), count(10, 10, 60)):
         hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]] * 4), tmp_path)
         posts = [asyncio.create_task(hub.start(session_id, TurnRequest(input="hi", when_busy="queue"))) for _ in "abc"]
         for _ in range(yields):
