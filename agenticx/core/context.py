@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agenticx.knowledge.parsing import Passage
 from agenticx.knowledge.passages import CITING, numbered_passages, shown_numbers, shown_passage
-from agenticx.messages import AssistantMessage, Message, SystemMessage, UserMessage
+from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.tools.context import ToolState
 
 __all__ = ["NOTES_HEAD", "ContextEnvelope", "GivenPassage", "LayerSize", "standing_context"]
@@ -57,16 +57,6 @@ class ContextEnvelope:
     raw: UserMessage | None = None
     left_out: Sequence[str] = ()
     remarks: Sequence[str] = ()
-
-    def to_messages(self) -> list[Message]:
-        """Return the messages in their order: system, history, notes, then the person's words. Pure."""
-        messages: list[Message] = (
-            [SystemMessage(content=self.system, message_id="msg_system_prompt")] if self.system else []
-        )
-        messages += self.history
-        if (notes := self.notes_message()) is not None:
-            messages.append(notes)
-        return messages if self.raw is None else [*messages, self.raw]
 
     def notes_message(self) -> UserMessage | None:
         """Return the message with the passages of L2 and L3, None if there is nothing to say."""

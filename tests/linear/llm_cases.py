@@ -28,7 +28,7 @@ from agenticx.llms.wrappers.xml_prose import MarkdownState
 from agenticx.llms.wrappers.xml_tools import with_tools_in_prompt
 from agenticx.messages import AssistantMessage, Attachment, ToolCall, UserMessage, clean_text, names_speaker, shown_text
 from agenticx.strict_json import clean_json, find_excess, has_more_values, is_nested_deeper, read_json
-from agenticx.teams.agents.quoted_speech import quote_speakers
+from agenticx.teams.agents.heard_messages import quote_speakers
 from agenticx.teams.group_chats.speaker_names import named_candidates
 from tests.linear.case import LinearCase, Make
 from tests.linear.histories import HISTORIES

@@ -172,7 +172,7 @@ EXEMPT: dict[str, str] = {
             tools.command_output.ProgressEmitter tools.lines.common_start tools.lines.common_end
             sessions.store.segments.decode_event sessions.store.segments.encode_body
             sessions.store.segments.segment_lines sessions.store.segments.at_position
-            sessions.store.segments.line_position
+            sessions.store.segments.line_position sessions.store.segments.full_pages
             sessions.history.transcript.searchable_path_texts
             cli.terminal.output.JsonLinesOutput cli.terminal.output.TerminalOutput
             cli.terminal.output.FallbackOutput cli.terminal.output.OutputWrapper logs.hidden_members
@@ -188,7 +188,7 @@ EXEMPT: dict[str, str] = {
             llms.wires.gemini._request.tool_names llms.wires.request_body.encode_tools tools.protected.is_within
             llms.wires.openai_chat._request.sampling_rules llms.wires.gemini._request.sampling_rules
             tools.protected.changes_bare_repository messages.sources_of messages.files_of cli.terminal.output.output_for
-            cli.terminal.output.terminal_is_dumb config_files.table.tags_of
+            cli.terminal.output.terminal_is_dumb config_files.table.tags_of config_files.table.check_keys
             core.agent_files.AgentFiles core.agent_files.AgentItem core.agent_files.agent_item
             core.agent_files.with_model_problems
         """,

@@ -11,13 +11,12 @@ import pydantic
 from pydantic import BaseModel
 
 from agenticx import user_code
-from agenticx.argument_types import check_int
 from agenticx.core.agent import Agent
 from agenticx.core.handoff_tools import declared_targets
 from agenticx.core.turn_agents import turn_above
 from agenticx.errors import AgenticXError
 from agenticx.foreign_text import MATERIAL, frame_lines, one_line
-from agenticx.messages import AssistantMessage, Message, RefusedFile, UserMessage, clean_text, message_adapter, new_id
+from agenticx.messages import AssistantMessage, Message, RefusedFile, UserMessage, message_adapter, new_id
 from agenticx.runtime import (
     AgentHook,
     AgentRuntime,
@@ -32,19 +31,23 @@ from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.confirm import GateFunction, checked_gate
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
-from agenticx.runtime.history_text import calls_of_others_as_text
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn_task import wait_for_abandoned_turn
 from agenticx.settings import Settings
 from agenticx.teams.actors.cancellation import CancellationToken
+from agenticx.teams.agents.assistant_options import (
+    agent_tools,
+    check_iterations,
+    check_output_content,
+    checked_handoffs,
+    toolbox,
+)
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
 from agenticx.teams.agents.gates import team_gate
 from agenticx.teams.agents.handoff import Handoff
-from agenticx.teams.agents.output_content import check_output_content
-from agenticx.teams.agents.own_tools import agent_tools, checked_handoffs, toolbox
+from agenticx.teams.agents.heard_messages import model_message, told_context
 from agenticx.teams.agents.protocols import TaskInput, first_of
-from agenticx.teams.agents.quoted_speech import quote_speakers
 from agenticx.teams.agents.spending import current_budget
 from agenticx.teams.agents.states import STATE_VERSION, checked_state
 from agenticx.teams.agents.turn_messages import TurnMessages
@@ -123,7 +126,7 @@ class AssistantAgent(BaseChatAgent):
         super().__init__(name, description)
         if (model_client is None) == (llm is None):
             raise ValueError("give either model_client or its alias llm")
-        _check_iterations(max_tool_iterations)
+        check_iterations(max_tool_iterations)
         check_output_content(output_content_type, output_content_type_format)
         own = agent_tools(tools or ())
         self._handoffs = checked_handoffs(handoffs or (), own)
@@ -344,8 +347,8 @@ class AssistantAgent(BaseChatAgent):
 
     def _as_read(self, message: BaseChatMessage) -> list[Message]:
         """Return the message as the model reads it, after its context if it hands over."""
-        context = _told_context(message) if isinstance(message, HandoffMessage) else []
-        read = _model_message(message)
+        context = told_context(message) if isinstance(message, HandoffMessage) else []
+        read = model_message(message)
         marks = tuple(mark for mark in self._refused_elsewhere if mark.message_id == read.message_id)
         return [*context, read.model_copy(update={"refused_files": marks}) if marks else read]
 
@@ -404,44 +407,3 @@ async def _replayed(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
     """Yield the events of a turn that has ended."""
     for event in events:
         yield event
-
-
-def _check_iterations(number: int | None) -> None:
-    """Raise TypeError or ValueError for a limit of iterations that is no int of at least 1, or None."""
-    if number is None:
-        return
-    check_int("max_tool_iterations", number)
-    if number < 1:
-        raise ValueError(f"Maximum number of tool iterations must be greater than or equal to 1, got {number}")
-
-
-def _told_context(handoff: HandoffMessage) -> list[Message]:
-    """Return the context of a handoff as others said and did it, which the reader's model does not take for its own."""
-    messages = [
-        message.model_copy(update={"sender": message.sender or handoff.source, "provider_state": None})
-        if isinstance(message, AssistantMessage)
-        else message
-        for message in handoff.context
-    ]
-    return [
-        UserMessage(content=_named(message.content, message.sender or handoff.source), message_id=message.message_id)
-        if isinstance(message, AssistantMessage)
-        else message
-        for message in calls_of_others_as_text((), (), messages)
-    ]
-
-
-def _model_message(message: BaseChatMessage) -> UserMessage:
-    """Return the message as the model reads it, with the same id and the name of a speaker that is not the user.
-
-    Lines of its text that look like such a name are quoted.
-    """
-    read = message.to_model_message()
-    content = read.content
-    if message.source != "user":
-        content = _named(content, message.source)
-    return read.model_copy(update={"message_id": message.id, "content": clean_text(content)})
-
-
-def _named(text: str, speaker: str) -> str:
-    return f"{speaker} said:\n{quote_speakers(text)}"

@@ -13,8 +13,7 @@ from agenticx.argument_types import check_str, check_type
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.errors import CantHandleException
-from agenticx.teams.agents.protocols import ChatAgent, TaskInput
-from agenticx.teams.agents.tasks import task_messages
+from agenticx.teams.agents.protocols import ChatAgent, TaskInput, task_messages
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,

@@ -1,19 +1,36 @@
-"""The protocols of a participant and of a team."""
+"""The protocols of a participant and of a team, and the messages of a task that either runs."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from agenticx.teams.actors.cancellation import CancellationToken
-from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult
+from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult, TextMessage
 
-__all__ = ["ChatAgent", "TaskInput", "Team", "first_of"]
+__all__ = ["ChatAgent", "TaskInput", "Team", "first_of", "task_messages"]
 
 ItemT = TypeVar("ItemT")
 
 TaskInput = str | BaseChatMessage | Sequence[BaseChatMessage] | None
+
+
+def task_messages(task: TaskInput) -> list[BaseChatMessage]:
+    """Return the messages of a task: none for None; ValueError for an empty list and for anything else."""
+    if task is None:
+        return []
+    if isinstance(task, str):
+        return [TextMessage(content=task)]
+    if isinstance(task, BaseChatMessage):
+        return [task]
+    if not isinstance(cast("object", task), Sequence):
+        raise ValueError(f"a task must be text, a chat message or a list of these messages, not a {type(task)}")
+    if not task:
+        raise ValueError("Task list cannot be empty")
+    if not all(isinstance(cast("object", message), BaseChatMessage) for message in task):
+        raise ValueError("All messages in task list must be valid BaseChatMessage types")
+    return list(task)
 
 
 class _Runnable(Protocol):

@@ -26,10 +26,9 @@ from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
 from agenticx.teams.agents.assistant_agent import AssistantAgent
 from agenticx.teams.agents.gates import asked_at, team_gate
-from agenticx.teams.agents.protocols import ChatAgent, TaskInput, Team
+from agenticx.teams.agents.protocols import ChatAgent, TaskInput, Team, task_messages
 from agenticx.teams.agents.spending import Spending, collected_by, current_budget, report_uncounted, within_budgets
 from agenticx.teams.agents.states import STATE_VERSION, checked_state
-from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.participants import (
     ActorParticipants,

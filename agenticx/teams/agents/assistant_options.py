@@ -1,16 +1,19 @@
-"""The tools and handoffs of an agent, checked."""
+"""The options of an `AssistantAgent`, checked: tools, handoffs, limits and the output type."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from string import Formatter
 from typing import Any
 
-from agenticx.argument_types import check_sequence
+from pydantic import BaseModel
+
+from agenticx.argument_types import check_int, check_sequence
 from agenticx.teams.agents.handoff import Handoff, handoff_tool
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox, as_tool
 
-__all__ = ["agent_tools", "checked_handoffs", "toolbox"]
+__all__ = ["agent_tools", "check_iterations", "check_output_content", "checked_handoffs", "toolbox"]
 
 
 def agent_tools(tools: Sequence[Tool | Callable[..., Any]]) -> list[Tool]:
@@ -51,3 +54,26 @@ def _handoff(candidate: object) -> Handoff:
 def toolbox(tools: Sequence[Tool], handoffs: Mapping[str, Handoff]) -> Toolbox:
     """Return the tools with those of the handoffs."""
     return Toolbox([*tools, *map(handoff_tool, handoffs.values())])
+
+
+def check_iterations(number: int | None) -> None:
+    """Raise TypeError or ValueError for a limit of iterations that is no int of at least 1, or None."""
+    if number is None:
+        return
+    check_int("max_tool_iterations", number)
+    if number < 1:
+        raise ValueError(f"Maximum number of tool iterations must be greater than or equal to 1, got {number}")
+
+
+def check_output_content(content_type: object, text_format: str | None) -> None:
+    """Raise TypeError for a type that is no pydantic model, ValueError for a format of other fields than it has."""
+    if content_type is None:
+        return
+    if not (isinstance(content_type, type) and issubclass(content_type, BaseModel)):
+        raise TypeError(f"output_content_type must be a subclass of pydantic.BaseModel, not {content_type!r}")
+    if text_format is None:
+        return
+    names = [name for _, name, _, _ in Formatter().parse(text_format) if name is not None]
+    known = {*content_type.model_fields, *content_type.model_computed_fields}
+    if unknown := [name for name in names if name.split(".")[0].split("[")[0] not in known]:
+        raise ValueError(f"output_content_type_format has the fields {unknown}; right would be {sorted(known)}")
