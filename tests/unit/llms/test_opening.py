@@ -259,7 +259,7 @@ async def with_first(reply: OpenReply) -> AsyncIterator[Sequence[Delta]]:
 
 
 async def test_transforms_do_what_nested_generators_would(rng: Random, count: Any) -> None:
-    for _ in range(count(100, 3_000, 30_000)):
+    for _ in range(count(100, 1_000, 30_000)):
         steps: list[Step] = [*text(*"abcdefgh"[: rng.randint(0, 8)])]
         if rng.random() < 0.4:
             steps.append(OVERLOADED)

@@ -230,7 +230,7 @@ async def test_a_search_finds_exactly_the_texts_that_match(store: Store, rng: ra
         await store.create(record, state=StateChange([UserMessage(content=text)], keep_messages=0))
         stored[record.id] = clean_text(text)
     wanted = list(stored.values())
-    for number in range(count(6, 60, 300)):
+    for number in range(count(6, 30, 300)):
         if number % 2:
             query = "".join(rng.choices(rng.choice(ALPHABETS), k=rng.randint(1, 5)))
         else:  # a piece of a text, also a long one
