@@ -60,10 +60,12 @@ class Follower:
         self._wakeup = asyncio.Event()
         self._changed = set[int]()
         self._behind_since: float | None = None  # something is known to be unread since then
+        self._compares_now = False  # as notifications may be lost
         self._follows_all = False  # the other workers were asked to tell of all sessions
         self._task: asyncio.Task[None] | None = None
         worker.handle(COMMITS, self._told)
         worker.handle(channel_of(worker.id), self._told)
+        worker.on_listening.append(self._look)
 
     def start(self) -> None:
         """Begin the task that follows sessions; call it once the worker is registered."""
@@ -168,6 +170,11 @@ class Follower:
         if None in self._readers:
             self.notifier.notify_of_any()
 
+    def _look(self) -> None:
+        """Compare all that is followed now."""
+        self._compares_now = True
+        self._wakeup.set()
+
     def _set_behind(self, since: float) -> None:
         if self._behind_since is None:
             self._behind_since = since
@@ -184,7 +191,7 @@ class Follower:
                     await asyncio.sleep(read + _READ_SECONDS - loop.time())
             self._wakeup.clear()
             begun = read = loop.time()
-            compares = has_readers and begun >= due
+            compares, self._compares_now = has_readers and (begun >= due or self._compares_now), False
             if compares or not has_readers:
                 compared = begun
             try:

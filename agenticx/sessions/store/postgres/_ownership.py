@@ -47,6 +47,7 @@ class PostgresOwnership:
         database.worker.handle(COMMANDS, self._command_came)
         database.worker.handle(REPLIES, self._reply_came)
         database.worker.handle(WORK, lambda _: self._work.set())
+        database.worker.on_listening.append(self._look)
 
     async def claim(self, session_id: str) -> Lease:
         await self._database.start()
@@ -194,6 +195,11 @@ class PostgresOwnership:
     def _command_came(self, worker: str) -> None:
         if worker == self._database.worker.id:
             self._called.set()
+
+    def _look(self) -> None:
+        """Look for work, commands and replies, whose notifications may be lost."""
+        for event in (self._work, self._called, *self._replies.values()):
+            event.set()
 
     def _reply_came(self, number: str) -> None:
         if (replied := self._replies.get(number)) is not None:

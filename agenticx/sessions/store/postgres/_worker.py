@@ -72,6 +72,8 @@ class Worker:
         self.others = 0
         self.lease = timedelta(seconds=clock.real(lease))
         self.on_heartbeat: list[Callable[[], Awaitable[None]]] = []
+        self.on_listening: list[Callable[[], None]] = []
+        """Functions to be called once notifications come again; those that came before are lost."""
         self._server = server
         self._configuration = configuration
         self._digests: Mapping[str, str] = {}
@@ -247,6 +249,8 @@ class Worker:
         async with map_errors(self._server.name):
             for channel in self._handlers:
                 await connection.add_listener(channel, self._received)
+            for listening in self.on_listening:
+                listening()
             await connection.fetch("SELECT pg_notify($1, $2)", COMMANDS, f"{self.id} probe", timeout=10)
             await connection.fetch(
                 "UPDATE workers SET server = CASE WHEN $2 THEN pg_postmaster_start_time() END WHERE id = $1",
