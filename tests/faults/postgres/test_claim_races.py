@@ -12,13 +12,23 @@ import pytest
 
 pytest.importorskip("asyncpg", reason="needs asyncpg, of the extra postgres")
 
+import asyncpg
+
 from agenticx.sessions import Lease, OwnershipLost
 from agenticx.sessions.store.base import SessionOwnedElsewhere
 from agenticx.sessions.store.postgres import PostgresStore
 from tests.support.lanes import Count
 from tests.support.postgres.cluster import Cluster
 from tests.support.postgres.stores import store_url
-from tests.support.postgres.writers import LoadWriter, break_function, create_sessions, open_postgres, stored_events
+from tests.support.postgres.writers import (
+    LoadWriter,
+    break_commits,
+    break_function,
+    create_sessions,
+    open_postgres,
+    stored_events,
+    wait_until_blocked,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -147,3 +157,45 @@ async def test_a_claim_that_reads_the_head_in_its_statement_misses_commits(
         if await missed_commits(url, rng, claim_with_head, GROUP):
             return
     pytest.fail("no claim missed a commit")
+
+
+# --- commits that wait for a claim ------------------------------------------------------------------------------------
+
+
+async def commits_behind_a_claim(server: Cluster, url: str) -> tuple[object, object]:
+    """Have commits of two sessions wait for a claim of the first one; return what became of each of them.
+
+    The statement of the commits has read the epochs by then, as the claim has not ended.
+    """
+    async with stores(url, 1) as (store,):
+        writers = [LoadWriter(store, id_) for id_ in await create_sessions(store, 2)]
+        for writer in writers:
+            await writer.claim()
+        connection = await asyncpg.connect(url)
+        async with connection.transaction():
+            claim = "SELECT FROM claim($1, 'wrk_other', '0 s')"
+            await connection.execute("UPDATE fences SET owner = NULL")
+            await connection.fetch(claim, writers[0].session_id)
+            committing = [asyncio.create_task(writer.commit(sync=False)) for writer in writers]
+            await wait_until_blocked(server, url.rpartition("/")[2])
+        await connection.close()
+        claimed, other = await asyncio.gather(*committing, return_exceptions=True)
+        assert [len(await stored_events(store, writer.session_id)) for writer in writers] == [
+            len(writer.stored) for writer in writers
+        ]
+        return claimed, other
+
+
+async def test_a_commit_that_waits_for_a_claim_is_not_stored_and_those_of_other_sessions_are(postgres: Cluster) -> None:
+    claimed, other = await commits_behind_a_claim(postgres, await store_url(postgres))
+    assert isinstance(claimed, OwnershipLost)
+    assert isinstance(other, list)
+
+
+async def test_a_commit_that_heeds_no_generation_is_stored_behind_a_claim(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_commits(monkeypatch, "ADD_COMMITS", ("generation = $11::bigint", "$11::bigint > 0"))
+    claimed, other = await commits_behind_a_claim(postgres, await store_url(postgres))
+    assert isinstance(claimed, list)
+    assert isinstance(other, list)

@@ -20,7 +20,7 @@ from tests.support.postgres.cluster import Cluster, requires_postgres
 from tests.support.postgres.stores import store_url
 from tests.support.postgres.worker_load import WorkerLoad, worker_load
 from tests.support.postgres.workers import StudioWorkers, studio_workers
-from tests.support.postgres.writers import LoadWriter, create_sessions, open_postgres
+from tests.support.postgres.writers import LoadWriter, create_sessions, open_postgres, wait_until_blocked
 from tests.support.server.stream_client import StreamClient
 from tests.support.timeouts import PATIENCE
 
@@ -121,11 +121,3 @@ async def test_a_read_during_a_deletion_says_that_the_session_is_not_there(postg
             await connection.close()
             with pytest.raises(SessionNotFound):
                 await reading
-
-
-async def wait_until_blocked(server: Cluster, database: str) -> None:
-    """Wait until a statement in the database waits for a lock."""
-    query = f"SELECT FROM pg_stat_activity WHERE datname = '{database}' AND wait_event_type = 'Lock'"
-    async with asyncio.timeout(PATIENCE):
-        while await server.sql(f"SELECT EXISTS ({query})") != "t":
-            await asyncio.sleep(0.01)

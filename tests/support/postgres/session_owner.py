@@ -119,8 +119,9 @@ class _Owner:
 
 async def _main(url: str, name: str, lease: str, *broken: str) -> None:
     if broken:
-        for name in ("ADD_COMMITS", "ADD_COMMITS_AGAIN"):
-            break_commits(pytest.MonkeyPatch(), name, ("fences.epoch = given.epoch", "true"))
+        without = (" AND fences.writer = $9::bigint", ""), ("generation = $11::bigint", "$11::bigint > 0")
+        for name, changes in (("ADD_COMMITS", without), ("ADD_COMMITS_AGAIN", ())):
+            break_commits(pytest.MonkeyPatch(), name, ("fences.epoch = given.epoch", "true"), *changes)
     owner = _Owner(await asyncio.to_thread(PostgresStore, url, lease=float(lease)), name)
     while line := await asyncio.to_thread(sys.stdin.readline):
         command, *ids = line.split()

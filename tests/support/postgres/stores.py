@@ -31,8 +31,11 @@ __all__ = [
 
 _PARTITIONS = 4  # of which a database is copied quickly
 
-_EXPIRE = """UPDATE fences SET epoch = epoch + 1, owner = NULL FROM sessions
-    WHERE sessions.number = fences.session AND sessions.id = $1 AND owner IS NOT NULL AND NOT ($2 AND has_work)
+_EXPIRE = """WITH stopped AS MATERIALIZED (
+        SELECT session, stop_writer(writer) FROM fences JOIN sessions ON sessions.number = fences.session
+        WHERE sessions.id = $1)
+    UPDATE fences SET epoch = epoch + 1, owner = NULL FROM stopped
+    WHERE fences.session = stopped.session AND owner IS NOT NULL AND NOT ($2 AND has_work)
     RETURNING has_work"""
 
 

@@ -16,6 +16,7 @@ from agenticx.sessions.store.base import read_log_pages
 from agenticx.sessions.store.postgres import PostgresStore, _writer
 from tests.support.postgres.cluster import Cluster
 from tests.support.stores import record, token
+from tests.support.timeouts import PATIENCE
 
 __all__ = [
     "LoadReader",
@@ -26,6 +27,7 @@ __all__ = [
     "differences",
     "open_postgres",
     "stored_events",
+    "wait_until_blocked",
 ]
 
 
@@ -150,3 +152,11 @@ def break_commits(monkeypatch: pytest.MonkeyPatch, name: str, *changes: tuple[st
         assert old in text, text
         text = text.replace(old, new)
     monkeypatch.setattr(_writer, name, text)
+
+
+async def wait_until_blocked(server: Cluster, database: str) -> None:
+    """Wait until a statement in the database waits for a lock."""
+    query = f"SELECT FROM pg_stat_activity WHERE datname = '{database}' AND wait_event_type = 'Lock'"
+    async with asyncio.timeout(PATIENCE):
+        while await server.sql(f"SELECT EXISTS ({query})") != "t":
+            await asyncio.sleep(0.01)

@@ -39,7 +39,7 @@ class PostgresDatabase:
         self.worker = Worker(server, clock, lease=lease, configuration=configuration)
         self.announcer = Announcer(server, self.worker)
         self.follower = Follower(server, self.worker, self.announcer)
-        self.writer = GroupWriter(server, opened.position_offset, self.announcer.stored)
+        self.writer = GroupWriter(server, self.worker, opened.position_offset, self.announcer.stored)
         self.maintenance = Maintenance(server, self.worker)
         self._now = clock.now()
         self._timestamp = rfc3339(self._now)

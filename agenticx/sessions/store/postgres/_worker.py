@@ -40,7 +40,7 @@ _HEARTBEAT = """INSERT INTO workers (id, address, host, pid, version, configurat
     VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), clock_timestamp() + $7)
     ON CONFLICT (id) DO UPDATE SET seen = clock_timestamp(), until = clock_timestamp() + $7, address = $2,
         configuration = $6
-    RETURNING number, (
+    RETURNING number, generation, (
         SELECT count(*) FROM workers AS others WHERE others.until > clock_timestamp() AND others.id <> $1)"""
 
 _DEAD = """SELECT id, until + $3 <= clock_timestamp() FROM workers WHERE id <> $1 AND (
@@ -68,7 +68,7 @@ class Worker:
     ) -> None:
         self.id = new_id("wrk")
         self.address = ""
-        self.number = 0
+        self.number = self.generation = 0
         self.others = 0
         self.lease = timedelta(seconds=clock.real(lease))
         self.on_heartbeat: list[Callable[[], Awaitable[None]]] = []
@@ -219,7 +219,7 @@ class Worker:
     async def _beat(self) -> None:
         own = (self.id, self.address, this_host(), os.getpid(), __version__, json.dumps(self._digests))
         rows = await self._server.fetch(_HEARTBEAT, *own, self.lease)
-        ((number, self.others),) = rows
+        ((number, self.generation, self.others),) = rows
         if self._connection is not None and number != self.number:  # its row was forgotten; the lock is that of it
             self._connection.terminate()
         self.number = number
@@ -227,6 +227,14 @@ class Worker:
         if self._steady_since is None or now - self._renewed > self.lease.total_seconds() * _STEADY_PART:
             self._steady_since = now
         self._renewed = now
+
+    async def read_generation(self, connection: PostgresConnection) -> None:
+        """Read `generation`, which has risen since the last heartbeat."""
+        rows = await connection.fetch(
+            "SELECT generation FROM workers WHERE id = $1 AND number = $2", self.id, self.number
+        )
+        for (self.generation,) in rows:
+            pass
 
     async def _listen(self) -> None:
         """Hold the lock and listen, on a connection that is made again whenever it ends."""

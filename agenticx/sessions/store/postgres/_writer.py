@@ -25,6 +25,7 @@ from agenticx.sessions.store.postgres._connection import (
     end_connection,
     map_errors,
 )
+from agenticx.sessions.store.postgres._worker import Worker
 from agenticx.sessions.store.postgres.schema import ADD_COMMITS, ADD_COMMITS_AGAIN
 
 __all__ = ["Changes", "CommitJob", "GroupWriter", "encode_changes"]
@@ -81,11 +82,18 @@ class CommitJob:
 class GroupWriter:
     """The task that stores commits in groups, on a connection of its own.
 
-    `on_stored` is called with the sessions' numbers and last events after each group.
+    `on_stored` is called with the commits of each group.
     """
 
-    def __init__(self, server: Server, position_offset: int, on_stored: Callable[[Sequence[CommitJob]], None]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        worker: Worker,
+        position_offset: int,
+        on_stored: Callable[[Sequence[CommitJob]], None],
+    ) -> None:
         self._server = server
+        self._worker = worker
         self._position_offset = position_offset
         self._on_stored = on_stored
         self._jobs = deque[CommitJob]()
@@ -220,10 +228,8 @@ class GroupWriter:
         )
         try:
             async with map_errors(self._server.name), asyncio.timeout(_ATTEMPT_SECONDS):
-                if is_first:
-                    stored = await connection.fetch(ADD_COMMITS, *columns)
-                    positions = {row[0]: row[1] for row in stored}
-                else:
+                positions = await self._add(connection, columns) if is_first else {}
+                if len(positions) < len(group):
                     query, more = (ADD_COMMITS_AGAIN, ()) if changes is None else (_ADD_WITH_CHANGES, (changes,))
                     ((added, base),) = await connection.fetch(query, *columns, *more)
                     now_stored = frozenset(added)
@@ -240,6 +246,17 @@ class GroupWriter:
                     job.in_doubt = True
             raise
         return positions
+
+    async def _add(self, connection: PostgresConnection, columns: Sequence[object]) -> dict[int, int]:
+        """Store commits that are sent for the first time, without a lock for each session; return what `_attempt` does.
+
+        None is stored if a session has been claimed that this worker has written, by this one or another.
+        """
+        worker = self._worker
+        stored = await connection.fetch(ADD_COMMITS, *columns, worker.number, worker.id, worker.generation)
+        if not stored:
+            await worker.read_generation(connection)
+        return {row[0]: row[1] for row in stored}
 
     async def _open(self) -> PostgresConnection:
         if self._connection is None or self._connection.is_closed():

@@ -20,7 +20,7 @@ __all__ = [
     "create_statements",
 ]
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The version of the schema and of what its rows contain, in the table `meta`."""
 
 PARTITIONS = 64
@@ -60,7 +60,8 @@ CREATE TABLE workers (
     started timestamptz NOT NULL DEFAULT clock_timestamp(),
     seen timestamptz NOT NULL,                  -- its last heartbeat
     until timestamptz NOT NULL,                 -- it owns its sessions up to then
-    server timestamptz                          -- the start of the server at which it holds the lock; NULL for none
+    server timestamptz,                         -- the start of the server at which it holds the lock; NULL for none
+    generation bigint NOT NULL DEFAULT 1        -- rises when a session is claimed that it has written
 );
 
 -- A row for each session. Its number is the key in all other tables.
@@ -84,6 +85,7 @@ CREATE TABLE fences (
     session bigint PRIMARY KEY REFERENCES sessions ON DELETE CASCADE,
     epoch bigint NOT NULL DEFAULT 0,            -- rises with each claim: a lease is of one epoch
     owner text,                                 -- the id of a worker
+    writer bigint,                              -- the number of the worker that has this epoch, or had it
     has_work boolean NOT NULL DEFAULT false     -- an open turn or fact
 );
 CREATE INDEX fences_with_work ON fences (owner) WHERE has_work;
@@ -234,14 +236,19 @@ ADD_COMMITS = f"""INSERT INTO commits (session, rev, commit_id, last_seq, positi
     SELECT given.session, rev, commit_id, last_seq,
         (SELECT (pg_current_xact_id()::text::bigint + $8::bigint) << {POSITION_BITS}) + place, body
     FROM unnest({_PARAMETERS}) AS given (session, epoch, rev, commit_id, last_seq, place, body)
-    JOIN fences ON fences.session = given.session AND fences.epoch = given.epoch FOR SHARE OF fences
+    JOIN fences ON fences.session = given.session AND fences.epoch = given.epoch AND fences.writer = $9::bigint
+    WHERE EXISTS (SELECT FROM workers WHERE id = $10 AND number = $9 AND generation = $11::bigint FOR KEY SHARE)
     RETURNING session, position"""
 """Stores commits, each under the epoch of its session's owner, who numbers them.
 
 The parameters are arrays of the columns: session, epoch, rev, commit id, last event, place of that within the
-transaction, events; then `position_offset`. The result is the sessions in which they are stored, and the positions. The
-lock of `fences` makes a claim wait for the commit, and the commit for a claim. If one is stored already, none is stored
-and there is a unique violation: to allow for that costs a fifth more.
+transaction, events; then `position_offset`, and the number, id and generation of this worker. The result is the
+sessions in which they are stored, and the positions.
+
+One lock serves all sessions: that of the worker's row makes a claim of a session that it has written wait for the
+commits, see `stop_writer`, and commits that waited for a claim find another generation. None is stored then, and
+`ADD_COMMITS_AGAIN`, with a lock for each session, stores those of the others: a lock costs a fifth of a commit. If one
+is stored already, none is stored and there is a unique violation: to allow for that costs a fifth more.
 """
 
 ADD_COMMITS_AGAIN = _adding(_PARAMETERS, "$8::bigint")
@@ -404,10 +411,19 @@ CREATE FUNCTION note_purge(number bigint, session_id text) RETURNS void LANGUAGE
     ON CONFLICT (partition) DO UPDATE SET since = clock_timestamp(), rewritten = false
 $$;
 
+-- Have the commits of a worker fail that are under way without a lock for their session; wait for those that hold its
+-- own. Call it before the epoch of a session changes that it has written.
+CREATE FUNCTION stop_writer(writer bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM workers WHERE number = writer FOR UPDATE; -- an UPDATE alone would not wait for FOR KEY SHARE
+    UPDATE workers SET generation = generation + 1 WHERE number = writer;
+END $$;
+
 -- Let nobody see the session of a lease any more, and return whether that is so; its rows are deleted after that.
 CREATE FUNCTION hide_session(lease_session bigint, lease_epoch bigint, worker text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM stop_writer(writer) FROM fences WHERE session = lease_session;
     UPDATE fences SET epoch = epoch + 1, owner = NULL, has_work = false
         WHERE session = lease_session AND epoch = lease_epoch;
     IF FOUND THEN
@@ -439,7 +455,9 @@ BEGIN
         RETURN;
     END IF;
     epoch := fence.epoch + 1;
-    UPDATE fences SET epoch = fence.epoch + 1, owner = worker WHERE fences.session = fence.session;
+    PERFORM stop_writer(fence.writer);
+    UPDATE fences SET epoch = fence.epoch + 1, owner = worker, writer = (SELECT number FROM workers WHERE id = worker)
+        WHERE fences.session = fence.session;
 END $$;
 """
 

@@ -1,7 +1,8 @@
 """A store in PostgreSQL, which many workers share: design and measurements are in ARCHITECTURE.
 
 1. Commits of all sessions of a worker that arrive while a statement runs are stored together by the next one. The
-   epoch in the session's row of `fences` lets only its owner write, wherever an old one still runs.
+   epoch in the session's row of `fences`, and the generation in that of the worker, let only its owner write, wherever
+   an old one still runs.
 2. A worker tells the others of commits by a notification after them; what is lost is found within a second.
 3. A session that begins with the events of another one is written in many statements, and has no id until the last one.
 4. A session that is deleted loses its id in one statement, and its rows in many; then its bytes are purged.
