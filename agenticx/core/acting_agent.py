@@ -1,4 +1,4 @@
-"""An agent as a turn uses it: its tools with those of its handoffs, its model, system prompt and hooks."""
+"""An agent as a turn uses it: its tools and the tools of its handoffs, its model, prompt and hooks."""
 
 from __future__ import annotations
 

@@ -81,10 +81,11 @@ class AgentExecutor:
     model; without it the default model is used, as `agx run` does. A run of a task makes at most `max_iterations` model
     calls, or the agent's own `max_iterations` if that is smaller, in all of its attempts together; calls that guide
     rails make are not among them. `confirm_gate` is asked before calls that write or execute, or whose risk is not
-    declared. Without one a run that is part of another turn, or of a session of an open hub, asks that one's gate, and
-    any other run does as an `AgentRuntime` without a gate. `guide_rails` check each result of a task. `hooks` join
-    those of each agent. All model calls of all runs are made within `budget`. With `resolve_on_text` an answer that
-    mentions `case_resolved` or `case_not_resolved` counts as if the tool had been called.
+    declared. Without one, a run in another turn asks the gate of that turn, a run in a session of an open hub asks the
+    hub's, and any other run acts as an `AgentRuntime` without a gate. `guide_rails` check each result of a task.
+    `hooks` run beside the hooks of each agent. All model calls of all runs are made within `budget`. With
+    `resolve_on_text` an answer that mentions `case_resolved` or `case_not_resolved` counts as if the tool had been
+    called.
 
     With a `session` all tasks continue that conversation, one at a time; without one each is a conversation of its own.
     It is one in memory, in which a refused answer is followed by the reason, or the id of one of an open hub; the agent
@@ -158,11 +159,10 @@ class AgentExecutor:
         `TypeError` and `ValueError` are raised for wrong arguments, `SettingsError` for a model that cannot be used,
         `SessionNotFound` for a session that no hub of this event loop has, `RuntimeError` within a turn for an executor
         with a store. `context_variables` are injected into tools and instructions that take them; each attempt has a
-        copy as they are at the beginning, in which dicts, lists, sets and tuples are copies at any depth. `deps` are
-        those of the tools (`ToolContext.deps`). `max_turns`
-        is the largest number of model calls of this run, where it is smaller than both `max_iterations`. With
-        `execute_tools` False the first reply with calls ends the run, and `tool_calls` of the result are these calls,
-        which are not run; the object of an `output_type` is accepted nevertheless.
+        copy as they are at the beginning, in which dicts, lists, sets and tuples are copies at any depth. Tools read
+        `deps` as `ToolContext.deps`. `max_turns` is the largest number of model calls of this run, where it is smaller
+        than both `max_iterations`. With `execute_tools` False the first reply with calls ends the run: the calls are
+        not run but returned, as `tool_calls` of the result. The object of an `output_type` is accepted nevertheless.
         """
         execution = await self._execution(agent, task, context_variables, deps, max_turns, execute_tools)
         try:

@@ -282,7 +282,7 @@ class AgentTurn(Generic[OutputT]):
 
 
 class MemoryTurn:
-    """A turn in this program's memory, below the one in which the code runs, if there is one."""
+    """A turn in this program's memory; where the code runs in a turn, a child turn of that."""
 
     def __init__(self, agent: AnyAgent, arguments: RunArguments, stop: StopSignal) -> None:
         self._agent, self._arguments, self._stop = agent, arguments, stop
@@ -346,7 +346,7 @@ class MemoryTurn:
         )
 
     def _other_gates(self) -> Iterator[object]:
-        """Yield the gates of the agents that have acted, and those of the turns above."""
+        """Yield the gates of the agents that have acted, then the gates of the parent turns."""
         yield from (agent.confirm_gate for agent in [self._agent, *self._agents.taken_over])
         turn = self._parent
         while turn is not None:

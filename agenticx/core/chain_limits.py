@@ -1,4 +1,4 @@
-"""The limits of a turn about notes whose mode a person has chosen: those of an `AgentChainRunner`."""
+"""The limits of an `AgentChainRunner`, and of a turn about notes whose mode a person has chosen."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ class AgentChainRunner:
 
 
 class _ChainNotes(SessionTurnNotes):
-    """The notes of a turn of a runner: those of an envelope that it was given, else those of the vaults."""
+    """The notes of a turn of a runner: from the envelope that it was given, else from the vaults."""
 
     def __init__(
         self, access: VaultAccess | None, mode: Mode, settings: Settings, words: str, agent_input: AgentInput

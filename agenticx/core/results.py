@@ -41,8 +41,8 @@ class Result(BaseModel, TurnChange):
 class ChatResponse:
     """The end of a chat.
 
-    `messages` are the rows that it added, as in Chat Completions, with the agent's name as `sender` on those of role
-    assistant; `agent` is the one that acted last.
+    `messages` are the rows that it added, as in Chat Completions; rows of role assistant have the agent's name as
+    `sender`. `agent` acted last.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -80,11 +80,12 @@ class ExecutionStats:
 class ExecutionResult:
     """The end of a task.
 
-    `result` is the text of the answer as the guide rails left it, empty if they refused it; that of a case which a call
-    ended is what the call says, else the text of its reply. `output` is the object that the task's `output_type` asked
-    for. Without `success`, `error` says why. `agent` acted last. `guide_rails` are the verdicts on the last attempt,
-    `events` those of all attempts. `tool_calls` are the calls of the last reply, which were not run: only with
-    `execute_tools` False are there any. `session_id` is the id of the stored session, if there is one.
+    `result` is the text of the answer as the guide rails left it, empty if they refused it. Where `case_resolved` or
+    `case_not_resolved` ended the run, it is the argument of that call, or without one the text of the reply. `output`
+    is the object that the task's `output_type` asked for. Without `success`, `error` says why. `agent` acted last.
+    `guide_rails` are the verdicts on the last attempt, `events` the events of all attempts. `tool_calls` are the calls
+    of the last reply that were not run, with `execute_tools` False. `session_id` is the id of the stored session, if
+    there is one.
     """
 
     success: bool

@@ -32,7 +32,7 @@ class RunUsage:
         self._taken_over[turn_id] = taken_over
 
     def stats(self, events: Sequence[Event], *, rounds: int, seconds: float) -> ExecutionStats:
-        """Return the counts of the run with these events, those of its attempts and their child turns among them."""
+        """Return the counts of the run; `events` are the events of its attempts and their child turns."""
         by_organization: dict[str, list[Usage]] = {}
         for organization, usage in self._usages(events):
             by_organization.setdefault(organization, []).append(usage)

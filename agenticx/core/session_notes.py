@@ -93,7 +93,7 @@ class SessionNotes:
         return tuple(available.only(name for name in record.tools if name in available or name not in OPTIONAL_TOOLS))
 
     async def enter(self, record: SessionRecord, turn: TurnRecord) -> NoteTurn | None:
-        """Let the tools for notes and memory find those of a turn, in which the caller runs; return its notes.
+        """Let the tools for notes and memory find the notes of the turn in which the caller runs; return these.
 
         A turn whose mode the user has chosen as vault has the limits of an `AgentChainRunner`. Without vaults there are
         citations of passages that tools read elsewhere.
@@ -198,7 +198,7 @@ class _ForeignPassages:
 
 
 def _keep_last(kept: dict[str, T], session_id: str, value: T) -> None:
-    """Keep a value of the session, and those of the 1,000 sessions used last."""
+    """Keep a value of the session; only the 1,000 sessions used last have theirs."""
     kept.pop(session_id, None)
     kept[session_id] = value
     while len(kept) > _KEPT_SESSIONS:

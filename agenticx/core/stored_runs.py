@@ -58,7 +58,7 @@ class StoredRuns:
 
     @property
     def is_own(self) -> bool:
-        """True if the sessions are those of a store of the executor's own, where no person answers."""
+        """True if the executor has a store of its own, in whose sessions no person answers."""
         return self._store is not None
 
     async def events(self, execution: Execution) -> AsyncGenerator[Event, None]:

@@ -232,7 +232,7 @@ class SessionTurnNotes:
     ) -> list[str]:
         """Return remarks on passages whose notes have changed; a pinned note is added to `given_notes` again.
 
-        The notes that are looked at are those that were pinned, and those of passages that the conversation shows.
+        Pinned notes are looked at, and notes with a passage that the conversation shows.
         """
         state, remarks = session.state, list[str]()
         pinned: dict[tuple[str, str], list[int]] = {}
@@ -346,9 +346,10 @@ def _with_place(session: Session, given: GivenPassage) -> GivenPassage:
 
 
 class _Budget:
-    """The characters that are left for notes beside those that stand in the conversation.
+    """The characters that a turn may still add for notes, after the notes that are in the conversation already.
 
-    Where these take too much room, the text of the oldest is left out. What does not fit is named in `left_out`.
+    Where the notes in the conversation take too much room, the text of the oldest is left out. A note that does not fit
+    is named in `left_out`.
     """
 
     def __init__(self, session: Session, limit: int) -> None:

@@ -29,10 +29,10 @@ __all__ = ["StoredTurns", "TeamReplay", "events_at", "events_since_reset", "repl
 
 
 class StoredTurns:
-    """The events of a team in a session: `own` are those of the turns of its runs, `events` also of all below them.
+    """The events of a team in a session: `own` has the events of its runs' turns, `events` also of their child turns.
 
-    Its turns have its messages and are below no other turn among the given events. So other teams, also one above it or
-    one that takes part in it, can have its name, and their participants the names of its own.
+    A turn of the team has messages of the team, and no parent among the given events. So another team can have the same
+    name, even one that it takes part in or that takes part in it, and its participants the names of this one's.
     """
 
     def __init__(self, events: Sequence[SessionEvent], team: str) -> None:

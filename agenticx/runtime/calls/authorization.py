@@ -78,140 +78,210 @@ class CallAuthorizer:
 
         Raises `CallRefused` if the call may not run.
         """
-        resumed = turn.resumed_requests.get(context.call_id)
-        if resumed is not None:
-            slot.mark_asked()  # the request was asked before the restart
-        if resumed is None or resumed.answer is not None:
-            return await self._permit_or_ask(turn, pending, context, slot, resumed, None)
+        assert pending.tool is not None
+        assert pending.arguments is not None
+        earlier = turn.resumed_requests.get(context.call_id)
+        call = _Authorization(
+            turn=turn,
+            pending=pending,
+            tool=pending.tool,
+            context=context,
+            slot=slot,
+            settings=self.settings,
+            clock=self.clock,
+            earlier=earlier,
+        )
+        if earlier is None:
+            return await call.run(pending.arguments)
+        slot.mark_asked()  # the request was asked before the restart
+        if earlier.answer is not None:
+            return await call.run(pending.arguments)
         # Clients already show this request, so answers are accepted while its call is assessed again.
-        open_request = self._asker(turn, resumed.request).ask_again(turn, resumed, resumed.request, slot)
+        call.open_request = call.asker(earlier.request).ask_again(turn, earlier, earlier.request, slot)
         del turn.resumed_requests[context.call_id]
         try:
             await asyncio.sleep(0)  # a task that is cancelled before it begins does not close its request
-            return await self._permit_or_ask(turn, pending, context, slot, resumed, open_request)
+            return await call.run(pending.arguments)
         finally:
-            await cancel_and_wait(open_request.task)
+            await cancel_and_wait(call.open_request.task)
+            earlier.asked.set()
+
+    def close_resumed(self, turn: Turn, by: AnsweredBy = "stop", call_id: str | None = None) -> None:
+        """Close the requests of an interrupted turn that its calls, or the named one, have not taken up."""
+        for id_ in list(turn.resumed_requests) if call_id is None else [call_id]:
+            if (resumed := turn.resumed_requests.pop(id_, None)) is None:
+                continue
+            if not resumed.is_response_logged:
+                asker = _asker(turn, resumed.request, self.settings, self.clock)
+                asker.emit_answer(turn, resumed.request.id, resumed.answer or asker.kind.no_answer(by))
             resumed.asked.set()
 
-    async def _permit_or_ask(
-        self,
-        turn: Turn,
-        pending: PendingCall,
-        context: ToolContext,
-        slot: Slot,
-        resumed: ResumedRequest | None,
-        open_request: OpenRequest[Any] | None,
-    ) -> ValidatedArguments | CallOutcome:
-        tool, arguments = pending.tool, pending.arguments
-        assert tool is not None
-        assert arguments is not None
-        assessment = await self._assess(turn, tool, arguments, context)
+
+@dataclass(slots=True, kw_only=True)
+class _Authorization:
+    """The authorization of one call.
+
+    `earlier` is the request about it that an earlier process made; `open_request` is that request where it is still
+    open, pending at the gate again.
+    """
+
+    turn: Turn
+    pending: PendingCall
+    tool: Tool
+    context: ToolContext
+    slot: Slot
+    settings: Settings
+    clock: Clock
+    earlier: ResumedRequest | None
+    open_request: OpenRequest[Any] | None = None
+
+    async def run(self, arguments: dict[str, Any]) -> ValidatedArguments | CallOutcome:
+        """Return the arguments that may run, or the user's answer as the outcome of a call that asks for it."""
+        assessment = await self._assess(arguments)
         kind = CONFIRMATION if assessment.asks is None else QUESTION
-        if resumed is not None and kind_of(resumed.request) is not kind:
-            turn.resumed_requests.pop(context.call_id, None)
-            asker = self._asker(turn, resumed.request)
-            await asker.answer_again(turn, resumed, open_request, asker.kind.no_answer("restart"))
+        if self.earlier is not None and kind_of(self.earlier.request) is not kind:
+            self._take_earlier()
+            asker = self.asker(self.earlier.request)
+            await asker.answer_again(self.turn, self.earlier, self.open_request, asker.kind.no_answer("restart"))
             raise CallRefused("Denied: the tool of the call was replaced while the program was down.", "denied")
         if assessment.asks is not None:
-            return await self._ask_user(turn, pending, assessment.asks, slot, resumed, open_request)
-        return await self._permit(turn, tool, arguments, context, assessment, slot, resumed, open_request)
+            return await self._ask_question(assessment.asks)
+        return await self._permit(arguments, assessment)
 
-    async def _permit(
-        self,
-        turn: Turn,
-        tool: Tool,
-        arguments: dict[str, Any],
-        context: ToolContext,
-        assessment: Assessment,
-        slot: Slot,
-        resumed: ResumedRequest | None,
-        open_request: OpenRequest[Any] | None,
-    ) -> ValidatedArguments:
-        repaired = False
+    # --- confirmations ------------------------------------------------------------------------------------------------
+
+    async def _permit(self, arguments: dict[str, Any], assessment: Assessment) -> ValidatedArguments:
+        turn = self.turn
         if assessment.command is not None and seems_read_only(assessment.command):
-            turn.read_only_calls.add(context.call_id)
+            turn.read_only_calls.add(self.context.call_id)
         sources = () if assessment.risk == "read" else turn.foreign_sources
         verdict = decide(turn.permission_mode, assessment, has_gate=turn.has_gate, sources=sources)
         if verdict.decision != "ask":
-            turn.resumed_requests.pop(context.call_id, None)
-            await self._apply_verdict(turn, resumed, open_request, verdict)
+            self._take_earlier()
+            await self._apply_verdict(verdict)
             return ValidatedArguments(arguments)
-        bound = await self._bind_arguments(tool, arguments, assessment)
-        digest = bound.digest
-        turn.resumed_requests.pop(context.call_id, None)
+        bound = await self._bind(arguments, assessment)
+        self._take_earlier()
+        permitted, digest = ValidatedArguments(arguments), bound.digest
         if assessment.remembers or digest not in turn.allowed:
-            await slot.release_to_ask()
-            if resumed is None:
-                request = self._request(turn, tool, bound, assessment, verdict, context.call_id)
-                closing = ClosingAnswer(CONFIRMATION.no_answer("stop"))
-                answer = await self._asker(turn, request).ask(turn, request, slot, closing)
-            else:
-                answer = await self._ask_resumed(turn, resumed, open_request, digest)
-            await slot.acquire()
-            if not answer.approved:
-                raise CallRefused(_denial_text(answer), "denied")
+            answer = await self._confirm(bound, assessment, verdict)
             if answer.arguments is not None:
-                replaced = await _validate_replacement(tool, answer.arguments)
-                arguments, repaired = replaced.arguments, replaced.repaired
-                changed = await self._assess(turn, tool, arguments, context)
-                if decide(turn.permission_mode, changed).decision == "deny":
-                    raise CallRefused("Denied: the changed arguments are not allowed in this mode.", "denied")
-                digest = (await self._bind_arguments(tool, arguments, changed)).digest
+                permitted = await _validate_replacement(self.tool, answer.arguments)
+                digest = await self._digest_of_replacement(permitted.arguments)
             if answer.remember == "session" and not assessment.remembers:
                 turn.allowed.add(digest)
-        now = await self._assess(turn, tool, arguments, context)
-        if (await self._bind_arguments(tool, arguments, now)).digest != digest:
+        now = await self._assess(permitted.arguments)
+        if (await self._bind(permitted.arguments, now)).digest != digest:
             raise CallRefused("Denied: the effect of the call changed after the user was asked; ask again.", "denied")
-        return ValidatedArguments(arguments, repaired)
+        return permitted
 
-    async def _ask_user(
-        self,
-        turn: Turn,
-        pending: PendingCall,
-        question: UserQuestion,
-        slot: Slot,
-        resumed: ResumedRequest | None,
-        open_request: OpenRequest[Any] | None,
-    ) -> CallOutcome:
+    async def _confirm(self, bound: _BoundArguments, assessment: Assessment, verdict: Verdict) -> ConfirmAnswer:
+        """Ask the user, or take the answer to the earlier request; raise `CallRefused` for a no."""
+        await self.slot.release_to_ask()
+        if self.earlier is not None:
+            answer = await self._answer_to_earlier(self.earlier, bound.digest)
+        else:
+            request = self._request(bound, assessment, verdict)
+            closing = ClosingAnswer(CONFIRMATION.no_answer("stop"))
+            answer = await self.asker(request).ask(self.turn, request, self.slot, closing)
+        await self.slot.acquire()
+        if not answer.approved:
+            raise CallRefused(_denial_text(answer), "denied")
+        return answer
+
+    async def _answer_to_earlier(self, earlier: ResumedRequest, digest: str) -> ConfirmAnswer:
+        """Return the answer to a confirmation from before the interruption; wait for it if it is pending."""
+        answer, request = cast("ConfirmAnswer | None", earlier.answer), cast("ConfirmRequest", earlier.request)
+        if request.digest != digest:
+            answer = CONFIRMATION.no_answer("restart", "the effect of the call changed while the program was down")
+        return await self.asker(request).answer_again(self.turn, earlier, self.open_request, answer)
+
+    async def _digest_of_replacement(self, arguments: Mapping[str, Any]) -> str:
+        """Return the digest of the arguments that the user gave; raise `CallRefused` where the mode denies them."""
+        assessment = await self._assess(arguments)
+        if decide(self.turn.permission_mode, assessment).decision == "deny":
+            raise CallRefused("Denied: the changed arguments are not allowed in this mode.", "denied")
+        return (await self._bind(arguments, assessment)).digest
+
+    async def _apply_verdict(self, verdict: Verdict) -> None:
+        """Apply the mode's verdict, also to a confirmation that was pending; raise `CallRefused` for a denial."""
+        answer = ConfirmAnswer(approved=verdict.decision == "allow", by="policy")
+        if self.open_request is not None:
+            answer = await self.open_request.close(answer)
+        elif self.earlier is not None and not self.earlier.is_response_logged:
+            self.asker(self.earlier.request).emit_answer(self.turn, self.earlier.request.id, answer)
+        if verdict.decision == "deny":
+            raise CallRefused(f"Denied: {' '.join(verdict.reasons)}", "denied")
+        if not answer.approved:  # the user answered before the mode's verdict closed the confirmation
+            raise CallRefused(_denial_text(answer), "denied")
+
+    def _request(self, bound: _BoundArguments, assessment: Assessment, verdict: Verdict) -> ConfirmRequest:
+        turn, tool = self.turn, self.tool
+        return ConfirmRequest(
+            id=new_id("cnf"),
+            question=turn.titled(assessment.question or f"Allow {tool.schema.name}?"),
+            context=_confirm_context(tool, bound, assessment, verdict, self.context.call_id),
+            digest=bound.digest,
+            expires_at=self.clock.now() + timedelta(seconds=CONFIRMATION.timeout_seconds(self.settings)),
+            session_id=turn.session_id,
+            agent_id=turn.agent_id,
+            agent_path=turn.asking_path,
+        )
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    async def _ask_question(self, question: UserQuestion) -> CallOutcome:
         """Ask a question of the agent and return the answer, which is stored then, as the call's outcome."""
-        asker, call_id = Asker(QUESTION, turn.gate, self.settings, self.clock), pending.call.id
+        turn, pending, open_request = self.turn, self.pending, self.open_request
+        asker = Asker(QUESTION, turn.gate, self.settings, self.clock)
         closing = ClosingAnswer(QUESTION.no_answer("stop")) if open_request is None else open_request.closing
         try:
-            await slot.release_to_ask()
-            turn.resumed_requests.pop(call_id, None)
-            if resumed is None:
-                answer = await asker.ask(turn, question_request(turn, call_id, question), slot, closing)
+            await self.slot.release_to_ask()
+            self._take_earlier()
+            if self.earlier is None:
+                request = question_request(turn, pending.call.id, question)
+                answer = await asker.ask(turn, request, self.slot, closing)
             else:
-                answer = await asker.answer_again(turn, resumed, open_request, cast("Any", resumed.answer))
+                given = cast("Any", self.earlier.answer)
+                answer = await asker.answer_again(turn, self.earlier, open_request, given)
         finally:
             if closing.answer.by == "stop":
                 pending.outcome = CallOutcome(_answer_text(closing.answer), "cancelled")
             elif closing.answer.answer:  # also if the turn is stopped in this very step
                 pending.value.append(closing.answer.answer)
-        await slot.acquire()
+        await self.slot.acquire()
         await turn.channel.wait_until_written()
         text, truncated = truncate(clean_text(_answer_text(answer)), self.settings.tool_result_chars)
         return CallOutcome(text, truncated=truncated)
 
-    def _asker(self, turn: Turn, request: UserRequest) -> Asker[Any, Any]:
-        return Asker(kind_of(request), turn.gate_for(request), self.settings, self.clock)
+    # --- both ---------------------------------------------------------------------------------------------------------
 
-    async def _assess(self, turn: Turn, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+    def asker(self, request: UserRequest) -> Asker[Any, Any]:
+        """Return the asker of a request, at the gate that it is put to."""
+        return _asker(self.turn, request, self.settings, self.clock)
+
+    def _take_earlier(self) -> None:
+        """Take the earlier request from the turn, which need not close it then."""
+        self.turn.resumed_requests.pop(self.context.call_id, None)
+
+    async def _assess(self, arguments: Mapping[str, Any]) -> Assessment:
         """Return the tool's assessment; raise `CallRefused` if it fails or returns anything else.
 
         The tool's code runs in a thread; a function without an assessor has its declared risk. A tool whose name says
         that it deletes is asked about as a protected path is if it would delete all of a folder that matters.
         """
+        tool, context = self.tool, self.context
+        name = tool.schema.name
         if isinstance(tool, FunctionTool) and tool.assessor is None:
             assessment = tool.assess(arguments, context)
         else:
-            what = f"the assessment of tool {tool.schema.name!r}"
+            what = f"the assessment of tool {name!r}"
             given: object = await self._in_thread(tool.assess, arguments, context, what=what)
             try:
-                assessment = checked_assessment(given, tool.schema.name)
+                assessment = checked_assessment(given, name)
             except ToolError as exc:
                 raise CallRefused(str(exc), "error") from exc
-        name, is_unasked = tool.schema.name, assessment.undeclared and not turn.has_gate
+        is_unasked = assessment.undeclared and not self.turn.has_gate
         if assessment.risk == "read" or is_unasked or not names_deletion(name):
             return assessment
         what = f"the paths of tool {name!r}"
@@ -220,11 +290,9 @@ class CallAuthorizer:
             return assessment
         return replace(assessment, protected=True, reasons=(*assessment.reasons, deletion_reason(deleted)))
 
-    async def _bind_arguments(
-        self, tool: Tool, arguments: Mapping[str, Any], assessment: Assessment
-    ) -> _BoundArguments:
-        what = f"the confirmation of tool {tool.schema.name!r}"
-        bound: _BoundArguments = await self._in_thread(_bind, tool, arguments, assessment, what=what)
+    async def _bind(self, arguments: Mapping[str, Any], assessment: Assessment) -> _BoundArguments:
+        what = f"the confirmation of tool {self.tool.schema.name!r}"
+        bound: _BoundArguments = await self._in_thread(_bind, self.tool, arguments, assessment, what=what)
         return bound
 
     async def _in_thread(self, function: Callable[..., Any], /, *args: Any, what: str) -> Any:
@@ -238,58 +306,9 @@ class CallAuthorizer:
             outcome: ToolOutcome = "invalid_arguments" if isinstance(exc, InvalidArguments) else "error"
             raise CallRefused(str(exc), outcome, exc.sources if isinstance(exc, ToolError) else ()) from exc
 
-    async def _apply_verdict(
-        self, turn: Turn, resumed: ResumedRequest | None, open_request: OpenRequest[Any] | None, verdict: Verdict
-    ) -> None:
-        """Apply the mode's verdict, also to a confirmation that was pending; raise `CallRefused` for a denial."""
-        answer = ConfirmAnswer(approved=verdict.decision == "allow", by="policy")
-        if open_request is not None:
-            answer = await open_request.close(answer)
-        elif resumed is not None and not resumed.is_response_logged:
-            self._asker(turn, resumed.request).emit_answer(turn, resumed.request.id, answer)
-        if verdict.decision == "deny":
-            raise CallRefused(f"Denied: {' '.join(verdict.reasons)}", "denied")
-        if not answer.approved:  # the user answered before the mode's verdict closed the confirmation
-            raise CallRefused(_denial_text(answer), "denied")
 
-    def _request(
-        self,
-        turn: Turn,
-        tool: Tool,
-        bound: _BoundArguments,
-        assessment: Assessment,
-        verdict: Verdict,
-        call_id: str,
-    ) -> ConfirmRequest:
-        return ConfirmRequest(
-            id=new_id("cnf"),
-            question=turn.titled(assessment.question or f"Allow {tool.schema.name}?"),
-            context=_confirm_context(tool, bound, assessment, verdict, call_id),
-            digest=bound.digest,
-            expires_at=self.clock.now() + timedelta(seconds=CONFIRMATION.timeout_seconds(self.settings)),
-            session_id=turn.session_id,
-            agent_id=turn.agent_id,
-            agent_path=turn.asking_path,
-        )
-
-    async def _ask_resumed(
-        self, turn: Turn, resumed: ResumedRequest, open_request: OpenRequest[Any] | None, digest: str
-    ) -> ConfirmAnswer:
-        """Return the answer to a confirmation from before the interruption; wait for it if it is pending."""
-        answer, request = cast("ConfirmAnswer | None", resumed.answer), cast("ConfirmRequest", resumed.request)
-        if request.digest != digest:
-            answer = CONFIRMATION.no_answer("restart", "the effect of the call changed while the program was down")
-        return await self._asker(turn, request).answer_again(turn, resumed, open_request, answer)
-
-    def close_resumed(self, turn: Turn, by: AnsweredBy = "stop", call_id: str | None = None) -> None:
-        """Close the requests of an interrupted turn that its calls, or the named one, have not taken up."""
-        for id_ in list(turn.resumed_requests) if call_id is None else [call_id]:
-            if (resumed := turn.resumed_requests.pop(id_, None)) is None:
-                continue
-            if not resumed.is_response_logged:
-                asker = self._asker(turn, resumed.request)
-                asker.emit_answer(turn, resumed.request.id, resumed.answer or asker.kind.no_answer(by))
-            resumed.asked.set()
+def _asker(turn: Turn, request: UserRequest, settings: Settings, clock: Clock) -> Asker[Any, Any]:
+    return Asker(kind_of(request), turn.gate_for(request), settings, clock)
 
 
 def _confirm_context(

@@ -154,7 +154,7 @@ class AssistantAgent(BaseChatAgent):
         )
         self._session = Session()
         self._unanswered: set[str] = set()  # the ids of the messages since the last answer
-        self._uncommitted: Sequence[Event] | None = None  # those of an ended turn whose answer nobody has got yet
+        self._uncommitted: Sequence[Event] | None = None  # of an ended turn whose answer nobody has got yet
         self._refused_elsewhere: Sequence[RefusedFile] = ()
 
     @classmethod
@@ -334,7 +334,7 @@ class AssistantAgent(BaseChatAgent):
         ]
 
     def _new_messages(self, messages: Sequence[BaseChatMessage]) -> list[Message]:
-        """Return those of the messages that the conversation does not have, for the model."""
+        """Return the messages that the conversation does not have yet, as the model reads them."""
         known = {message.message_id for message in self._session.all_messages}
         new: list[Message] = []
         for message in messages:

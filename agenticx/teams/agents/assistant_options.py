@@ -52,7 +52,7 @@ def _handoff(candidate: object) -> Handoff:
 
 
 def toolbox(tools: Sequence[Tool], handoffs: Mapping[str, Handoff]) -> Toolbox:
-    """Return the tools with those of the handoffs."""
+    """Return a toolbox of the tools and the handoffs."""
     return Toolbox([*tools, *map(handoff_tool, handoffs.values())])
 
 

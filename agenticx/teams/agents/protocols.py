@@ -56,7 +56,7 @@ class _Runnable(Protocol):
     ) -> TaskResult:
         """Run as `run_stream` does and return its result.
 
-        The result has all messages: those of the task, unless they are not wanted, and those of the run.
+        The result has the messages of the task, unless `output_task_messages` is False, and of the run.
         """
         stream = self.run_stream(
             task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Spending:
-    """The tokens and the cost in USD of a run, with those of the teams in it; the cost is None if a price is unknown.
+    """The tokens and the cost in USD of a run and of its nested teams; the cost is None if a price is unknown.
 
     `reports` is the number of calls, all of which are made within `budget`. The time runs from the beginning, except
     while the run waits for a person.
@@ -135,7 +135,7 @@ async def within_budgets(speech: Callable[[CancellationToken], Awaitable[T]], to
 
 
 def current_budget(own: Budget | None = None) -> Budget | None:
-    """Return the budget of calls that are made now: within those of the runs and within `own`."""
+    """Return the budget of the calls that are made now: the budgets of the current runs joined with `own`."""
     return Budget.joined(own, *(spending.budget for spending in _current.get()))
 
 

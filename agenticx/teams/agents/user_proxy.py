@@ -79,7 +79,7 @@ class UserProxyAgent(BaseChatAgent):
         self._input = input_func
         self._settings = settings
         self._terminal = SyncConfirmGate()
-        self._uncommitted: Sequence[Event] | None = None  # those of an ended turn whose answer nobody has got yet
+        self._uncommitted: Sequence[Event] | None = None  # of an ended turn whose answer nobody has got yet
         self._heard = set[str]()  # ids of the messages before that
 
     @property

@@ -1,4 +1,4 @@
-"""The files of configured teams: those of the user in AGX_HOME/teams, then the packaged ones."""
+"""The files of configured teams: the user's in AGX_HOME/teams, then the packaged ones."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ Speaking = BaseAgentEvent | BaseChatMessage
 class TeamRun:
     """One run.
 
-    `messages` are the task and the messages of speeches, which conditions see; `output` are those of the result.
-    `given` are those of them that no participant said: the task, also that of an earlier run with which this one goes
-    on, and what the user sent meanwhile. Those of the `task` that the team has not been given before are its
-    `new_task`. With `continues` a process that ended began the run. `stop_work` cancels the task in which it is at
+    `messages` are the task and the messages of speeches, as conditions see them; `output` has the messages of the
+    result. `given` are the messages that no participant said: the task, also the task of an earlier run that this one
+    continues, and what the user sent meanwhile. `new_task` are the messages of the `task` that the team has not been
+    given before. With `continues` a process that ended began the run. `stop_work` cancels the task in which it is at
     work. `fallback` is the reply of a model that was to choose the next speaker but named none, until that speaker is
     announced.
     """
