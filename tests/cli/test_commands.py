@@ -61,7 +61,7 @@ def test_openapi_prints_the_document_of_the_server_without_one(agx: Any) -> None
         ("agx team run tri", ["triage"]),
     ],
 )
-@pytest.mark.cases(quick=5)
+@pytest.mark.cases(quick=2)
 def test_bash_completes_commands_actions_options_and_values(agx: Any, typed: str, expected: list[str]) -> None:
     script = agx("completion", "bash").stdout
     agx.environment |= {"OPENAI_API_KEY": "key", "PATH": f"{Path(sys.executable).parent}:{agx.environment['PATH']}"}

@@ -28,7 +28,7 @@ async def test_a_power_failure_loses_no_acknowledged_write(
         cuts = PowerCuts(recorded, trace, rng)
         async with server_forker() as forker:
             options = {"disk": {"trace": str(trace)}}
-            loop = KillLoop(forker, recorded, rng, sessions=25, server_options=options, after_kill=cuts)
+            loop = KillLoop(forker, recorded, rng, sessions=count(8, 25, 25), server_options=options, after_kill=cuts)
             for _ in range(20):  # on a slow machine few servers get to write anything
                 found = await loop.run(cycles)
                 assert found == [], report_findings(found)

@@ -157,6 +157,7 @@ def test_the_example_of_an_own_studio_can_be_served(block: str, tmp_path: Path) 
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.ci_lane
 @pytest.mark.skipif(not shutil.which("node"), reason="needs node")
 @runs("js", "spawn")
 def test_the_example_of_a_desktop_app_prints_a_turn_and_ends(block: str, tmp_path: Path) -> None:

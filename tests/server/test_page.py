@@ -153,6 +153,7 @@ async def test_the_page_names_the_files_whose_instructions_the_model_gets(make_s
         assert tab.errors == []
 
 
+@pytest.mark.ci_lane
 async def test_a_tab_without_a_token_says_how_to_get_one(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio() as studio:
         await tab.open(f"http://127.0.0.1:{studio.port}/")

@@ -120,6 +120,7 @@ async def test_a_random_session_is_the_same_after_it_was_copied_to_postgresql_an
     assert damages(url) == []
 
 
+@pytest.mark.ci_lane
 async def test_a_copied_session_goes_on_and_is_then_another_one(tmp_path: Path, postgres: Cluster) -> None:
     url = await store_url(postgres)
     file, database = SqliteStore(tmp_path / "a.db"), PostgresStore(url)

@@ -223,6 +223,7 @@ def large_folder_runner(runner):
     return runner
 
 
+@pytest.mark.ci_lane
 def test_a_folder_with_too_many_files_is_asked_about_if_a_glob_reaches_it(large_folder_runner, listings) -> None:
     assert decisions(large_folder_runner, "ls many") == ["allow"] * 3
     listings.clear()

@@ -369,6 +369,7 @@ async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(runner) 
     assert runner.files() == {"f": "1\n2\nthree by hand\n"}
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("H2")
 def test_a_write_that_is_killed_leaves_the_old_file_or_the_new_one(workspace) -> None:
     target = workspace / "f"
