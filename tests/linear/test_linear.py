@@ -20,7 +20,7 @@ LEAST_SECONDS = 0.0005
 @pytest.mark.cases(quick=4)
 def test_16_times_the_input_takes_at_most_80_times_as_long(case: LinearCase, count: Count) -> None:
     """Quadratic work takes 256 times as long; `python -m tests.linear` measures more precisely, and larger inputs."""
-    size = count(32_000, 32_000, 128_000)
+    size = count(32_000, 64_000, 128_000)
     for family, make in case.inputs.items():
         quickest = max(cpu_seconds(case, make, size // TIMES), LEAST_SECONDS)
         assert any(cpu_seconds(case, make, size) < MOST * slowdown() * quickest for _ in range(3)), family
