@@ -264,7 +264,7 @@ def test_a_chat_starts_a_session_with_a_team_whose_name_tab_completes(agx: Any, 
     for keys, shown in (
         ("/team", "teams: review, triage, writer-critic\n"),
         ("/team nope", "unknown team 'nope'"),
-        ("/team wri\t", "your next message starts a session with the team writer-critic\n"),
+        ("/team wri\t", "your next message starts a session with the team writer-critic\ndemo · team writer-critic · "),
         ("Write a line about rain", "› "),
     ):
         screen.wait_for("› ")
@@ -273,3 +273,20 @@ def test_a_chat_starts_a_session_with_a_team_whose_name_tab_completes(agx: Any, 
     screen.type("\x04")
     assert screen.exit_code() == 0
     assert json.loads(agx("sessions", "show", "last", "--json").stdout)["team"] == "writer-critic"
+
+
+def test_the_models_of_a_chat_at_an_address_are_those_of_its_server_first(
+    agx: Any, terminal: Callable[..., Any], provider: Any
+) -> None:
+    provider.events('{"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}', "[DONE]")
+    screen = terminal("chat", "-m", "openai-chat:tiny", "--base-url", provider.base_url)
+    for keys, shown in (
+        ("/model", f"* openai-chat:tiny@{provider.base_url}\n  openai-chat:big@{provider.base_url}\n  demo\n"),
+        (f"/model openai-chat:big@{provider.base_url}", f"model: openai-chat:big@{provider.base_url}\n"),
+        ("hello", "hi\n"),
+    ):
+        screen.wait_for("› ")
+        screen.type(f"{keys}\r")
+        screen.wait_for(shown)
+    quit_chat(screen)
+    assert json.loads(provider.requests[0])["model"] == "big"

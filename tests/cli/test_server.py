@@ -197,8 +197,9 @@ def test_a_session_keeps_the_address_of_its_model_which_only_a_command_line_can_
     assert session["model"] == model
     studio.end()
     assert agx("run", "-c", "three").stdout == "hi\n"
-    asked = [json.loads(request) for request in provider.requests]
-    assert [one["model"] for one in asked] == ["tiny", "tiny", "tiny"]
+    assert [json.loads(request)["model"] for request in provider.requests] == ["tiny", "tiny", "tiny"]
+    started = [row["data"]["model"] for row in rows(agx("sessions", "export", "last").stdout) if row["type"] == "usage"]
+    assert started == ["openai-chat:tiny"] * 3
 
 
 def test_an_error_of_the_server_is_printed_unchanged(agx: Any, studio: CliStudio) -> None:

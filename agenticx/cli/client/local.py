@@ -283,7 +283,7 @@ class LocalClient:
 
     async def resolve_model(self, name: str | None) -> ResolvedModel:
         model = self._models.get(name)
-        return ResolvedModel(model.name, model.context_window)
+        return ResolvedModel(name or model.name, model.context_window)  # with the address that it has in `name`
 
     async def models(self) -> Sequence[str]:
         return [model.spec for model in await list_models(self._settings)]

@@ -526,7 +526,7 @@ class _Chat:
         current = conversation.run(conversation.client.resolve_model(conversation.model_name)).name
         self._print(f"model: {current}")
         if not spec:
-            names = conversation.run(conversation.client.models())
+            names = conversation.run(conversation.models())
             for name in names[:_MAX_MODELS]:
                 self._print(f"{'*' if name == current else ' '} {visible_line(name)}")
             if len(names) > _MAX_MODELS:

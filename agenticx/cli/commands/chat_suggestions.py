@@ -59,7 +59,7 @@ class ChatSuggestions:
 
     async def _fetch_models(self) -> None:
         with suppress(AgenticXError):
-            self._models = list(dict.fromkeys([*await self._conversation.client.models(), *self._models]))
+            self._models = list(dict.fromkeys([*await self._conversation.models(), *self._models]))
 
     async def _fetch_sessions(self) -> None:
         with suppress(AgenticXError):

@@ -41,7 +41,7 @@ from agenticx.cli.terminal.keyboard import Keyboard, LineKeyboard, strip_paste_m
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.turns import show_turn
 from agenticx.errors import SettingsError, StoreError
-from agenticx.llms.catalog.addresses import allow_address, with_address
+from agenticx.llms.catalog.addresses import allow_address, split_address, with_address
 from agenticx.llms.catalog.local_servers import fetch_model_names_at
 from agenticx.llms.catalog.resolve import is_offline
 from agenticx.messages import UserMessage
@@ -143,6 +143,13 @@ class TerminalConversation:
     def tools(self) -> tuple[str, ...] | None:
         """The names of the agent's tools; None for all."""
         return self.new_session_options.tools if self.session is None else self.session.record.tools
+
+    async def models(self) -> list[str]:
+        """Return the names of the models that can be used; first those at the address of the current model."""
+        address = split_address(self.model_name or "")[1]
+        served = [] if address is None else await run_in_thread(fetch_model_names_at, address, name="agx models")
+        here = [] if address is None else [with_address(f"openai-chat:{name}", address) for name in served]
+        return list(dict.fromkeys([*here, *await self.client.models()]))
 
     def resume(self, session: SessionInfo) -> None:
         """Continue `session` with the next message; raise `WorkspaceGone` if its folder no longer exists."""

@@ -89,7 +89,7 @@ class StatusLine:
         if self._model is None:
             return ""
         usage, context = self._usage, self.output.context_tokens(self._session_id)
-        parts = [visible_line(self._model.name, _NAME_CHARS), f"mode {self.conversation.permission_mode}"]
+        parts = [visible_line(self._model.name, _NAME_CHARS), *self._who(), f"mode {self.conversation.permission_mode}"]
         if usage is not None and usage.calls:
             parts.append(f"{_short(usage.input_tokens + usage.output_tokens)} tokens")
             if usage.cost_usd is not None:
@@ -98,6 +98,15 @@ class StatusLine:
             window = self._model.context_window
             parts.append(f"context {_share(context, window)}" if window else f"context {_short(context)}")
         return fit_status(parts, columns)
+
+    def _who(self) -> Sequence[str]:
+        """Return the team or the agent that answers, nothing for the main agent."""
+        session, options = self.conversation.session, self.conversation.new_session_options
+        team = options.team if session is None else session.record.team
+        agent = options.agent if session is None else session.record.agent_name
+        return [
+            f"{kind} {visible_line(name, _NAME_CHARS)}" for kind, name in (("team", team), ("agent", agent)) if name
+        ]
 
 
 def fit_status(parts: Sequence[str], columns: int) -> str:

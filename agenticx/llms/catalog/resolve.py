@@ -61,13 +61,15 @@ class ModelInfo:
 def resolve_wire(spec: str, *, api_key: str | None = None, base_url: str | None = None) -> ChatModel:
     """Return the bare wire of the model named `spec`: without retries, fallbacks, prices or tools in the prompt.
 
-    `api_key` and `base_url` replace the provider's key and its usual address, which a name can have too: `@` and the
-    address at its end. At another address than the usual one,
-    Chat Completions is used instead of Responses if the server lacks these. Raises `SettingsError` for an unknown name
-    a missing key or an address of an offline model; the message says what is expected.
+    `api_key` and `base_url` replace the provider's key and its usual address. The address can also stand at the end of
+    `spec`, after `@`; the model's own name is without it. At another address than the usual one, Chat Completions is
+    used instead of Responses if the server lacks these. Raises `SettingsError` for an unknown name, a missing key or an
+    address of an offline model; the message says what is expected.
     """
+    check_str("the name of a model", spec)
+    spec, address = split_address(spec)
+    base_url = base_url or address
     check_names(spec, api_key, base_url)
-    base_url = base_url or split_address(spec)[1]
     if spec == "demo":
         from agenticx.llms.demo import DemoModel
 
