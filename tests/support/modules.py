@@ -32,10 +32,11 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        gc.disable()  # looking for garbage meanwhile takes longer
+        gc.disable()  # looking for garbage meanwhile, or later among the nodes, takes longer than parsing
         try:
             return ast.parse(self.text)
         finally:
+            gc.freeze()
             gc.enable()
 
 
