@@ -755,7 +755,7 @@ class Hub:
     async def _handle(self, session_id: str, data: bytes) -> bytes:
         """Carry out the command of another process for a session that this one owns."""
         command = decode_command(data)
-        actor = self._actors.get(session_id)
+        actor = await self._actors.get_settled(session_id)  # the other process could not claim it before
         if actor is not None and self._draining and actor.can_leave:
             await self._actors.leave(actor)
             actor = None

@@ -48,6 +48,12 @@ class ActorCache:
         """Return the session's actor if it is in memory, else None."""
         return self._actors.get(session_id)
 
+    async def get_settled(self, session_id: str) -> SessionActor | None:
+        """Return the session's actor or None, as `get` does once the session is not being claimed or given up."""
+        while (task := self._tasks.get(session_id)) is not None:
+            await asyncio.wait({task})
+        return self.get(session_id)
+
     async def open(self, session_id: str) -> SessionActor:
         """Return the session's actor, which is dropped later unless it is used; raises as `open_actor`."""
         while True:

@@ -149,7 +149,7 @@ async def test_clients_see_no_error_in_a_rolling_restart(
     postgres: Cluster, tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     sessions = count(6, 20, 100)
-    options: dict[str, Any] = {"sessions": sessions, "silence_seconds": PATIENCE}
+    options: dict[str, Any] = {"sessions": sessions, "silence_seconds": PATIENCE, "drain": PATIENCE}
     async with loaded(tmp_path, await postgres.fresh_database(), rng, **options) as (workers, load):
         await restart_all(workers, load)
     assert load.problems == []

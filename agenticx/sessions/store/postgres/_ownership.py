@@ -21,7 +21,7 @@ __all__ = ["PostgresOwnership"]
 _MOST_ORPHANS = 64
 _POLL_SECONDS = 0.025
 _LOOK_SECONDS = 1.0
-_TAKE_SECONDS = 5.0
+_TAKE_LEASES = 2.0  # for which a busy owner may leave a command: one that has died loses its lease before
 _REPLY_SECONDS = 60.0
 
 _log = get_logger(__name__)
@@ -122,7 +122,7 @@ class PostgresOwnership:
 
     async def _reply(self, session_id: str, number: str, replied: asyncio.Event) -> bytes:
         server, loop = self._database.server, asyncio.get_running_loop()
-        begun = loop.time()
+        begun, lease = loop.time(), self._database.worker.lease.total_seconds()
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_SECONDS if server.is_pooled else _LOOK_SECONDS):
@@ -143,7 +143,7 @@ class PostgresOwnership:
                     raise NoOwner(f"session {session_id!r} is not owned there any more")
                 return bytes(reply)
             waited = loop.time() - begun
-            if not taken and (not (lives and owns) or waited > _TAKE_SECONDS):
+            if not taken and (not (lives and owns) or waited > _TAKE_LEASES * lease):
                 if await server.fetch("DELETE FROM commands WHERE id = $1 AND taken IS NULL RETURNING id", number):
                     raise NoOwner(f"the owner of session {session_id!r} does not answer")
             elif not lives or waited > _REPLY_SECONDS:
