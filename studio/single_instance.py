@@ -23,6 +23,7 @@ _TAKE_OVER_SECONDS = 10.0
 _ANSWER_SECONDS = 3.0
 """The longest wait for a studio that cannot be asked to end."""
 
+_LAST_SECONDS = 1.0  # for an answer that is requested shortly before the time is over
 _PAUSE_SECONDS = 0.05
 
 
@@ -74,7 +75,7 @@ def _take_over(home: Path, seconds: float, stopped: Callable[[], bool]) -> Owner
         if stopped() or passed >= (seconds if problem is None else _ANSWER_SECONDS):
             text = problem or f"{_named(home, owner.pid)} did not end within {seconds:g} seconds"
             raise OwnedElsewhere(text, pid=owner.pid) from owner
-        address, problem = _confirmed(home, owner.pid, min(seconds - passed, _ANSWER_SECONDS))
+        address, problem = _confirmed(home, owner.pid, min(max(seconds - passed, _LAST_SECONDS), _ANSWER_SECONDS))
         if address is not None and address.instance not in signalled:
             signalled.add(address.instance)
             with suppress(ProcessLookupError):
