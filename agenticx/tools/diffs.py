@@ -10,7 +10,7 @@ from itertools import chain
 
 from agenticx.tools.lines import common_end, common_start
 from agenticx.tools.plurals import pluralize
-from agenticx.tools.visible import visible
+from agenticx.tools.visible import visible, visible_path
 
 __all__ = ["unified_diff"]
 
@@ -40,7 +40,7 @@ def unified_diff(before: str, after: str, path: str) -> str:
         before, after = before.replace("\r", "\n"), after.replace("\r", "\n")
     shows_cr = not (_all_crlf(before) and _all_crlf(after))
     change = _find_change(before, after)
-    titles = [f"--- {visible(path)}", f"+++ {visible(path)}"]
+    titles = [f"--- {visible_path(path)}", f"+++ {visible_path(path)}"]
     if change.is_small:
         lines = [*titles, *_compared_lines(change, shows_cr)]
         return _join_bounded(lines, len(lines))

@@ -32,6 +32,12 @@ def test_a_missing_last_line_break_and_hidden_characters_are_marked() -> None:
     ]
 
 
+def test_a_line_break_in_a_path_makes_no_line_of_the_diff() -> None:
+    title = "notes⟨U+000A⟩@@ -0,0 +1 @@⟨U+000A⟩+harmless"
+    diff = unified_diff("", "rm -rf\n", "notes\n@@ -0,0 +1 @@\n+harmless")
+    assert diff.split("\n") == [f"--- {title}", f"+++ {title}", "@@ -0,0 +1 @@", "+rm -rf"]
+
+
 def test_equal_texts_have_no_diff() -> None:
     assert unified_diff("a\n", "a\n", "x") == ""
 
