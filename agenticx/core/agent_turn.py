@@ -27,8 +27,9 @@ from agenticx.runtime.interrupts import StopSignal, cancel_and_wait, check_stop_
 from agenticx.runtime.results import RunResult, UserInput, run_result
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import OutputType
-from agenticx.runtime.turn import TurnContext, current_turn
+from agenticx.runtime.turn import current_turn
 from agenticx.runtime.turn_agent import OutputT
+from agenticx.runtime.turn_context import TurnContext
 from agenticx.runtime.turn_task import wait_for_abandoned_turn
 from agenticx.runtime.user_requests.requests import (
     ConfirmAnswer,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agenticx.logs import get_logger
-from agenticx.runtime.turn import OnExhausted
+from agenticx.runtime.turn_context import OnExhausted
 from agenticx.settings import Settings
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox

@@ -31,7 +31,7 @@ from agenticx.runtime.events import Event
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import StopSignal
 from agenticx.runtime.session import Session
-from agenticx.runtime.turn import TurnContext
+from agenticx.runtime.turn_context import TurnContext
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool

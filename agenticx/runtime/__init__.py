@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from agenticx.runtime.sanitizing import sanitize
     from agenticx.runtime.session import Session
     from agenticx.runtime.steering import Steering
-    from agenticx.runtime.turn import TurnContext, current_turn
+    from agenticx.runtime.turn import current_turn
+    from agenticx.runtime.turn_context import TurnContext
     from agenticx.runtime.user_requests.requests import (
         ConfirmAnswer,
         ConfirmClosed,
@@ -112,7 +113,8 @@ __getattr__, __dir__ = lazy_names(
         "agenticx.runtime.sanitizing": ["sanitize"],
         "agenticx.runtime.session": ["Session"],
         "agenticx.runtime.steering": ["Steering"],
-        "agenticx.runtime.turn": ["TurnContext", "current_turn"],
+        "agenticx.runtime.turn": ["current_turn"],
+        "agenticx.runtime.turn_context": ["TurnContext"],
         "agenticx.runtime.user_requests.requests": [
             "ConfirmAnswer",
             "ConfirmClosed",

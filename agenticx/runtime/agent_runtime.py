@@ -52,10 +52,10 @@ from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.tool_calls import ToolCalls
-from agenticx.runtime.turn import EventSink, Turn, TurnContext, TurnWork
+from agenticx.runtime.turn import EventSink, Turn
 from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
+from agenticx.runtime.turn_context import TurnContext, TurnWork, WorkResult
 from agenticx.runtime.turn_task import TurnTask, begin_turn, wait_for_abandoned_turn
-from agenticx.runtime.turns.work import WorkResult
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_sized
 from agenticx.tools.base import Tool

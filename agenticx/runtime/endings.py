@@ -28,7 +28,7 @@ from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import TurnInterrupted, cancel_and_wait
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import EndReason
-from agenticx.runtime.turns.work import WorkResult
+from agenticx.runtime.turn_context import WorkResult
 from agenticx.threads import run_sized
 from agenticx.tools.artifact_paths import is_artifact_path
 from agenticx.tools.artifacts.extraction import extract_html

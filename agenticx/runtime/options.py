@@ -22,9 +22,9 @@ from agenticx.runtime.budgets.budget import Budget
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel, estimate_input
 from agenticx.runtime.interrupts import StopSignal
 from agenticx.runtime.session import Option, Session
-from agenticx.runtime.turn import Turn, TurnContext, TurnWork
+from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import TurnAgent
-from agenticx.runtime.turns.work import WorkResult
+from agenticx.runtime.turn_context import TurnContext, TurnWork, WorkResult
 from agenticx.threads import run_in_thread
 from agenticx.tools.registry import Toolbox
 

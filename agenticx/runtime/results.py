@@ -38,7 +38,7 @@ from agenticx.runtime.events.payloads import FinalUsageData
 from agenticx.runtime.interrupts import StopSignal
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import OutputType
-from agenticx.runtime.turn import TurnContext
+from agenticx.runtime.turn_context import TurnContext
 from agenticx.threads import has_running_loop
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox

@@ -10,8 +10,8 @@ from statistics import median
 from agenticx.runtime import AgentRuntime, EventType, Session
 from agenticx.runtime.events import encode_envelope
 from agenticx.runtime.options import run_options
-from agenticx.runtime.turn import Turn, TurnContext
-from agenticx.runtime.turns.work import WorkResult
+from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn_context import TurnContext, WorkResult
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, call, pause, say
 from agenticx.tools.builtin.artifacts import create_file

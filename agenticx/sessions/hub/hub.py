@@ -42,8 +42,8 @@ from agenticx.runtime import (
 from agenticx.runtime.results import RunResult, UserInput, own_events, run_result
 from agenticx.runtime.session import Option
 from agenticx.runtime.structured_output import OutputType
-from agenticx.runtime.turn import TurnWork
 from agenticx.runtime.turn_agent import AgentDefinition, OutputT
+from agenticx.runtime.turn_context import TurnWork
 from agenticx.runtime.user_requests.kinds import AnswerT, kind_of
 from agenticx.sessions.files.options import OptionState, find_option, option_states, stored_session_files
 from agenticx.sessions.history.transcript import read_messages

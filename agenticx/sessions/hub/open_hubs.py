@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from agenticx.errors import SessionNotFound
 from agenticx.runtime.events import Event
 from agenticx.runtime.results import RunResult, UserInput
-from agenticx.runtime.turn import TurnWork
+from agenticx.runtime.turn_context import TurnWork
 from agenticx.runtime.user_requests.kinds import AnswerT
 from agenticx.sessions.log.events import SessionEvent
 from agenticx.sessions.log.session_record import TurnRecord

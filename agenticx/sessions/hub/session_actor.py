@@ -15,7 +15,7 @@ from agenticx.messages import UserMessage, new_id
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.options import Variants, options_work
 from agenticx.runtime.session import Option
-from agenticx.runtime.turn import TurnWork
+from agenticx.runtime.turn_context import TurnWork
 from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.files.artifacts import SessionContents
 from agenticx.sessions.files.options import OptionNotDone, OptionState, find_option, option_states, pick_text

@@ -21,10 +21,9 @@ from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry, Sessi
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.request import RequestBuilder
-from agenticx.runtime.turn import OnExhausted, Turn, TurnWork
+from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
-from agenticx.runtime.turns.notes import TurnNotes
-from agenticx.runtime.turns.work import WorkResult
+from agenticx.runtime.turn_context import OnExhausted, TurnNotes, TurnWork, WorkResult
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.sessions.hub.session_fields import check_folder
 from agenticx.sessions.hub.submission import TurnObjects

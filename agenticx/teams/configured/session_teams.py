@@ -12,8 +12,8 @@ from agenticx.errors import AgenticXError
 from agenticx.llms.base import ChatModel
 from agenticx.messages import UserMessage
 from agenticx.runtime import HookRegistry
-from agenticx.runtime.turn import Turn, TurnWork
-from agenticx.runtime.turns.work import WorkResult
+from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn_context import TurnWork, WorkResult
 from agenticx.sessions.history.subagent_notices import read_talk_events
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.base import Log

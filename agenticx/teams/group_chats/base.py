@@ -20,7 +20,7 @@ from agenticx.runtime import Budget, ConfirmGate, Session
 from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.confirm import GateFunction, checked_gate
 from agenticx.runtime.turn import Turn
-from agenticx.runtime.turns.work import WorkResult
+from agenticx.runtime.turn_context import WorkResult
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime

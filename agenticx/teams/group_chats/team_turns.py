@@ -15,7 +15,7 @@ from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnC
 from agenticx.runtime.interrupts import TurnInterrupted
 from agenticx.runtime.results import own_events
 from agenticx.runtime.turn import Turn
-from agenticx.runtime.turns.work import WorkResult
+from agenticx.runtime.turn_context import WorkResult
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.agents.no_model import NoModel
 from agenticx.teams.group_chats.errors import TeamError

@@ -13,7 +13,8 @@ import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import AgentRuntime, ConfirmAnswer, Session, TurnContext
-from agenticx.runtime.turn import Turn, TurnWork
+from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn_context import TurnWork
 from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings, load_settings

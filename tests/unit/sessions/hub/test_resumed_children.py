@@ -21,7 +21,8 @@ from agenticx.runtime import (
     TurnContext,
     ask_person,
 )
-from agenticx.runtime.turn import Turn, TurnWork
+from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn_context import TurnWork
 from agenticx.sessions import Hub, OwnershipLost, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar, outline
