@@ -42,16 +42,22 @@ class VisibleFolder:
         entries = scan_folder(target)
         if any(entry.name == ".gitignore" for entry in entries):
             rules = _with_folder_rules(rules, target)
+        near = [folder for folder in map(Path.resolve, private) if _is_near(folder, target.path)]
         visible: list[tuple[WorkspacePath, bool]] = []
         for entry in entries:
             child = _child(target, entry.name)
-            if entry.link_target is not None or entry.name == ".git" or is_private(child, private):
+            if entry.link_target is not None or entry.name == ".git" or is_private(child, near):
                 continue
             if rules.ignores(name_forms(child.relative)[0], is_folder=entry.is_folder):
                 continue
             if not entry.is_folder or len(child.parts) < _MAX_DEPTH:
                 visible.append((child, entry.is_folder))
         return cls(target, rules, visible)
+
+
+def _is_near(private: Path, folder: Path) -> bool:
+    """Return whether what is in `folder` may be private; most folders hold no private one, nor are in one."""
+    return private.is_relative_to(folder) or folder.is_relative_to(private)
 
 
 def inherited_rules(target: WorkspacePath) -> IgnoreRules:
@@ -93,7 +99,6 @@ def find_files(
     """
     words = query.casefold().split()
     root = resolve_in_workspace(".", workspace)
-    private = [folder for folder in map(Path.resolve, private) if folder.is_relative_to(root.root)]
     found, complete = list[tuple[int, int, str, WorkspacePath]](), True
     seen, deadline = 0, time.monotonic() + seconds
     for folder in _folders_by_level(root, private):
