@@ -366,7 +366,8 @@ class Hub:
         An `agent`, such as an `Agent`, acts in this turn instead of the session's. Its tools and instructions, the
         `deps` and an `output_type` (see `Agent.run`) are not stored, so such a turn is not queued; after a restart one
         that waits for an answer goes on if the hub was opened with an agent of that name, and with the deps that the
-        hub's own `deps` return for its session. `context_variables` are added to those of the session.
+        hub's own `deps` return for its session; without these it waits on, and a tool that takes deps fails when its
+        call is approved. `context_variables` are added to those of the session.
 
         Raises as `submit` does, `TurnFailed` if the message is handed back before its turn begins, `SessionNotFound` if
         the session is deleted.

@@ -266,7 +266,7 @@ class TurnRunner:
         `agent_path` names its agent, and those above that. Raises as `turn_setup` and `read_configuration` do.
         """
         services, record = self._services, self._writer.record
-        setup = services.turn_setup(record, None, None)
+        setup = services.turn_setup(record, None, None, resumes=True)
         configuration = await services.read_configuration(record)
         runtime = services.runtime(setup.model, configuration.settings)
         budget = await self._budgets.of(turn_id)
@@ -519,23 +519,26 @@ class TurnRunner:
         live.restore(found.tree)
         for one in found.detached:
             live.by_id[one.turn_id].detached = True
-        point, setup = None if main is None else found.point, None
+        point, setup, end = None if main is None else found.point, None, _INTERRUPTED
         if main is not None and point is not None:
             if found.needs_work:
                 self._keep_suspended(main, point)
             elif not may_resume:
                 return
-            elif (setup := await self._setup_again(loaded, main.record, point)) is None:
-                point = None
             else:
-                live.await_resume(point.children)
+                try:
+                    setup = await self._setup_again(loaded, main.record, point)
+                    live.await_resume(point.children)
+                except AgenticXError as exc:
+                    _log.warning("turn cannot be resumed", error=str(exc))
+                    end, point = DueEnd(end.code, f"{end.text} It cannot go on: {exc}"), None
         # no await until all is decided: a turn that begins below one that stays suspended is suspended too
         self._fail_others([*found.detached, *(() if point is None else point.children)])
         if may_resume:
             self._resume_detached(found.detached)
         if main is not None and point is None:
-            live.fail(main, _INTERRUPTED)
-            await self._append_end(loaded, main.record, _INTERRUPTED)
+            live.fail(main, end)
+            await self._append_end(loaded, main.record, end)
             live.remove(main)
             main.done_event.set()
             return
@@ -613,17 +616,14 @@ class TurnRunner:
         """Return whether a turn has begun to make options. It does not go on after a restart."""
         return any(option.run_id == turn_id for option in self._session.options)
 
-    async def _setup_again(self, loaded: Loaded, turn: TurnRecord, point: ResumePoint) -> TurnSetup | None:
-        """Return the setup with which a turn of an earlier process goes on; None if that is impossible now.
+    async def _setup_again(self, loaded: Loaded, turn: TurnRecord, point: ResumePoint) -> TurnSetup:
+        """Return the setup with which a turn of an earlier process goes on, that of the agent that acted.
 
-        The agent that acted goes on, which this process may not know.
+        Raises as `turn_setup`, such as `UnknownAgent` if this process does not know the agent, and as
+        `read_configuration` do.
         """
         services, record = self._services, loaded.record
         acting = None if point.acting_agent == MAIN_AGENT else point.acting_agent
         record = replace(record, agent=acting)
-        try:
-            setup = services.turn_setup(record, turn.model, turn.sampling)
-            return replace(setup, configuration=await services.read_configuration(record))
-        except AgenticXError as exc:
-            _log.warning("turn cannot be resumed", error=str(exc))
-            return None
+        setup = services.turn_setup(record, turn.model, turn.sampling, resumes=True)
+        return replace(setup, configuration=await services.read_configuration(record))

@@ -229,11 +229,14 @@ class TurnServices:
         sampling: Sampling | None,
         work: TurnWork | None = None,
         objects: TurnObjects | None = None,
+        *,
+        resumes: bool = False,
     ) -> TurnSetup:
         """Return the setup of a turn that begins or goes on now, with the deps of its tools.
 
         Raises as `setup` does, `TypeError` for deps of another class than its tools take, `SettingsError` if they take
-        some and there are none, and `UserCodeError` if the function of the hub fails.
+        some and there are none, and `UserCodeError` if the function of the hub fails. One that `resumes` needs no deps,
+        so that a hub opened without them loses no question: a tool that takes some fails when it is called.
         """
         setup = self.setup(record, model_name, sampling, work, objects)
         tools, deps = setup.tools if setup.agent is None else setup.agent.tools, setup.objects.deps
@@ -243,7 +246,8 @@ class TurnServices:
         if self.deps is not None:
             deps = user_code.call_sync(self.deps, record, what="the function deps of the hub")
         try:
-            check_deps(tools, deps)
+            if not resumes:
+                check_deps(tools, deps)
         except TypeError as exc:
             raise SettingsError(f"{exc}; give the run its deps, or open the hub with deps=") from exc
         return replace(setup, deps=deps)

@@ -397,13 +397,16 @@ def sell(context: ToolContext[Stock]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("deps", "ending"),
-    [(lambda session: Stock(5), ("final", "4 left")), (None, ("error", "interrupted"))],
+    ("deps", "result"),
+    [
+        (lambda session: Stock(5), "4 left"),
+        (None, "Error: deps must be a Stock, not NoneType: the tool 'sell' takes ToolContext[Stock]"),
+    ],
     ids=["deps", "no deps"],
 )
 @pytest.mark.cases(quick=2)
 async def test_a_turn_that_goes_on_after_a_restart_has_the_deps_of_the_new_hub(
-    tmp_path: Path, deps: Any, ending: tuple[str, str]
+    tmp_path: Path, deps: Any, result: str
 ) -> None:
     def shop(*replies: Any) -> Agent[Any, Any]:
         return Agent(name="shop", model=ScriptedModel(replies), tools=[sell])
@@ -417,12 +420,13 @@ async def test_a_turn_that_goes_on_after_a_restart_has_the_deps_of_the_new_hub(
                 break
     with pytest.raises(HubClosed):
         await turn
+    async with open_hub(url, model="demo", agents=[shop()]) as hub:  # without deps the question stays open
+        assert [request.tool for request in await hub.open_requests(session.id)] == ["sell"]
     async with open_hub(url, model="demo", agents=[shop("Sold.")], deps=deps) as hub:
-        for request in await hub.open_requests(session.id):
-            await hub.answer(request.id, ConfirmAnswer(approved=True), digest=request.digest)
+        (request,) = await hub.open_requests(session.id)
+        await hub.answer(request.id, ConfirmAnswer(approved=True), digest=request.digest)
         events = [event.event async for event in _until_final(hub, session.id)]
-    end = events[-1]
-    assert (end.type, results(events)[-1] if end.type == "final" else end.data["code"]) == ending
+    assert (events[-1].type, results(events)) == ("final", [result])
 
 
 async def test_a_hub_knows_the_agents_to_which_its_agents_hand_over() -> None:
@@ -462,6 +466,7 @@ async def test_a_turn_of_an_agent_that_waits_goes_on_in_the_next_hub_that_knows_
         assert await hub.open_requests(session_id) == []
         events = [event.event async for event in _until_final(hub, session_id)]
         assert (events[-1].type, events[-1].data["code"]) == ("error", "interrupted")
+        assert "It cannot go on: unknown agent 'writer'" in events[-1].data["text"]
 
 
 async def _until_final(hub: Hub, session_id: str) -> AsyncGenerator[SessionEvent]:
