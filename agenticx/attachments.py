@@ -34,6 +34,7 @@ __all__ = [
     "MAX_TOTAL_BYTES",
     "Attachment",
     "check_attachments",
+    "complete_file_type",
     "file_type",
     "fingerprint",
     "image_size",
@@ -325,6 +326,27 @@ def file_type(content: bytes | bytearray) -> str | None:
     return "image/webp" if content[:4] == b"RIFF" and content[8:12] == b"WEBP" else None
 
 
+def complete_file_type(content: bytes | bytearray) -> str | None:
+    """Return the media type of content that has header and end of an image or a PDF; None for all else.
+
+    It is for bytes that nobody declared a file: a provider refuses a request with what only begins like one.
+    """
+    found = file_type(content)
+    if found is None or _ENDS[found] not in content:
+        return None
+    if found == "application/pdf" or (found == "image/jpeg" and len(content) > _HEADER_BYTES):
+        return found  # the size of such an image may follow much metadata
+    width, height = pixel_size(bytes(content[:_HEADER_BYTES]), found) or (0, 0)
+    return found if width and height else None
+
+
+_ENDS = {
+    "image/png": b"IEND",
+    "image/jpeg": b"\xff\xd9",
+    "image/gif": b"\0",  # ends the blocks of an image
+    "image/webp": b"VP8",  # has no mark of an end
+    "application/pdf": b"startxref",
+}
 _MAGIC = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",

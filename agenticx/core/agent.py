@@ -219,9 +219,14 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
     @field_validator("tools")
     @classmethod
     def _check_tools(cls, tools: Sequence[Tool | Callable[..., Any]]) -> Sequence[Tool | Callable[..., Any]]:
+        """Refuse what is no tool, and a function that cannot be one, as `@tool` does."""
+        from agenticx.tools.registry import as_tool
+
         for each in tools:
-            if not isinstance(each, Tool):
-                inspect.signature(each)  # raises ValueError for what has none, such as `dict`
+            try:
+                as_tool(each)
+            except TypeError as exc:
+                raise ValueError(str(exc)) from exc  # for pydantic, which says that it is about the tools
         return tools
 
     @field_validator("model")

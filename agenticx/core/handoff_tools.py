@@ -43,6 +43,10 @@ class HandoffTool:
         self.schema = ToolSchema(name, description, parameters)
         self._hand_over = hand_over
 
+    @property
+    def name(self) -> str:
+        return self.schema.name
+
     def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         return Assessment(risk="read")
 

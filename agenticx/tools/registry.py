@@ -61,6 +61,11 @@ class FunctionTool(Generic[P, R]):
     is_unbound: bool
 
     @property
+    def name(self) -> str:
+        """The name by which a model calls it, `schema.name`."""
+        return self.schema.name
+
+    @property
     def runs_in_thread(self) -> bool:
         """True for a plain function."""
         return not _is_coroutine_function(self.function)
@@ -190,7 +195,8 @@ def tool(
 
     A plain function runs in a thread, an async one on the event loop. It returns text or anything with a JSON form:
     numbers, dates, enum members, lists, dicts, dataclasses, pydantic models; or images and other files, as
-    `load_attachment` returns them, alone or in a list with text: the model gets them as such. An exception that it
+    `load_attachment` returns them, alone or in a list with text: the model gets them as such. Bytes are a file if they
+    are an image or a PDF, else text in UTF-8; any others are an error. An exception that it
     raises is reported to the model, a `ToolError` with its text alone.
 
     The user is asked before a tool runs that declares the risk "write" or "execute", and where there is a confirm gate

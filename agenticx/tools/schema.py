@@ -95,8 +95,8 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
             takes_variables = True
         else:
             fields[name] = _field(parameter, annotation, described.get(name))
-    adapter = _adapter(function, fields)
-    return CallSchema(description, _json_schema(adapter), context_name, deps_type, takes_variables, adapter)
+    adapter, parameters = _described(function, fields)
+    return CallSchema(description, parameters, context_name, deps_type, takes_variables, adapter)
 
 
 _VARIABLES = "context_variables"
@@ -205,7 +205,32 @@ def _describe_parameter(function: Callable[..., Any], parameter: inspect.Paramet
 # --- the schema and the validator -------------------------------------------------------------------------------------
 
 
-def _adapter(function: Callable[..., Any], fields: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
+def _described(
+    function: Callable[..., Any], fields: Mapping[str, Any]
+) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+    """Return the validator and the JSON Schema of the arguments; raise `TypeError` if a type has none."""
+    try:
+        adapter = _adapter(fields)
+        return adapter, _json_schema(adapter)
+    except PydanticUserError as exc:
+        names = [name for name, field in fields.items() if not _has_schema(name, field)]
+        which = f"parameter {names[0]!r} of " if names else ""
+        raise TypeError(
+            f"{which}{getattr(function, '__qualname__', function)!r} has a type without a JSON Schema, so no model can "
+            "pass it; take JSON types, a dataclass or a pydantic model, or read an object of your own from "
+            "`context.deps` of a parameter `context: ToolContext`"
+        ) from exc
+
+
+def _has_schema(name: str, field: Any) -> bool:
+    try:
+        _json_schema(_adapter({name: field}))
+    except PydanticUserError:
+        return False
+    return True
+
+
+def _adapter(fields: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
     """Return a validator of the arguments.
 
     It is made from a TypedDict rather than a model, so that any parameter name is allowed and the result is the plain
@@ -213,11 +238,7 @@ def _adapter(function: Callable[..., Any], fields: Mapping[str, Any]) -> TypeAda
     """
     arguments = cast(Any, TypedDict)("Arguments", dict(fields))
     arguments.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
-    try:
-        return TypeAdapter(arguments)
-    except PydanticUserError as exc:
-        name = getattr(function, "__qualname__", function)
-        raise TypeError(f"the signature of {name!r} has no schema: {exc.message.partition(chr(10))[0]}") from exc
+    return TypeAdapter(arguments)
 
 
 class _WithoutTitles(GenerateJsonSchema):

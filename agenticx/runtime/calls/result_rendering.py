@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import (
@@ -24,7 +25,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
-from agenticx.attachments import Attachment, check_attachments, file_type, make_attachment
+from agenticx.attachments import Attachment, check_attachments, complete_file_type, file_type, make_attachment
 from agenticx.errors import ToolError
 from agenticx.messages import clean_text
 from agenticx.runtime.turn_agent import TurnChange
@@ -45,18 +46,19 @@ _MAX_DEPTH = 200
 
 _RETURNABLE = (
     "A tool may return text, numbers, dates, enum members, paths, lists, sets, dicts, dataclasses and pydantic models, "
-    "and images and files as load_attachment returns them."
+    "images and files as load_attachment returns them, and bytes that are UTF-8, or a PNG, JPEG, GIF or WebP image, "
+    "or a PDF."
 )
 
 
 def render_value(value: object, limit: int) -> ToolOutput:
     """Return `value` as text of about `limit` characters at most, and the files in it.
 
-    Text is returned as it is, None as "", bytes as UTF-8 with replacement characters, anything else as the JSON that
-    pydantic writes for dates, enums, decimals, sets, paths, data classes and models, with NaN as "NaN"; JSON that is a
-    string is returned without quotes. An `Attachment`, and the bytes of an image or a PDF, are files of the result, by
-    themselves and in lists and dicts, where the text has their name and type. May raise any exception of the value's
-    own code: call it as user code.
+    Text is returned as it is, None as "", bytes as UTF-8 (only the part that is shown is checked), anything else as the
+    JSON that pydantic writes for dates, enums, decimals, sets, paths, data classes and models, with NaN as "NaN"; JSON
+    that is a string is returned without quotes. An `Attachment`, and the bytes of an image or a PDF with header and
+    end, are files of the result, by themselves and in lists and dicts, where the text has their name and type. May
+    raise any exception of the value's own code: call it as user code.
 
     Raises `ToolError` that says what a tool may return, for a value without such a form and for one that has an agent
     in it, or another change of the turn: only as the very value that a tool returns it has an effect, and what belongs
@@ -221,7 +223,7 @@ class _ResultFiles:
             case Attachment():
                 self.found.append(value)
                 return value.description
-            case bytes() | bytearray() if (media_type := file_type(value[:16])) is not None:
+            case bytes() | bytearray() if (media_type := complete_file_type(value)) is not None:
                 name = f"result-{len(self.found) + 1}.{media_type.rpartition('/')[2]}"
                 return self._replace(make_attachment(name, bytes(value), media_type), depth)
             case dict() | list() | tuple() if depth < _MAX_DEPTH and type(cast("object", value)) in _CONTAINERS:
@@ -258,7 +260,10 @@ def truncate(text: str, limit: int) -> tuple[str, bool]:
 
 
 def _from_bytes(head: bytes, size: int, limit: int) -> tuple[str, bool]:
-    text = head.decode("utf-8", "replace")
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) == size)
+    except UnicodeDecodeError as exc:
+        raise ToolError(f"Error: the tool returned bytes that are neither text nor a file. {_RETURNABLE}") from exc
     if len(head) == size:
         return truncate(text, limit)
     return f"{text[:limit]}\n[… the value has {size} bytes; the rest is left out …]", True

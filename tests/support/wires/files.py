@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from agenticx.attachments import Attachment, make_attachment
 
-__all__ = ["GIF", "JPEG", "PDF", "PNG", "TEXT", "WEBP", "contents"]
+__all__ = ["GIF", "JPEG", "PDF", "PNG", "SMALLEST_PNG", "TEXT", "WEBP", "contents"]
+
+SMALLEST_PNG = (
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\0\0\0\0:~\x9bU"
+    b"\0\0\0\nIDATx\x9cc`\0\0\0\2\0\1H\xaf\xa4q\0\0\0\0IEND\xaeB`\x82"
+)
+"""A whole image of one pixel; the others only begin like files of their types."""
 
 contents = {
     "image/png": b"\x89PNG\r\n\x1a\n" + b"\0" * 8,

@@ -80,6 +80,14 @@ def test_functions_are_another_name_for_tools_and_agents_are_frozen() -> None:
         Agent(max_iter=3)  # pyright: ignore[reportCallIssue]
 
 
+class Connection:
+    pass
+
+
+def takes_object(city: str, session: Connection) -> str:
+    return city
+
+
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -92,7 +100,9 @@ def test_functions_are_another_name_for_tools_and_agents_are_frozen() -> None:
         ({"name": ""}, "at least 1 character"),
         ({"name": "a\nb"}, "one line without control characters"),
         ({"tools": (5,)}, "tools"),
-        ({"tools": [dict]}, r"tools\n.*no signature found for builtin type <class 'dict'>"),
+        ({"tools": [dict]}, r"tools\n.*<class 'dict'> cannot be a tool: it has no signature"),
+        ({"tools": [lambda *names: ""]}, r"tools\n.*parameter '\*names' of a tool has no single name"),
+        ({"tools": [takes_object]}, r"tools\n.*parameter 'session' of 'takes_object' has a type without a JSON Schema"),
     ],
 )
 def test_a_field_of_an_agent_that_cannot_be_used_is_refused(fields: dict[str, Any], text: str) -> None:

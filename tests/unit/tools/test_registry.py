@@ -158,7 +158,7 @@ def test_a_name_that_a_provider_would_refuse_is_refused(name) -> None:
 
 def test_other_objects_are_refused_as_tools() -> None:
     assert as_tool(add) is add
-    assert as_tool(lambda_named := launch.function).schema.name == lambda_named.__name__
+    assert as_tool(lambda_named := launch.function).name == launch.schema.name == lambda_named.__name__
     with pytest.raises(TypeError, match="5 is neither a tool nor a function"):
         as_tool(5)  # type: ignore[arg-type]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -270,6 +271,23 @@ def test_an_unsupported_signature_is_refused_with_the_parameter() -> None:
         read_signature(weird)
     with pytest.raises(TypeError, match=r"write parameter 'x' of a tool as `Annotated\["):
         read_signature(field)
+
+
+class Cart:
+    """A class of an application, which pydantic does not know."""
+
+
+def test_a_parameter_that_no_model_can_pass_is_refused_with_what_its_author_can_do() -> None:
+    def plain(count: int, cart: Cart) -> None: ...
+
+    def function(count: int, then: Callable[[], None]) -> None: ...
+
+    for tool, name in [(plain, "cart"), (function, "then")]:
+        with pytest.raises(
+            TypeError, match=rf"^parameter '{name}' of '.*' has a type .* `context\.deps` of"
+        ) as refused:
+            read_signature(tool)
+        assert "arbitrary_types_allowed" not in str(refused.value)
 
 
 def test_the_schema_is_the_same_each_time() -> None:

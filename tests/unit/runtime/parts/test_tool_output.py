@@ -20,6 +20,7 @@ from agenticx.attachments import Attachment, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge, ToolError
 from agenticx.runtime.calls.result_rendering import render_value, truncate
 from agenticx.tools.base import ToolOutput
+from tests.support.wires.files import SMALLEST_PNG
 
 NOTE = 80  # what the note in the middle may add
 
@@ -43,7 +44,7 @@ class Color(Enum):
     RED = "red"
 
 
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
+PNG = SMALLEST_PNG
 NOTES = make_attachment("notes.txt", b"two rivers")
 
 
@@ -60,7 +61,8 @@ def rendered(value: object, limit: int = 1_000) -> tuple[str, bool]:
         ("", ""),
         (None, ""),
         (b"caf\xc3\xa9", "café"),
-        (bytearray(b"\xff\x00"), "\ufffd\x00"),
+        (bytearray(b"a\x00b"), "a\x00b"),
+        (b"GIF89a is of 1989", "GIF89a is of 1989"),
         (0, "0"),
         (True, "true"),
         (1.5, "1.5"),
@@ -88,6 +90,11 @@ def test_supported_return_values_become_text(value, text):
     [
         (object(), "a value of type object, which has no form as text"),
         ({"rows": [Weather]}, "a value of type ModelMetaclass in a dict, which has no form as text"),
+        (b"\xff\x00abc", "bytes that are neither text nor a file"),
+        (PNG[:8] + bytes(8), "bytes that are neither text nor a file"),
+        (PNG[:-8], "bytes that are neither text nor a file"),
+        (bytearray(b"\xff\xd8\xff\xe0 JPEG?"), "bytes that are neither text nor a file"),
+        ([PNG[:8]], "a list with bytes or text that are not UTF-8"),
         ({"a": b"\xff"}, "a dict with bytes or text that are not UTF-8"),
         ([lambda: 1], "a value of type function in a list, which has no form as text"),
     ],
@@ -109,7 +116,7 @@ def test_an_iterator_is_refused(value):
     ("value", "text", "names"),
     [
         (NOTES, "notes.txt (text/plain, 10 bytes)", ["notes.txt"]),
-        (PNG, "result-1.png (image/png, 16 bytes)", ["result-1.png"]),
+        (PNG, "result-1.png (image/png, 67 bytes)", ["result-1.png"]),
         (["Both:", NOTES, PNG], "Both:\n{0}\n{1}", ["notes.txt", "result-2.png"]),
         ({"n": 2, "files": (NOTES, PNG)}, '{{"n":2,"files":["{0}","{1}"]}}', ["notes.txt", "result-2.png"]),
         (ToolOutput("Here.", attachments=(NOTES,)), "Here.", ["notes.txt"]),
@@ -117,7 +124,7 @@ def test_an_iterator_is_refused(value):
 )
 def test_files_in_a_value_are_files_of_the_result(value, text, names):
     output = render_value(value, 1_000)
-    shown = ("notes.txt (text/plain, 10 bytes)", "result-2.png (image/png, 16 bytes)")
+    shown = ("notes.txt (text/plain, 10 bytes)", "result-2.png (image/png, 67 bytes)")
     assert output.text == (text.format(*shown) if "{0}" in text else text)
     assert [file.name for file in output.attachments] == names
     assert output.attachments[-1].content() in (PNG, b"two rivers")
@@ -180,8 +187,21 @@ def test_any_value_becomes_bounded_text_that_can_be_encoded(value, limit):
 
 @pytest.mark.promise("F4")
 @given(st.binary(max_size=3_000), st.integers(200, 400))
-def test_any_bytes_become_bounded_text_that_can_be_encoded(value, limit):
-    text, truncated = rendered(value, limit)
+def test_any_bytes_are_refused_or_become_bounded_text(value, limit):
+    try:
+        text, truncated = rendered(value, limit)
+    except ToolError:
+        with pytest.raises(UnicodeDecodeError):
+            value.decode()
+        return
     assert len(text) <= limit + NOTE
     text.encode()
-    assert truncated or text == value.decode("utf-8", "replace")
+    assert truncated or text == value.decode()
+
+
+@pytest.mark.promise("F4")
+@given(st.text(max_size=3_000), st.integers(200, 400))
+def test_text_as_bytes_is_bounded_text_wherever_it_is_cut(value, limit):
+    text, truncated = rendered(value.encode("utf-8", "replace"), limit)
+    assert len(text) <= limit + NOTE
+    assert truncated or text == value.encode("utf-8", "replace").decode()

@@ -15,7 +15,7 @@ from agenticx.runtime import ConfirmAnswer, ConfirmRequest
 from agenticx.sessions.history.export import export_markdown
 from agenticx.testing import ScriptedModel, call
 from agenticx.tools.registry import tool
-from tests.support.wires.files import GIF, PNG, TEXT, contents
+from tests.support.wires.files import GIF, SMALLEST_PNG, TEXT, contents
 
 pytestmark = pytest.mark.anyio
 
@@ -44,16 +44,16 @@ async def test_a_file_that_a_tool_loads_and_bytes_of_an_image_are_files_of_its_r
     @tool(risk="read")
     def load() -> tuple[Attachment, bytes]:
         """Load."""
-        return load_attachment(tmp_path / "f.txt"), PNG.content()
+        return load_attachment(tmp_path / "f.txt"), SMALLEST_PNG
 
     model = ScriptedModel([call("load"), "Seen."])
     run = await play(model, tools=[load])
 
-    image = PNG.model_copy(update={"name": "result-2.png"})
+    image = make_attachment("result-2.png", SMALLEST_PNG)
     assert files_by_call(model.requests[1].messages) == {"call_1": (TEXT, image)}
     [result] = run.events_of("tool_result")
     assert result.data["attachments"] == [TEXT.summary, image.summary]
-    assert result.data["result"] == "f.txt (text/plain, 8 bytes)\nresult-2.png (image/png, 16 bytes)"
+    assert result.data["result"] == "f.txt (text/plain, 8 bytes)\nresult-2.png (image/png, 67 bytes)"
 
 
 async def test_files_of_results_are_stored_listed_and_sent_again_after_a_restart(tmp_path: Path) -> None:

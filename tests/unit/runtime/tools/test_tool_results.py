@@ -32,7 +32,7 @@ def deep():
         (None, ""),
         ("text", "text"),
         ("a\ud800b\x00", "a\ufffdb\x00"),
-        (b"bytes \xff", "bytes \ufffd"),
+        (b"bytes \xc3\xa9", "bytes é"),
         (7, "7"),
         (True, "true"),
         (float("nan"), "NaN"),
