@@ -63,8 +63,8 @@ def open_store(settings: Settings, clock: Clock | None = None, *, shared: Shared
 
     `shared` is its shared place, if that is open already; the store closes it. What the user's group may change in
     AGX_HOME is logged. Raises `OwnedElsewhere` while another process owns it,
-    `StoreError` for a file that cannot be used and `SettingsError` for a path that cannot be resolved, and as
-    `check_home` does.
+    `StoreError` for a file that cannot be used, `SettingsError` for a path that cannot be resolved or is in a folder
+    that is not there, unless that is AGX_HOME, and as `check_home` does.
     """
     for sentence in check_home(settings.home):
         _log.warning("AGX_HOME is not private", reason=sentence)
@@ -75,7 +75,23 @@ def open_store(settings: Settings, clock: Clock | None = None, *, shared: Shared
             store = _open_postgres(settings, clock, shared)
             closing.pop_all()
             return store
-    return SqliteStore(database_path(settings), clock=clock, blobs=_blobs(settings))
+    path = database_path(settings)
+    _check_folder(path, settings)
+    return SqliteStore(path, clock=clock, blobs=_blobs(settings))
+
+
+def _check_folder(path: Path, settings: Settings) -> None:
+    """Raise `SettingsError` for a database in a folder that is not there: with a mistyped path it would be empty."""
+    folder = path.parent
+    if folder.is_relative_to(_resolve(settings.home, "AGX_HOME")):
+        return
+    try:
+        folder.stat()
+    except FileNotFoundError as exc:
+        text = f"{str(folder)!r}, the folder of the store {path.name!r}, is not there; create it first"
+        raise SettingsError(text) from exc
+    except OSError:  # reported where the file is opened
+        return
 
 
 def _open_postgres(settings: Settings, clock: Clock | None, shared: SharedPlace | None) -> Store:
@@ -187,8 +203,10 @@ def read_workers(settings: Settings) -> Mapping[str, WorkersReport | None]:
 
 
 def check_file(settings: Settings) -> FileState:
-    """Return the state of the store's file, which no process owns and which is left unchanged; raises `StoreError`."""
-    return check_database(database_path(settings))
+    """Return the state of the store's file, which no process owns and which stays as it is; raises as `open_store`."""
+    path = database_path(settings)
+    _check_folder(path, settings)
+    return check_database(path)
 
 
 def check_logs(settings: Settings) -> list[str]:
@@ -224,6 +242,7 @@ def _open_copyable(settings: Settings, url: str, must_exist: bool) -> CopyableSt
         path = Path(url.removeprefix(_SQLITE))
         if must_exist and not path.exists():
             raise StoreError(f"there is no store in {path}")
+        _check_folder(path, settings)
         beside = path.parent / _SNAPSHOTS
         has_own = must_exist and beside.is_dir()
         return _copyable(SqliteStore(path, blobs=BlobFolder(beside) if has_own else _blobs(settings)))

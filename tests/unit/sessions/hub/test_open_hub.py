@@ -199,6 +199,7 @@ async def test_a_store_has_one_hub(tmp_path: Path) -> None:
             r"^the URL of a store must be postgresql://.*'@' is %40\)$",
         ),
         ({"url": "sqlite:///"}, SettingsError, "sqlite:///PATH"),
+        ({"url": "sqlite:////nowhere/at/all/x.db"}, SettingsError, "'/nowhere/at/all', .* is not there; create it"),
         ({"url": "sqlite:///x?mode=ro"}, SettingsError, r"takes no options, such as the one after '\?'"),
         ({"url": "chat.db"}, SettingsError, "DATABASE or memory://, not a path alone"),
         ({"model": "nonsense"}, SettingsError, "'nonsense' is not provider:name"),
