@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call, hang, pause, say, usage
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import AgentHook, Block
-from agenticx.testing import check_grammar, outline
-from agenticx.tools.context import ToolContext
-from agenticx.tools.registry import tool
+from agenticx.testing import call, check_grammar, hang, outline, pause, say, usage
+from agenticx.tools import ToolContext, tool
 from tests.support.server.running_studio import Frame, RunningStudio, running_studio
 from tests.support.timeouts import PATIENCE, PatientClock
 

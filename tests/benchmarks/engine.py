@@ -12,11 +12,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from agenticx.llms.wires.openai_chat import OpenAIChatModel
+from agenticx.llms import OpenAIChatModel
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ContextCompactor, EventType, Session
 from agenticx.settings import load_settings
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.benchmarks.floor import Job, RawClient, medians
 from tests.benchmarks.peer import Peer
 from tests.benchmarks.rows import Row, Scale

@@ -24,7 +24,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agenticx.runtime.loop_detector import LoopDetector, LoopVerdict, RecordedCall
+from agenticx.runtime import LoopDetector
+from agenticx.runtime.loop_detector import LoopVerdict, RecordedCall
 from agenticx.tools.shell.read_only_heuristic import seems_read_only
 
 __all__ = [

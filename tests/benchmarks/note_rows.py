@@ -14,8 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median, quantiles
 
-from agenticx.knowledge.index import VaultIndex
-from agenticx.knowledge.search import search_notes
+from agenticx.knowledge import VaultIndex, search_notes
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, EventType, Session
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, pause, say

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from agenticx import open_hub
+from agenticx import builtin_tools, open_hub
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, call, collect
 from agenticx.tools import ToolContext, tool
-from agenticx.tools.builtin import builtin_tools
 from tests.support.image_server import png
 from tests.support.screen import Screen
 

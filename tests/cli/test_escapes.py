@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from agenticx.runtime.events import EventType, envelope_schema
+from agenticx.runtime import EventType, envelope_schema
 
 HOSTILE = "a\x1b]0;PWNED\x07b\x9b2Jc\u202ed\u2028e\u2029f\x08\rg\x7fh"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")

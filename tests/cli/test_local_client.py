@@ -9,12 +9,13 @@ import pytest
 
 from agenticx.cli.client.base import SessionOptions
 from agenticx.cli.client.local import LocalClient
+from agenticx.llms import ScriptedModel
 from agenticx.llms.model_cache import NamedModels
-from agenticx.llms.scripted import ScriptedModel, hang, say
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.sessions import MemoryStore
 from agenticx.settings import load_settings
+from agenticx.testing import hang, say
 from tests.support.intercepted_store import FailingCommits
 from tests.support.timeouts import PATIENCE
 

@@ -18,7 +18,7 @@ import pytest
 
 from agenticx.cli.client.studio_file import StudioAddress
 from agenticx.llms.model_catalog import ModelFacts
-from agenticx.sessions.store.sqlite import SqliteStore
+from agenticx.sessions import SqliteStore
 from tests.support.database_versions import set_version
 from tests.support.timeouts import PATIENCE
 

@@ -20,7 +20,7 @@ import pytest
 
 from agenticx.cli.client.http import ServerEndpoint, ServerUnresponsive
 from agenticx.cli.client.studio_file import StudioAddress
-from agenticx.sessions.store.sqlite import SqliteStore
+from agenticx.sessions import SqliteStore
 from agenticx.testing import check_grammar
 from tests.support.server.cli_studio import CliStudio
 from tests.support.timeouts import PATIENCE

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from agenticx.llms.base import Delta, ModelRequest
+from agenticx.llms import Delta, ModelRequest
 from agenticx.runtime import Budget
 from agenticx.testing import ScriptedModel, call, say, usage
 from tests.examples.research_tree import explore

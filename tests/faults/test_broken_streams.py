@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import AgentRuntime, RuntimeEvent
-from agenticx.testing import GrammarError
+from agenticx.testing import GrammarError, call, hang, say
 from studio.http.response_writer import WRITE_TIMEOUT_SECONDS
 from tests.support.faults import broken
 from tests.support.faults.checker import findings

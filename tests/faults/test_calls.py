@@ -11,8 +11,7 @@ import pytest
 from agenticx.errors import ModelError
 from agenticx.runtime import ConfirmGate
 from agenticx.testing import call, cut, fail, finish, say
-from agenticx.tools.base import Assessment
-from agenticx.tools.registry import tool
+from agenticx.tools import Assessment, tool
 from tests.support.jumping_clock import VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio

@@ -17,11 +17,12 @@ from typing import Any, Literal, cast
 import pytest
 
 from agenticx import open_hub
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import Hub
 from agenticx.sessions.store.owner import OwnerLock
 from agenticx.settings import load_settings
-from agenticx.tools.registry import tool
+from agenticx.testing import call
+from agenticx.tools import tool
 from studio.single_instance import lock_home
 from tests.support.faults.killed_process import kill_this_process
 from tests.support.forked import ROOT, Process

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx import builtin_tools
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings, load_settings
-from agenticx.testing import check_grammar
-from agenticx.tools.builtin import builtin_tools
+from agenticx.testing import call, check_grammar
 from tests.support.faults.killed_process import kill_this_process, killed_at_commit, random_delay, run_until_killed
 from tests.support.lanes import Count
 from tests.support.sessions import wait_for_event, wait_for_turn_end

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx import builtin_tools
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import EventType
 from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings, load_settings
-from agenticx.tools.builtin import builtin_tools
+from agenticx.testing import call
 from tests.support.faults.killed_process import killed_at_commit, random_delay, run_until_killed
 from tests.support.lanes import Count
 from tests.support.sessions import wait_for_turn_end

@@ -19,8 +19,7 @@ from agenticx.runtime import (
     sanitize,
 )
 from agenticx.testing import ScriptedModel, call, check_grammar, cut, hang, pause, say, think
-from agenticx.tools.context import ToolContext
-from agenticx.tools.registry import tool
+from agenticx.tools import ToolContext, tool
 from tests.support.jumping_clock import VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio

@@ -10,21 +10,14 @@ from typing import Any
 from agenticx.core.modes import detect_mode
 from agenticx.core.reasoning import Reasoning, add_event, reasoning_of
 from agenticx.errors import InvalidArguments
-from agenticx.knowledge.citations import check_citations
+from agenticx.knowledge import Passage, check_citations, parse_note
 from agenticx.knowledge.dates import dates_meant, find_dates
 from agenticx.knowledge.memory import UserMemory, check_room, checked_text, search_entries, unknown_entry
-from agenticx.knowledge.parsing import (
-    CodeLines,
-    NoteText,
-    Passage,
-    code_lines,
-    note_lines,
-    parse_note,
-    passage_sha256,
-)
+from agenticx.knowledge.parsing import CodeLines, NoteText, code_lines, note_lines, passage_sha256
 from agenticx.knowledge.vault import decode_note, skip_reason
 from agenticx.knowledge.words import find_tags, index_text, match_key, query_words, tag_key, without_tags
-from agenticx.runtime.events import EVENT_CLASSES, EventType
+from agenticx.runtime import EventType
+from agenticx.runtime.events import EVENT_CLASSES
 from tests.linear.case import LinearCase
 from tests.linear.texts import TEXTS
 

@@ -9,10 +9,18 @@ from typing import Any
 
 from agenticx.errors import InvalidArguments, ModelError
 from agenticx.foreign_text import decode_text, frame_lines, frame_text, one_line, without_controls, without_frames
-from agenticx.llms.arguments import check_value_count, parse_arguments, preview_arguments, repair_arguments
-from agenticx.llms.base import ModelRequest, ReplyBuilder, ReplySize, TextDelta, ToolCallDelta, ToolSchema
+from agenticx.llms import (
+    GrowingArguments,
+    ModelRequest,
+    ReplyBuilder,
+    TextDelta,
+    ToolCallDelta,
+    ToolSchema,
+    preview_arguments,
+)
+from agenticx.llms.arguments import check_value_count, parse_arguments, repair_arguments
+from agenticx.llms.base import ReplySize
 from agenticx.llms.file_refusals import data_at_path, find_refused, is_undecodable, is_vague
-from agenticx.llms.growing_arguments import GrowingArguments
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import cleaned, json_text, object_from_pairs
 from agenticx.llms.memory_estimate import estimate_fragment_bytes, estimate_parsed_bytes, history_size, measure_bytes

@@ -11,8 +11,8 @@ from typing import Any
 from agenticx.clocks import SystemClock
 from agenticx.logs import LogLine, excerpt, is_secret_field, redact
 from agenticx.messages import ToolCall
-from agenticx.runtime.events import EventType
-from agenticx.runtime.loop_detector import LoopDetector, RecordedCall, call_signature
+from agenticx.runtime import EventType, LoopDetector
+from agenticx.runtime.loop_detector import RecordedCall, call_signature
 from agenticx.runtime.polling import PollBackoff
 from agenticx.runtime.result_text import (
     exit_code,

@@ -11,39 +11,46 @@ from pydantic import BaseModel
 
 from agenticx.clocks import SystemClock
 from agenticx.errors import InvalidArguments
-from agenticx.llms.base import (
+from agenticx.llms import (
     Delta,
     Finished,
     ModelRequest,
     Reply,
+    ScriptedModel,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
     ToolSchema,
 )
 from agenticx.llms.reply_limits import MAX_VALUES
-from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import Message, ToolCall, clean_text
+from agenticx.runtime import (
+    AutoApproveConfirmGate,
+    ContextCompactor,
+    EventType,
+    HookRegistry,
+    LoopDetector,
+    RuntimeEvent,
+    Session,
+    encode_envelope,
+    sanitize,
+)
 from agenticx.runtime.calls.inline import parse_function_calls, parse_inline_calls
 from agenticx.runtime.calls.result_rendering import is_large, render_value, render_value_async, truncate
 from agenticx.runtime.calls.validation import validate_arguments
-from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, message_count_size
-from agenticx.runtime.confirm import AutoApproveConfirmGate
-from agenticx.runtime.events import EventType, RuntimeEvent, check_payload, encode_envelope
+from agenticx.runtime.compactor import estimate_tokens, message_count_size
+from agenticx.runtime.events import check_payload
 from agenticx.runtime.history_text import calls_of_others_as_text, render_transcript, snippets
-from agenticx.runtime.hooks import HookRegistry
-from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.reply_writer import ReplyWriter
-from agenticx.runtime.sanitizing import is_valid, sanitize
-from agenticx.runtime.session import Session
+from agenticx.runtime.sanitizing import is_valid
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest, jsonable, write_json
 from agenticx.runtime.user_requests.request_text import confirm_lines, question_lines
 from agenticx.settings import load_settings
+from agenticx.tools import Toolbox, tool
 from agenticx.tools.coercion import coerce_numbers
-from agenticx.tools.registry import Toolbox, tool
 from agenticx.user_code import describe_exception
 from tests.linear.case import LinearCase, Make
 from tests.linear.histories import LONG_HISTORIES

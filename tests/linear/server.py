@@ -13,9 +13,8 @@ from typing import Any
 
 import httpx
 
-from agenticx.testing import call, say, think
-from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import ProviderReply, as_json
+from agenticx.testing import FakeOpenAIServer, as_json, call, say, think
+from agenticx.testing.provider_replies import ProviderReply
 from tests.linear.texts import JSON, TEXTS
 from tests.support.forked import ROOT
 from tests.support.server.agx_processes import ServedStudio, agx_serve

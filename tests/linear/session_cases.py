@@ -28,16 +28,15 @@ from agenticx.config_files.table import (
 )
 from agenticx.core.agent_files import AgentConfig, parse_agent
 from agenticx.errors import AgentConfigError
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
+from agenticx.sessions import MemoryStore, SessionRecord, StoredEvent, transcript
 from agenticx.sessions.history.export import as_markdown
 from agenticx.sessions.history.speech_calls import SpeechCalls
-from agenticx.sessions.history.transcript import Conversation, transcript
+from agenticx.sessions.history.transcript import Conversation
 from agenticx.sessions.hub.session_fields import derive_name
 from agenticx.sessions.hub.writer import merge_deltas
-from agenticx.sessions.log.events import StoredEvent, encode_events
+from agenticx.sessions.log.events import encode_events
 from agenticx.sessions.log.searchable_texts import SearchableText, searchable_texts
-from agenticx.sessions.log.session_record import SessionRecord
-from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.search import SearchQuery, normalize_words
 from agenticx.sessions.store.segments import (
     PAGE_BYTES,

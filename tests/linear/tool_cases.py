@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.llms.growing_arguments import GrowingArguments
+from agenticx.llms import GrowingArguments
 from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.messages import clean_text
 from agenticx.secret_names import (
@@ -24,18 +24,17 @@ from agenticx.secret_names import (
     may_hold_credentials,
     may_hold_keys,
 )
+from agenticx.tools import FunctionTool, ToolContext, tool
 from agenticx.tools.artifact_paths import check_artifact_path, is_artifact_path
 from agenticx.tools.artifacts.preview import FilePreview, preview
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.command_output import HeadTailBuffer, TerminalLines
-from agenticx.tools.context import ToolContext
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.lines import count_lines, is_valid_utf8, iter_lines
 from agenticx.tools.patterns import LinearPattern, compile_file_globs, compile_glob, compile_pattern
 from agenticx.tools.protected import protected_part, protected_settings_part
-from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.schema import CallSchema, read_signature
 from agenticx.tools.shell.braces import expand_braces, has_braces
 from agenticx.tools.shell.deletions import find_whole_deletion

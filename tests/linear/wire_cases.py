@@ -9,7 +9,7 @@ from typing import Any
 
 from agenticx.http.json_lines import LineParser
 from agenticx.http.sse import SseParser
-from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms import ModelRequest, ToolSchema
 from agenticx.llms.wires.anthropic import _request as anthropic_request
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
 from agenticx.llms.wires.chat_dialect import ChatDialect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from tests.support.server.running_studio import StudioMaker
 
 pytestmark = pytest.mark.anyio

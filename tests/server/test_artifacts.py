@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call, hang
-from agenticx.testing import check_grammar
+from agenticx import builtin_tools
+from agenticx.llms import ScriptedModel
+from agenticx.testing import call, check_grammar, hang
 from agenticx.tools import session_files
-from agenticx.tools.builtin import builtin_tools
 from tests.support.server.conversations import log, messages, run_turn
 from tests.support.server.running_studio import IN_A_FILE, RunningStudio, StudioMaker
 

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.llms import ScriptedModel
 from agenticx.messages import UserMessage
-from agenticx.testing import check_grammar
+from agenticx.testing import call, check_grammar, hang, say
 from tests.support.lanes import Count
 from tests.support.server.agx_processes import ServedStudio, agx_serve, outcome
 from tests.support.server.running_studio import Frame, RunningStudio, StudioMaker, frames_of, until

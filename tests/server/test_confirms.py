@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
+from agenticx.testing import call
 from tests.support.server.running_studio import RunningStudio, StudioMaker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2")]
@@ -121,7 +122,7 @@ async def test_remembering_for_the_session_asks_once(make_studio: StudioMaker) -
 
 
 async def test_the_demo_model_writes_a_real_file_only_after_a_yes(make_studio: StudioMaker) -> None:
-    from agenticx.tools.builtin import builtin_tools
+    from agenticx import builtin_tools
 
     async with make_studio(tools=builtin_tools()) as studio:
         session_id = await studio.session(model="demo")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call, hang, say, usage
-from agenticx.testing import check_grammar, outline
+from agenticx.llms import ScriptedModel
+from agenticx.testing import call, check_grammar, hang, outline, say, usage
 from tests.support.server.conversations import log, messages, run_turn
 from tests.support.server.running_studio import RunningStudio, StudioMaker
 

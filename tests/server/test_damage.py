@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from tests.support.commits import append
 from tests.support.server.agx_processes import agx_serve, outcome
 from tests.support.server.running_studio import running_studio

@@ -16,8 +16,7 @@ import pytest
 
 from agenticx.llms.catalog.keys import store_key
 from agenticx.provider_keys import KeyStore
-from agenticx.testing import FakeOpenAIServer
-from agenticx.testing.provider_replies import status
+from agenticx.testing import FakeOpenAIServer, status
 from tests.support.server.running_studio import IN_A_FILE, RunningStudio, StudioMaker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.shares_secrets]

@@ -20,7 +20,8 @@ import pytest
 from agenticx import __version__
 from agenticx.cli.client.discovery import find_studio
 from agenticx.cli.client.studio_file import StudioAddress
-from agenticx.sessions.store.owner import OwnedElsewhere, OwnerLock
+from agenticx.sessions import OwnedElsewhere
+from agenticx.sessions.store.owner import OwnerLock
 from studio import parent_watch, single_instance
 from tests.support.forked import Process
 from tests.support.server.agx_processes import agx, agx_serve, environment, outcome

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from agenticx import builtin_tools
 from agenticx.errors import ModelError
-from agenticx.llms.scripted import ScriptedModel, call, fail, hang, usage
-from agenticx.testing import check_grammar
-from agenticx.tools.builtin import builtin_tools
+from agenticx.llms import ScriptedModel
+from agenticx.testing import call, check_grammar, fail, hang, usage
 from tests.support.server.conversations import log, messages, run_turn
 from tests.support.server.running_studio import Frame, RunningStudio, StudioMaker
 from tests.support.wires.file_replies import FILE_WIRES, FileCall, FileWire

@@ -21,14 +21,14 @@ from starlette.routing import Mount, Route
 from agenticx.core import Agent
 from agenticx.core.memory import memory_tools
 from agenticx.errors import SettingsError
+from agenticx.llms import ScriptedModel
 from agenticx.llms.model_cache import NamedModels
-from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import AgentHook, AgentRuntime, TurnContext, current_turn
-from agenticx.sessions.store.owner import OwnedElsewhere
+from agenticx.sessions import OwnedElsewhere
 from agenticx.settings import Settings, load_settings
 from agenticx.subagents.tools import session_tools
-from agenticx.testing import ScriptedImages
-from agenticx.tools.registry import tool
+from agenticx.testing import ScriptedImages, call
+from agenticx.tools import tool
 from studio import create_app
 from studio.app_import import import_app
 from studio.server import listen

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from agenticx import builtin_tools
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES
 from agenticx.errors import ModelError
-from agenticx.llms.scripted import ScriptedModel, call, say, usage
+from agenticx.llms import ScriptedModel
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import ToolMessage, UserMessage
 from agenticx.subagents.tools import session_tools
-from agenticx.tools.builtin import builtin_tools
+from agenticx.testing import call, say, usage
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import FILE_EVENTS, SHOWN, add_files, enter, file_parts, send_message
 from tests.support.server.running_studio import StudioMaker

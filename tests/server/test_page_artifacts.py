@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call, stall_after
-from agenticx.tools.builtin import builtin_tools
+from agenticx import builtin_tools
+from agenticx.llms import ScriptedModel
+from agenticx.testing import call, stall_after
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import SHOWN, enter, send_message
 from tests.support.server.running_studio import StudioMaker

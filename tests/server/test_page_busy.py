@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.llms import ScriptedModel
 from agenticx.messages import UserMessage
+from agenticx.testing import call, hang, say
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import SHOWN, add_files, enter, file_parts, send_message
 from tests.support.server.running_studio import StudioMaker

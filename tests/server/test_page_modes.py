@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.knowledge.registry import VaultRegistry
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from tests.support.javascript import NODE, run_module
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import enter, send_message

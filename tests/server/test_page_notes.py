@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from agenticx.knowledge.registry import VaultRegistry
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
+from agenticx.testing import call
 from tests.support.knowledge.data import knowledge_rows
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import SHOWN, enter, send_message

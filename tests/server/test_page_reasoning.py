@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call, say, think
-from agenticx.tools.builtin import builtin_tools
+from agenticx import builtin_tools
+from agenticx.llms import ScriptedModel
+from agenticx.testing import call, say, think
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import enter, send_message
 from tests.support.server.running_studio import StudioMaker

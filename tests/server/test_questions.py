@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
+from agenticx.testing import call
 from agenticx.tools.builtin.ask import ask_user
 from tests.support.server.agx_processes import agx_serve
 from tests.support.server.running_studio import Frame, RunningStudio, StudioMaker, frames_of, note, until

@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx import builtin_tools
+from agenticx.llms import ScriptedModel
 from agenticx.sessions.log.records import FileEdited, FileFact
-from agenticx.testing import check_grammar
-from agenticx.tools.builtin import builtin_tools
+from agenticx.testing import call, check_grammar, hang, say
 from tests.support.server.conversations import log, messages, run_turn
 from tests.support.server.running_studio import IN_A_FILE, RunningStudio, StudioMaker
 

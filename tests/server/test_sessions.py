@@ -8,9 +8,10 @@ import re
 import pytest
 
 from agenticx import __version__
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.llms import ScriptedModel
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import SessionRecord
+from agenticx.testing import call, hang, say
 from tests.support.commits import append
 from tests.support.server.running_studio import RunningStudio, StudioMaker
 from tests.support.timeouts import longest_hold

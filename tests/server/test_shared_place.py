@@ -14,12 +14,13 @@ import pytest
 
 from agenticx.core.memory import memory_tools
 from agenticx.errors import SettingsError, StoreError
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.secret_key import WrongSecret
 from agenticx.sessions import MemoryStore
 from agenticx.settings import Settings, load_settings
 from agenticx.shared_place import SharedPlace
 from agenticx.shared_values import MemorySharedValues, SharedValues
+from agenticx.testing import call
 from studio.access import load_or_create_token
 from tests.support.server.running_studio import RunningStudio, note, running_studio
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.base import ChatModel, ModelRequest
-from agenticx.llms.scripted import ScriptedModel, call, hang
+from agenticx.llms import ChatModel, ModelRequest, ScriptedModel
 from agenticx.subagents.tools import session_tools
-from agenticx.testing import check_grammar
+from agenticx.testing import call, check_grammar, hang
 from tests.support.server.running_studio import RunningStudio, StudioMaker, note, until
 
 pytestmark = pytest.mark.anyio

@@ -6,11 +6,10 @@ import asyncio
 
 import pytest
 
-from agenticx.llms.sampling import Sampling
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
-from agenticx.runtime.events import envelope_adapter
+from agenticx.llms import Sampling, ScriptedModel
+from agenticx.runtime import envelope_adapter
 from agenticx.sessions import SessionRecord
-from agenticx.testing import assert_sequence
+from agenticx.testing import assert_sequence, call, hang, say
 from tests.support.lanes import Count
 from tests.support.server.running_studio import Frame, StudioMaker, frames_of, until
 from tests.support.timeouts import longest_hold

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.llms import ScriptedModel
 from agenticx.sessions.store.sharded import ShardedStore
+from agenticx.testing import call, hang, say
 from tests.support.lanes import Count
 from tests.support.postgres.stores import NewUnreliableStore
 from tests.support.server.conversations import log, messages

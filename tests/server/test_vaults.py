@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agenticx.knowledge.registry import VaultRegistry
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from tests.support.knowledge.embedding_server import embedding_server
 from tests.support.lanes import Count
 from tests.support.server.running_studio import RunningStudio, StudioMaker

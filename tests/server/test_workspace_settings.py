@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
+from agenticx.testing import call
 from tests.support.server.running_studio import RunningStudio, StudioMaker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("F6")]

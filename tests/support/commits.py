@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agenticx.runtime.events import RuntimeEvent
+from agenticx.runtime import RuntimeEvent
 from agenticx.sessions import (
     Commit,
     Doubtful,

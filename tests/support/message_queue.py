@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.errors import StoreError
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import (
     Hub,
     SessionRecord,
@@ -20,7 +20,7 @@ from agenticx.sessions import (
 )
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.timeouts import PATIENCE
 from tests.support.two_hubs import hub_over
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agenticx.runtime import AutoApproveConfirmGate, encode_envelope
 from agenticx.testing import call
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 
 
 class Panic(BaseException):

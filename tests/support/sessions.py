@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import ConfirmRequest
 from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
-from agenticx.tools.base import Tool
+from agenticx.testing import call
+from agenticx.tools import Tool, tool
 from agenticx.tools.builtin.ask import ask_user
-from agenticx.tools.registry import tool
 from tests.support.timeouts import PATIENCE
 from tests.support.two_hubs import hub_over
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from agenticx.clocks import SystemClock, rfc3339
 from agenticx.messages import AssistantMessage, Message, UserMessage
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import (
     Commit,
     Lease,

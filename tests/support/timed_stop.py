@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agenticx.runtime import StopSignal
-from agenticx.runtime.events import RuntimeEvent
+from agenticx.runtime import RuntimeEvent, StopSignal
 from tests.support.jumping_clock import LoopClock
 
 __all__ = ["LIMIT", "STOPPED", "TimedStop"]

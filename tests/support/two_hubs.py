@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import pytest
 
 from agenticx.errors import SessionNotFound, StoreError
-from agenticx.llms.base import ChatModel
+from agenticx.llms import ChatModel
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest
 from agenticx.sessions import (
@@ -33,7 +33,7 @@ from agenticx.sessions.log.events import Position
 from agenticx.sessions.log.records import FactT
 from agenticx.sessions.store.base import Catalog, Durability, Log, Ownership
 from agenticx.sessions.store.blobs import MemoryBlobs
-from agenticx.tools.base import Tool
+from agenticx.tools import Tool
 from tests.support.intercepted_store import InterceptedCalls, InterceptedStore, StoreCall, Write
 from tests.support.timeouts import PatientClock
 

@@ -19,10 +19,11 @@ pytest.importorskip("asyncpg", reason="needs asyncpg, of the extra postgres")
 
 from agenticx.clocks import ScaledClock
 from agenticx.errors import StoreError
-from agenticx.llms.scripted import ScriptedModel, pause, say
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import Hub, TurnRequest
 from agenticx.sessions.store.postgres import PostgresStore
 from agenticx.settings import load_settings
+from agenticx.testing import pause, say
 from tests.support.lanes import Count
 from tests.support.postgres.cluster import Cluster, cluster, multi_host_url, requires_postgres
 from tests.support.postgres.proxy import FaultyProxy

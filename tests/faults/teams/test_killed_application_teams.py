@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from agenticx import open_hub
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.sessions import Hub
 from agenticx.settings import load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, UserProxyAgent
+from agenticx.testing import call
+from agenticx.tools import tool
 from agenticx.tools.builtin.ask import ask_user
-from agenticx.tools.registry import tool
 from tests.support.faults.killed_process import kill_this_process, run_until_killed
 from tests.support.sessions import wait_for_event
 from tests.support.teams.sessions import log_of

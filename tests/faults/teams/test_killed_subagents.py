@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.base import ChatModel
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ChatModel, ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
 from agenticx.sessions.log.commits import Loaded
@@ -20,6 +19,7 @@ from agenticx.sessions.log.records import SubagentDelivered, SubagentEnded, Suba
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings, load_settings
 from agenticx.subagents.tools import session_tools
+from agenticx.testing import call
 from tests.support.faults.killed_process import kill_this_process, killed_at_commit, run_until_killed
 from tests.support.lanes import Count
 from tests.support.sessions import wait_for_turn_end

@@ -12,17 +12,15 @@ from typing import Any, Literal
 import pytest
 
 from agenticx.assembly import make_hub
-from agenticx.llms.base import Delta, ModelRequest
+from agenticx.llms import Delta, ModelRequest, ScriptedModel
 from agenticx.llms.model_cache import NamedModels
-from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.messages import AssistantMessage, ToolMessage
 from agenticx.sessions import Hub, Store
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings, load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
-from agenticx.testing import check_grammar
-from agenticx.tools.base import Tool
-from agenticx.tools.registry import Toolbox, tool
+from agenticx.testing import call, check_grammar
+from agenticx.tools import Tool, Toolbox, tool
 from tests.support.faults.killed_process import kill_this_process, killed_at_commit, random_delay, run_until_killed
 from tests.support.lanes import Count
 from tests.support.teams.configured import speakers, team_file

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import AgentRuntime, ConfirmAnswer, Session, TurnContext
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_context import TurnWork
 from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings, load_settings
-from agenticx.testing import check_grammar
-from agenticx.tools.registry import tool
+from agenticx.testing import call, check_grammar
+from agenticx.tools import tool
 from tests.support.faults.killed_process import kill_this_process, run_until_killed
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from tests.support.javascript import NODE
 from tests.support.server.running_studio import IN_A_FILE, TOKEN, StudioMaker
 from tests.support.timeouts import PATIENCE

@@ -17,8 +17,9 @@ from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
 from agenticx.assembly import default_tools
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
-from agenticx.runtime.events import EventType, envelope_schema
+from agenticx.llms import ScriptedModel
+from agenticx.runtime import EventType, envelope_schema
+from agenticx.testing import call, hang, say
 from studio.http.openapi import EVENT_STREAM, openapi_document, possible_problems
 from studio.http.problems import HINTS, PROBLEMS
 from studio.http.queries import RequestQuery, find_problem_codes

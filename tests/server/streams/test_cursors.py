@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, hang, say
+from agenticx.llms import ScriptedModel
+from agenticx.testing import hang, say
 from tests.support.lanes import Count
 from tests.support.server.running_studio import StudioMaker, until
 from tests.support.server.stream_checks import (

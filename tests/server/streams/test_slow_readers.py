@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from studio.http.response_writer import WRITE_TIMEOUT_SECONDS
 from tests.support.commits import append
 from tests.support.server.agx_processes import agx_serve, outcome

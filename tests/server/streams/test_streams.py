@@ -8,7 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, hang, say
+from agenticx.llms import ScriptedModel
+from agenticx.testing import hang, say
 from tests.support.lanes import Count
 from tests.support.server.heartbeats import SHORT_HEARTBEAT_INTERVAL, STATES, HeartbeatLog, check_heartbeats, wait
 from tests.support.server.running_studio import Frame, StudioMaker, note, until

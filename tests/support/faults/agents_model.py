@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.clocks import SystemClock
-from agenticx.llms.base import Delta, Finished, ModelRequest, TextDelta, ToolCallDelta
+from agenticx.llms import Delta, Finished, ModelRequest, TextDelta, ToolCallDelta
 from agenticx.messages import AssistantMessage, Message, SystemMessage, UserMessage
 from tests.support.endings import told_endings
 

@@ -18,7 +18,7 @@ from agenticx.llms.base import close_model
 from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.settings import load_settings
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.wires.wires import WIRES
 
 NO_LIMIT = {f"llm_{name}_seconds": 86_400 for name in ("invoke_timeout", "heartbeat_timeout", "hard_timeout")}

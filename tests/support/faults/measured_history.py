@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import Hub, SqliteStore, TurnRecord
 from agenticx.sessions.history.fork import fork

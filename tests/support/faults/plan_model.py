@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agenticx.clocks import SystemClock
-from agenticx.llms.base import Delta, Finished, ModelRequest, TextDelta, ToolCallDelta, Usage, UsageDelta
+from agenticx.llms import Delta, Finished, ModelRequest, TextDelta, ToolCallDelta, Usage, UsageDelta
 from agenticx.messages import AssistantMessage, Message, UserMessage
 
 WORD_SECONDS = 0.002

@@ -21,14 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agenticx.llms.base import ChatModel
+from agenticx import builtin_tools
+from agenticx.llms import ChatModel
 from agenticx.llms.model_cache import NamedModels
 from agenticx.logs import configure_logging
 from agenticx.sessions import SqliteStore, Store
 from agenticx.settings import load_settings
-from agenticx.tools.builtin import builtin_tools
-from agenticx.tools.context import ToolContext
-from agenticx.tools.registry import tool
+from agenticx.tools import ToolContext, tool
 from studio.access import load_or_create_token
 from studio.server import StudioServer, listen
 from studio.services import make_services

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agenticx.knowledge.index import VaultIndex
-from agenticx.knowledge.search import search_notes
+from agenticx.knowledge import VaultIndex, search_notes
 from tests.support.knowledge.data import knowledge_folder, knowledge_rows
 
 __all__ = ["Shares", "answer_questions"]

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from agenticx.llms.scripted import call, hang, say
-from agenticx.tools.context import ToolContext
-from agenticx.tools.registry import tool
+from agenticx.testing import call, hang, say
+from agenticx.tools import ToolContext, tool
 from tests.support.server.running_studio import Frame, RunningStudio, until
 from tests.support.timeouts import PATIENCE
 

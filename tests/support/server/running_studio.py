@@ -14,16 +14,13 @@ import httpx
 import pytest
 
 from agenticx.clocks import Clock
-from agenticx.llms.assembly import resolve_model
-from agenticx.llms.base import ChatModel
+from agenticx.llms import ChatModel, ScriptedModel, resolve_model
 from agenticx.llms.model_cache import NamedModels
-from agenticx.llms.scripted import ScriptedModel
 from agenticx.runtime import AgentHook
 from agenticx.sessions import Store
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
-from agenticx.tools.base import Tool
-from agenticx.tools.registry import tool
+from agenticx.tools import Tool, tool
 from studio.access import load_or_create_token
 from studio.server import StudioServer, listen
 from studio.services import Services, make_services

@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from tests.support.commits import append
 from tests.support.server.agx_processes import ServedStudio
 from tests.support.server.running_studio import TOKEN, RunningStudio

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from agenticx.llms.scripted import pause, say, think
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
+from agenticx.testing import pause, say, think
 from tests.support.commits import append
 from tests.support.server.running_studio import TOKEN, Frame, RunningStudio
 from tests.support.server.stream_client import StreamClient

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, RuntimeEvent, Session, TurnContext, current_turn
 from agenticx.settings import load_settings
-from agenticx.tools.base import Tool
-from agenticx.tools.registry import tool
+from agenticx.tools import Tool, tool
 
 __all__ = ["asks", "turns_by_agent"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx import open_hub
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import Hub
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar

@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from agenticx.llms.base import ChatModel, ModelRequest
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ChatModel, ModelRequest, ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.sessions import Hub, MemoryStore, OwnershipLost, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.sessions.store.base import Durability, Log, Ownership
 from agenticx.settings import load_settings
 from agenticx.subagents.tools import session_tools
-from agenticx.tools.base import Tool
+from agenticx.testing import call
+from agenticx.tools import Tool
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.timeouts import PATIENCE
 from tests.support.two_hubs import hub_over

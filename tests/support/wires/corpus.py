@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import Reply
+from agenticx.llms import Reply
 from tests.support.wires.wires import WIRES, WireUnderTest
 
 __all__ = ["MALFORMED_STREAMS", "MalformedStream", "outcome"]

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import Reply
+from agenticx.llms import Reply
 
 Chunking = Literal["whole", "random", "bytes"]
 CHUNKINGS: tuple[Chunking, ...] = ("whole", "random", "bytes")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import Delta, Reply, ReplyBuilder
+from agenticx.llms import Delta, Reply, ReplyBuilder
 from agenticx.llms.wires.reply_reader import ReplyParser
 
 __all__ = ["deltas_of", "parse_reply", "sse"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import Reply
+from agenticx.llms import Reply
 from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from tests.support.wires.replies import parse_reply
 

@@ -23,8 +23,8 @@ from agenticx.llms import (
 )
 from agenticx.llms.wires.provider_model import ProviderModel
 from agenticx.messages import UserMessage
-from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import RawReply, status
+from agenticx.testing import FakeOpenAIServer, status
+from agenticx.testing.provider_replies import RawReply
 from tests.support.timeouts import PATIENCE
 from tests.support.wires.chunk_server import ChunkServer, chunk_server
 from tests.support.wires.replies import sse

@@ -15,8 +15,8 @@ from agenticx.llms import (
     OllamaModel,
     OpenAIChatModel,
     OpenAIResponsesModel,
+    ToolSchema,
 )
-from agenticx.llms.base import ToolSchema
 from agenticx.llms.model_catalog import load_model_catalog
 from agenticx.llms.wires.anthropic import _request as anthropic_request
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser

@@ -16,12 +16,12 @@ from agenticx.core import Agent, Result, case_resolved
 from agenticx.core.session_agents import SessionAgents
 from agenticx.errors import UnknownAgent
 from agenticx.messages import AssistantMessage
-from agenticx.runtime.hooks import HookRegistry
+from agenticx.runtime import HookRegistry
 from agenticx.sessions import Hub, MemoryStore, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, call, check_grammar, collect, hang, outline, say
 from agenticx.tools import tool
-from studio.app import create_app
+from studio import create_app
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.sessions import wait_for_event
 

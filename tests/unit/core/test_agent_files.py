@@ -9,10 +9,10 @@ import pytest
 
 from agenticx import open_hub
 from agenticx.clocks import SystemClock, rfc3339
-from agenticx.core.agent import Agent
+from agenticx.core import Agent
 from agenticx.core.agent_files import AgentFiles
 from agenticx.errors import AgentConfigError, UnknownAgent
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from agenticx.sessions.history.fork import fork
 from agenticx.settings import load_settings
 

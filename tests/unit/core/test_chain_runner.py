@@ -13,13 +13,13 @@ from agenticx.clocks import ScaledClock
 from agenticx.core.chain_runner import AgentChainRunner, AgentInput, InvalidAgentInput
 from agenticx.core.context import ContextEnvelope, GivenPassage
 from agenticx.errors import ModelError
-from agenticx.knowledge.parsing import Passage, passage_sha256
+from agenticx.knowledge import Passage, Vaults
+from agenticx.knowledge.parsing import passage_sha256
 from agenticx.knowledge.passages import CITING, number_passage, number_url_passage, shown_passage
-from agenticx.knowledge.vaults import Vaults
-from agenticx.llms.scripted import ScriptedModel, call, hang
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import Session
 from agenticx.settings import load_settings
-from agenticx.testing import check_grammar, outline
+from agenticx.testing import call, check_grammar, hang, outline
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,7 @@ import pytest
 
 from agenticx.core import Agent, AgentExecutor, ExecutionResult, Result, Task
 from agenticx.core.turn_agents import TurnAgents
-from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Steering, TurnContext
-from agenticx.runtime.hooks import HookRegistry
+from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, HookRegistry, Steering, TurnContext
 from agenticx.testing import ScriptedModel, call, check_grammar, say
 from agenticx.tools import Tool, tool
 

@@ -23,13 +23,11 @@ from agenticx.core import (
     case_resolved,
 )
 from agenticx.foreign_text import MATERIAL, frame_text
-from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms import ModelRequest, ToolSchema
 from agenticx.messages import ProviderState
 from agenticx.runtime import AgentHook, AgentRuntime, Session, TurnContext, current_turn
 from agenticx.testing import ScriptedModel, call, check_grammar, finish, say, usage
-from agenticx.tools import tool
-from agenticx.tools.base import Assessment
-from agenticx.tools.context import ToolContext
+from agenticx.tools import Assessment, ToolContext, tool
 
 pytestmark = pytest.mark.anyio
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
+from agenticx import builtin_tools
 from agenticx.clocks import ScaledClock
 from agenticx.core.reasoning import Reasoning, add_event, reasoning_of
-from agenticx.llms.demo import DemoModel
-from agenticx.runtime import AgentRuntime
-from agenticx.runtime.events import EVENT_CLASSES, EventType
-from agenticx.runtime.session import Session
+from agenticx.llms import DemoModel
+from agenticx.runtime import AgentRuntime, EventType, Session
+from agenticx.runtime.events import EVENT_CLASSES
 from agenticx.testing import ScriptedGate, collect
-from agenticx.tools.builtin import builtin_tools
 from tests.support.javascript import NODE, run_module
 
 

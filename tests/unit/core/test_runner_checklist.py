@@ -11,12 +11,12 @@ import pytest
 from agenticx import tool
 from agenticx.core.chain_runner import AgentChainRunner
 from agenticx.core.reasoning import reasoning_of
-from agenticx.knowledge.vaults import Vaults
-from agenticx.llms.scripted import ScriptedModel, call, hang, say, think
+from agenticx.knowledge import Vaults
+from agenticx.llms import ScriptedModel
 from agenticx.messages import ToolMessage
 from agenticx.runtime import Session, StopSignal
 from agenticx.settings import load_settings
-from agenticx.testing import check_grammar, outline
+from agenticx.testing import call, check_grammar, hang, outline, say, think
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from agenticx.core.chain_runner import AgentChainRunner
-from agenticx.knowledge.vaults import Vaults
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.knowledge import Vaults
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import Session
 from agenticx.settings import load_settings
+from agenticx.testing import call
 from tests.support.wires.wires import WIRES
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ import tomllib
 
 import pytest
 
-from agenticx.knowledge.citations import CheckedCitation, check_citations
-from agenticx.knowledge.parsing import Passage, parse_note, passage_sha256
+from agenticx.knowledge import CheckedCitation, Passage, check_citations, parse_note
+from agenticx.knowledge.parsing import passage_sha256
 from agenticx.settings import config_text
 from tests.support.knowledge.bars import wrong_citations
 

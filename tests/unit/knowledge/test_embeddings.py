@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from agenticx import open_hub
+from agenticx import builtin_tools, open_hub
 from agenticx.clocks import SystemClock
 from agenticx.errors import ModelError, SettingsError
 from agenticx.knowledge import NoteSearch, Vaults
+from agenticx.llms import ScriptedModel
 from agenticx.llms.catalog.resolve import resolve_embedding_model
-from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.settings import load_settings
-from agenticx.tools.builtin import builtin_tools
+from agenticx.testing import call
 from tests.support.knowledge.embedding_server import EmbeddingServer, embedding_server, vector_of
 
 pytest.importorskip("numpy", reason="needs numpy, of the extra embeddings")

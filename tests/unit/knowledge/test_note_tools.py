@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from agenticx import open_hub
+from agenticx import builtin_tools, open_hub
 from agenticx.errors import ToolError
-from agenticx.knowledge.index import VaultIndex
+from agenticx.knowledge import VaultIndex
 from agenticx.knowledge.registry import VaultRegistry
 from agenticx.knowledge.tools import read_passage
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub
 from agenticx.sessions.history.fork import fork
 from agenticx.settings import load_settings
+from agenticx.testing import call
 from agenticx.tools import tool
-from agenticx.tools.builtin import builtin_tools
 from tests.support.knowledge.data import knowledge_rows
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.knowledge.index import VaultIndex
-from agenticx.knowledge.search import search_notes
+from agenticx.knowledge import VaultIndex, search_notes
 from tests.support.knowledge.questions import answer_questions
 
 NOTES = {

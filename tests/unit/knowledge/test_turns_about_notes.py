@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from agenticx import ToolContext, open_hub, tool
-from agenticx.knowledge.index import IndexState, VaultIndex
+from agenticx.knowledge import IndexState, VaultIndex
 from agenticx.knowledge.passages import CITING, number_url_passage, numbered_passages, shown_passage
 from agenticx.knowledge.registry import VaultRegistry
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import TurnRequest
 from agenticx.sessions.history.export import as_markdown
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.settings import load_settings
-from agenticx.testing import outline
-from agenticx.tools.context import ToolState
+from agenticx.testing import call, outline
+from agenticx.tools import ToolState
 
 pytestmark = pytest.mark.anyio
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.knowledge import UnknownVault, Vault, VaultIndex, Vaults, VaultUnreadable
+from agenticx.knowledge import InvalidVault, UnknownVault, Vault, VaultIndex, Vaults, VaultUnreadable
 from agenticx.knowledge.memory import UserMemory
-from agenticx.knowledge.registry import InvalidVault, VaultRegistry
+from agenticx.knowledge.registry import VaultRegistry
 from tests.support.lanes import Count
 from tests.support.unreplaceable import unwritable
 

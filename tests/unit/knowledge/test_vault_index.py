@@ -12,10 +12,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.knowledge.index import VaultIndex
-from agenticx.knowledge.parsing import parse_note
-from agenticx.knowledge.search import search_notes
-from agenticx.knowledge.vault import VaultMissing
+from agenticx.knowledge import VaultIndex, VaultMissing, parse_note, search_notes
 from tests.support.knowledge.data import write_odd_vault
 from tests.support.lanes import Count
 

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agenticx import load_attachment
 from agenticx.attachments import (
     MAX_ATTACHMENTS,
     MAX_TOTAL_BYTES,
     Attachment,
     check_attachments,
     fingerprint,
-    load_attachment,
     make_attachment,
 )
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.foreign_text import MATERIAL, frame_text
-from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms import ModelRequest, ToolSchema
 from agenticx.llms.wires.anthropic import _request as _anthropic_request
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.gemini import _request as _gemini_request

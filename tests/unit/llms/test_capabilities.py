@@ -15,19 +15,27 @@ from pydantic import BaseModel
 from agenticx.attachments import Attachment
 from agenticx.errors import ModelError
 from agenticx.foreign_text import MATERIAL, frame_text
-from agenticx.llms.assembly import resolve_model
-from agenticx.llms.base import Delta, Finished, ModelRequest, OutputSchema, TextDelta, ToolSchema, complete
-from agenticx.llms.catalog.resolve import find_model_facts, resolve_wire
+from agenticx.llms import (
+    AnthropicModel,
+    Delta,
+    Finished,
+    ModelRequest,
+    OpenAIChatModel,
+    TextDelta,
+    ToolSchema,
+    complete,
+    resolve_model,
+    resolve_wire,
+)
+from agenticx.llms.base import OutputSchema
+from agenticx.llms.catalog.resolve import find_model_facts
 from agenticx.llms.model_catalog import Capability, ModelFacts
-from agenticx.llms.wires.anthropic import AnthropicModel
-from agenticx.llms.wires.openai_chat import OpenAIChatModel
 from agenticx.llms.wrappers.capabilities import CapabilityModel, split_parallel_calls
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, Session, sanitize
 from agenticx.settings import Settings
-from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, fail, say
-from agenticx.testing.provider_replies import status
-from agenticx.tools.registry import tool
+from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, fail, say, status
+from agenticx.tools import tool
 from tests.support.histories import broken_histories
 from tests.support.wires import rules_chat
 from tests.support.wires.files import PDF, PNG, TEXT

@@ -7,12 +7,10 @@ import struct
 import pytest
 
 from agenticx.attachments import Attachment, image_size, make_attachment, page_count
-from agenticx.llms.assembly import resolve_model
-from agenticx.llms.base import ModelRequest, complete
+from agenticx.llms import ModelRequest, ScriptedModel, complete, resolve_model
 from agenticx.llms.catalog.resolve import find_file_limits
 from agenticx.llms.file_limits import FileFacts, FileLimits, find_over_limits
 from agenticx.llms.file_refusals import sent_files
-from agenticx.llms.scripted import ScriptedModel
 from agenticx.llms.wrappers.file_limits import FileLimitModel
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime import AgentRuntime, Session

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agenticx.errors import ModelError, SettingsError
-from agenticx.llms.base import Usage
+from agenticx.llms import Usage
 from agenticx.llms.catalog.resolve import resolve_image_model
 from agenticx.llms.images.api import ImagesApi
 from agenticx.llms.images.base import Image, ImageProvider, checked_image

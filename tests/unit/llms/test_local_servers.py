@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from agenticx.errors import SettingsError
-from agenticx.llms.base import ModelRequest, complete
+from agenticx.llms import ModelRequest, complete, list_models
 from agenticx.llms.catalog.local_servers import LocalModel, fetch_model_names
-from agenticx.llms.catalog.resolve import list_models, local_window_query
+from agenticx.llms.catalog.resolve import local_window_query
 from agenticx.llms.model_catalog import load_model_catalog
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.settings import Settings

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import SettingsError
-from agenticx.llms.assembly import resolve_model
+from agenticx.llms import resolve_model, resolve_wire
 from agenticx.llms.base import inline_forms
-from agenticx.llms.catalog.resolve import resolve_wire
 from agenticx.llms.model_catalog import ModelCatalog, ModelFacts, load_model_catalog
 from agenticx.llms.wires.openai_chat import ChatDialect
 from agenticx.settings import load_settings

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from agenticx.errors import SettingsError
-from agenticx.llms import ModelRequest, OpenAIChatModel, OpenAIProvider, ToolSchema, complete, resolve_model
-from agenticx.llms.catalog.resolve import resolve_wire
+from agenticx.llms import (
+    ModelRequest,
+    OpenAIChatModel,
+    OpenAIProvider,
+    ToolSchema,
+    complete,
+    resolve_model,
+    resolve_wire,
+)
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import UserMessage
 from agenticx.testing import FakeOpenAIServer, say, status, usage

@@ -15,7 +15,7 @@ import pytest
 
 from agenticx.clocks import SystemClock
 from agenticx.errors import ModelError
-from agenticx.llms.base import Delta, Finished, ModelRequest, TextDelta, Usage, UsageDelta, complete
+from agenticx.llms import Delta, Finished, ModelRequest, TextDelta, Usage, UsageDelta, complete
 from agenticx.llms.model_catalog import ModelFacts
 from agenticx.llms.opening import OpeningStream, OpenReply, open_reply
 from agenticx.llms.prices import Price

@@ -12,17 +12,24 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
 from agenticx.errors import ModelError
-from agenticx.llms import ScriptedModel
-from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema, ToolSchema, complete, takes_output_schema
-from agenticx.llms.wires.anthropic import AnthropicModel
+from agenticx.llms import (
+    AnthropicModel,
+    ChatModel,
+    GeminiModel,
+    ModelRequest,
+    OllamaModel,
+    OpenAIChatModel,
+    OpenAIResponsesModel,
+    ScriptedModel,
+    ToolSchema,
+    complete,
+)
+from agenticx.llms.base import OutputSchema, takes_output_schema
 from agenticx.llms.wires.anthropic import _request as _anthropic_request
-from agenticx.llms.wires.gemini import GeminiModel
 from agenticx.llms.wires.gemini import _request as _gemini_request
-from agenticx.llms.wires.ollama import OllamaModel
 from agenticx.llms.wires.ollama import _request as _ollama
-from agenticx.llms.wires.openai_chat import OPENAI_BASE_URL, ChatDialect, OpenAIChatModel
+from agenticx.llms.wires.openai_chat import OPENAI_BASE_URL, ChatDialect
 from agenticx.llms.wires.openai_chat import _request as _openai_chat_request
-from agenticx.llms.wires.openai_responses import OpenAIResponsesModel
 from agenticx.llms.wires.openai_responses import _request as _responses
 from agenticx.llms.wires.strict_schema import strict_schema
 from agenticx.llms.wrappers.retrying import RetryingModel

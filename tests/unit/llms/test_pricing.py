@@ -10,14 +10,14 @@ import pytest
 
 from agenticx.clocks import SystemClock
 from agenticx.errors import ModelError
-from agenticx.llms.base import ModelRequest, Usage, UsageDelta, complete
+from agenticx.llms import ModelRequest, Usage, UsageDelta, complete
 from agenticx.llms.prices import LongInputRates, Price
 from agenticx.llms.wrappers.pricing import PricedModel
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import Message, UserMessage
 from agenticx.runtime import AgentRuntime, EventType, Session
 from agenticx.testing import ScriptedModel, call, collect, cut, fail, raw, say, usage
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 
 TODAY = date(2026, 11, 21)
 PRICE = Price(

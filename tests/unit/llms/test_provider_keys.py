@@ -18,8 +18,8 @@ import pytest
 
 from agenticx import os_keyring
 from agenticx.errors import SettingsError
-from agenticx.llms import OpenAIProvider, default_model_spec, resolve_model, resolve_wire
-from agenticx.llms.base import ModelRequest, close_model, complete
+from agenticx.llms import ModelRequest, OpenAIProvider, complete, default_model_spec, resolve_model, resolve_wire
+from agenticx.llms.base import close_model
 from agenticx.llms.catalog.keys import list_key_sources, remove_key, store_key
 from agenticx.llms.model_cache import ModelCache
 from agenticx.logs import get_logger, redact

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms import OpenAIResponsesModel, resolve_model, resolve_wire
-from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema, Reply, close_model, complete, takes_output_schema
+from agenticx.llms import ChatModel, ModelRequest, OpenAIResponsesModel, Reply, complete, resolve_model, resolve_wire
+from agenticx.llms.base import OutputSchema, close_model, takes_output_schema
 from agenticx.messages import UserMessage
 from agenticx.settings import Settings
-from agenticx.testing import FakeOpenAIServer, say
-from agenticx.testing.provider_replies import RawReply, body, status
+from agenticx.testing import FakeOpenAIServer, body, say, status
+from agenticx.testing.provider_replies import RawReply
 
 pytestmark = pytest.mark.anyio
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import Attempt, ModelRequest, Reply, Usage, complete
+from agenticx.llms import ModelRequest, Reply, Usage, complete
+from agenticx.llms.base import Attempt
 from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.runtime import AgentRuntime, Session, StopSignal
 from agenticx.settings import load_settings
-from agenticx.testing import ScriptedModel, collect, cut, fail, finish, hang, outline, say, usage
-from agenticx.testing.grammar import check_grammar
+from agenticx.testing import ScriptedModel, check_grammar, collect, cut, fail, finish, hang, outline, say, usage
 from tests.support.jumping_clock import LoopClock
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.errors import InvalidArguments
-from agenticx.llms.arguments import parse_arguments, preview_arguments, repair_arguments
+from agenticx.llms import preview_arguments
+from agenticx.llms.arguments import parse_arguments, repair_arguments
 from agenticx.llms.wires.request_body import arguments_object, arguments_text
 from agenticx.messages import clean_text
 from agenticx.strict_json import clean_json, find_excess, read_json

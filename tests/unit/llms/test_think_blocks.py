@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import ModelRequest, TextDelta, ThinkingDelta, complete
+from agenticx.llms import ModelRequest, TextDelta, ThinkingDelta, complete
 from agenticx.llms.wrappers.think_blocks import ThinkBlockModel, ThinkBlockParser
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing import ScriptedModel, cut, fail, outline, say
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 
 CASES = {
     "<think>hm</think>\n\nyes": ("hm", "yes"),

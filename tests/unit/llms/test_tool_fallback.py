@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from agenticx import builtin_tools
 from agenticx.errors import ModelError
-from agenticx.llms.assembly import resolve_model
-from agenticx.llms.base import ModelRequest, ToolSchema, complete
+from agenticx.llms import ModelRequest, ToolSchema, complete, resolve_model
 from agenticx.llms.transport.errors import ErrorReport, status_error
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
@@ -20,8 +20,7 @@ from agenticx.messages import AssistantMessage, ToolCall, ToolMessage, UserMessa
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.settings import Settings
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, fail, outline, say
-from agenticx.tools.builtin import builtin_tools
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.served import CHAT, SERVED_WIRES, ServedWire
 

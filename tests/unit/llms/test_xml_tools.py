@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from agenticx.attachments import Attachment
 from agenticx.errors import InvalidArguments
+from agenticx.llms import ModelRequest, Reply, ReplyBuilder, ToolSchema
 from agenticx.llms.arguments import parse_arguments
-from agenticx.llms.base import ModelRequest, Reply, ReplyBuilder, ToolSchema
 from agenticx.llms.reply_limits import MAX_ARGUMENT_CHARS, MAX_CALLS
 from agenticx.llms.wrappers.xml_format import XmlCallParser, render_call
 from agenticx.llms.wrappers.xml_tools import XmlToolModel, with_tools_in_prompt
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing import ScriptedModel, check_grammar, collect, cut, outline, say
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.wires.files import PNG
 
 WRITE = ToolSchema(

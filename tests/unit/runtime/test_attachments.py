@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from agenticx.errors import AttachmentRefused
-from agenticx.llms.wires.openai_chat import OpenAIChatModel
+from agenticx.llms import OpenAIChatModel
 from agenticx.messages import Message, UserMessage
-from agenticx.runtime.compactor import ContextCompactor, estimate_tokens
+from agenticx.runtime import ContextCompactor
+from agenticx.runtime.compactor import estimate_tokens
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, say
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.histories import assistant, result, system, user
 from tests.support.wires.files import PDF, PNG, TEXT
 

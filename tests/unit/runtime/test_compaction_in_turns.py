@@ -12,7 +12,7 @@ from agenticx.messages import AssistantMessage, SystemMessage, ToolCall, ToolMes
 from agenticx.runtime import ContextCompactor
 from agenticx.runtime.compactor import TAG, is_summary
 from agenticx.testing import ScriptedModel, call, cut, fail, finish, hang, outline, say, usage
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.histories import PADDING, conversation
 
 pytestmark = pytest.mark.anyio

@@ -22,8 +22,7 @@ from agenticx.runtime import (
     UnknownConfirm,
 )
 from agenticx.testing import ScriptedGate, ScriptedModel, call
-from agenticx.tools.base import Assessment
-from agenticx.tools.registry import tool
+from agenticx.tools import Assessment, tool
 from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2")]

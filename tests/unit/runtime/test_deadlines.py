@@ -9,10 +9,10 @@ from itertools import repeat
 import pytest
 
 from agenticx.clocks import ScaledClock
-from agenticx.llms.base import Finished, TextDelta, ThinkingDelta, ToolCallDelta, Usage, UsageDelta
+from agenticx.llms import Finished, TextDelta, ThinkingDelta, ToolCallDelta, Usage, UsageDelta
 from agenticx.runtime import StopSignal
 from agenticx.testing import ScriptedModel, call, hang, pause, raw, say, think
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.timeouts import PATIENCE
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.served import CHAT

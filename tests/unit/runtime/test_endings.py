@@ -9,7 +9,7 @@ import pytest
 from agenticx.errors import SessionBusy
 from agenticx.runtime import AgentHook, AgentRuntime, HookRegistry, Session, StopSignal, TurnContext
 from agenticx.testing import ScriptedModel, call, hang, pause, say
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 

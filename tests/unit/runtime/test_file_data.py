@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.base import Delta, Finished, ModelRequest, TextDelta, ToolCallDelta
-from agenticx.llms.scripted import call, say
+from agenticx import builtin_tools
+from agenticx.llms import Delta, Finished, ModelRequest, TextDelta, ToolCallDelta
 from agenticx.runtime import RuntimeEvent
-from agenticx.tools.builtin import builtin_tools
+from agenticx.testing import call, say
 from tests.support.knowledge.data import knowledge_rows
 from tests.support.turn_player import PlayedTurn, Player
 

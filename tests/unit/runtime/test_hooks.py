@@ -9,7 +9,7 @@ import pytest
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentHook, Block, HookContext, HookRegistry
 from agenticx.testing import ScriptedModel, call, say
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.histories import conversation
 from tests.support.odd_tools import Panic
 

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.llms.base import ToolSchema
-from agenticx.runtime import AgentHook, ConfirmGate
-from agenticx.runtime.hooks import Block
+from agenticx.llms import ToolSchema
+from agenticx.runtime import AgentHook, Block, ConfirmGate
 from agenticx.testing import call
-from agenticx.tools.base import Assessment
-from agenticx.tools.context import ToolContext
+from agenticx.tools import Assessment, ToolContext
 from tests.benchmarks import loop_corpus as loops
 
 ALL = [sequence for file in loops.FILES for sequence in loops.corpus(file)]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from agenticx import builtin_tools
 from agenticx.errors import ToolError
 from agenticx.runtime import AutoApproveConfirmGate
 from agenticx.testing import ScriptedGate, ScriptedModel, call
-from agenticx.tools.builtin import builtin_tools
-from agenticx.tools.context import ToolContext
-from agenticx.tools.registry import tool
+from agenticx.tools import ToolContext, tool
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 

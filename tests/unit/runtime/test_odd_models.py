@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agenticx.llms.base import Finished, TextDelta
+from agenticx.llms import Finished, TextDelta
 from agenticx.runtime import StopSignal
 from tests.support.odd_tools import Panic
 

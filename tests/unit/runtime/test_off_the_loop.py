@@ -11,10 +11,10 @@ import pytest
 from pydantic import BaseModel, PrivateAttr, field_serializer, field_validator
 
 from agenticx.messages import AssistantMessage, UserMessage
+from agenticx.runtime import ContextCompactor
 from agenticx.runtime.calls.result_rendering import is_large
-from agenticx.runtime.compactor import ContextCompactor
 from agenticx.testing import call
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.timeouts import PATIENCE, longest_hold, slowdown
 
 pytestmark = pytest.mark.anyio

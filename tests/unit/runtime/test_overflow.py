@@ -12,7 +12,7 @@ from agenticx.messages import AssistantMessage, UserMessage
 from agenticx.runtime import AgentHook, AgentRuntime, Session
 from agenticx.runtime.history_text import count_characters
 from agenticx.testing import ScriptedModel, call, collect, fail, outline, say
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 
 pytestmark = pytest.mark.anyio
 

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import GrowingArguments
-from agenticx.llms.base import ToolCallDelta
-from agenticx.llms.scripted import call, pause, raw
+from agenticx.llms import GrowingArguments, ToolCallDelta
 from agenticx.runtime import RuntimeEvent
-from agenticx.tools.context import ToolContext
-from agenticx.tools.registry import tool
+from agenticx.testing import call, pause, raw
+from agenticx.tools import ToolContext, tool
 from tests.support.turn_player import PlayedTurn, Player
 
 pytestmark = pytest.mark.anyio

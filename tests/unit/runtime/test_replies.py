@@ -7,12 +7,11 @@ import json
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms import ScriptedModel
-from agenticx.llms.base import TextDelta, ThinkingDelta
+from agenticx.llms import ScriptedModel, TextDelta, ThinkingDelta
 from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.messages import AssistantMessage, UserMessage
 from agenticx.testing import call, cut, fail, finish, outline, raw, say, think, usage
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 

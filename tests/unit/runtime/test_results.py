@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from agenticx.attachments import load_attachment
+from agenticx import load_attachment
 from agenticx.errors import ModelError, SessionBusy
-from agenticx.llms import OpenAIChatModel
-from agenticx.llms.base import Delta, ModelRequest
+from agenticx.llms import Delta, ModelRequest, OpenAIChatModel
 from agenticx.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ContextCompactor, RunResult, Session, TurnError
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, fail, hang, say

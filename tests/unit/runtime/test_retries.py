@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import Finished, Usage, UsageDelta
+from agenticx.llms import Finished, Usage, UsageDelta
 from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.runtime import StopSignal
 from agenticx.testing import ScriptedModel, fail, hang, pause, raw, say, usage

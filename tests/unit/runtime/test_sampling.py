@@ -7,7 +7,7 @@ import pytest
 from agenticx.llms import Sampling, UnsupportedSampling
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate
 from agenticx.testing import ScriptedModel, call, say
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 
 RUNTIME = Sampling(temperature=0.2, seed=1, extra_body={"a": 1, "b": 1})
 

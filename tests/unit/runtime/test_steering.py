@@ -8,7 +8,7 @@ from agenticx.errors import AttachmentRefused
 from agenticx.messages import Attachment, UserMessage
 from agenticx.runtime import RuntimeEvent, Steering, StopSignal
 from agenticx.testing import ScriptedModel, call, hang, pause, say
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.wires.files import PNG
 
 pytestmark = pytest.mark.anyio

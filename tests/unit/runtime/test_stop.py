@@ -10,8 +10,7 @@ import pytest
 from agenticx.messages import AssistantMessage, UserMessage
 from agenticx.runtime import AgentHook, AgentRuntime, AutoApproveConfirmGate, HookRegistry, StopSignal
 from agenticx.testing import ScriptedModel, call, hang, say
-from agenticx.tools.context import ToolContext
-from agenticx.tools.registry import tool
+from agenticx.tools import ToolContext, tool
 from tests.support.timed_stop import LIMIT, STOPPED, TimedStop
 from tests.support.timeouts import PATIENCE
 

@@ -11,16 +11,21 @@ from decimal import Decimal
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import Usage, UsageDelta
+from agenticx.llms import Usage, UsageDelta
 from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import AssistantMessage, ToolCall, UserMessage
-from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer, StopSignal, TurnContext
+from agenticx.runtime import (
+    AgentRuntime,
+    AutoApproveConfirmGate,
+    ConfirmAnswer,
+    ConfirmRequest,
+    StopSignal,
+    TurnContext,
+)
 from agenticx.runtime.resume import NullCallJournal, ResumedRequest, ResumePoint
-from agenticx.runtime.user_requests.requests import ConfirmRequest
 from agenticx.testing import ScriptedGate, ScriptedModel, call, cut, hang, pause, raw, say, usage
-from agenticx.tools.context import ToolContext
-from agenticx.tools.registry import tool
+from agenticx.tools import ToolContext, tool
 from tests.support.histories import conversation
 from tests.support.jumping_clock import LoopClock
 from tests.support.secret_samples import SECRETS

@@ -10,7 +10,7 @@ from agenticx.errors import StoreError
 from agenticx.runtime import StopSignal, TurnContext
 from agenticx.runtime.resume import NullCallJournal
 from agenticx.testing import ScriptedModel, call, check_grammar, hang, outline, say
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.jumping_clock import VIRTUAL_TIME
 from tests.support.turn_player import collector
 

@@ -11,7 +11,7 @@ import pytest
 
 from agenticx.attachments import make_attachment
 from agenticx.errors import StoreError
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime.compactor import is_summary
 from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest

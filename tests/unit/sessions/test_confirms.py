@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.messages import ToolMessage
 from agenticx.runtime import ConfirmAnswer, ConfirmClosed, ConfirmRequest
 from agenticx.sessions import Hub, SqliteStore, TurnRequest
 from agenticx.settings import load_settings
+from agenticx.testing import call
 from tests.support.intercepted_store import InterceptedStore, StoreCall
 from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
 from tests.support.timeouts import PATIENCE

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import SessionNotFound, StoreError
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from agenticx.messages import UserMessage
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import Commit, Hub, SessionRecord, SqliteStore, StateChange, TurnRecord, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages

@@ -11,7 +11,7 @@ import pytest
 
 from agenticx.errors import SessionNotFound, StoreError
 from agenticx.messages import UserMessage
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import Commit, OwnershipLost, SqliteStore, StateChange, TurnRecord
 from agenticx.sessions.log.events import Position
 from agenticx.sessions.store.sqlite.projections import check_projections

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from agenticx.llms.sampling import Sampling
+from agenticx.llms import Sampling
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
-from agenticx.runtime import ConfirmAnswer, QuestionAnswer
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import ConfirmAnswer, EventType, QuestionAnswer, RuntimeEvent
+from agenticx.sessions import Fact, TurnRecord
 from agenticx.sessions.log.damage import DamagedData
 from agenticx.sessions.log.events import TokenMerger, decode, encode
 from agenticx.sessions.log.records import (
@@ -20,7 +20,6 @@ from agenticx.sessions.log.records import (
     RECORD_CLASSES,
     BaseRecord,
     ChildTurnSaved,
-    Fact,
     MessagePosted,
     PartChanged,
     PartRemoved,
@@ -37,10 +36,10 @@ from agenticx.sessions.log.records import (
     encode_message,
     encode_record,
 )
-from agenticx.sessions.log.session_record import TurnRecord
 from agenticx.sessions.log.state import fold
 from agenticx.sessions.log.turn_tree import TurnTree
-from agenticx.subagents.records import SubagentEnding, SubagentRun
+from agenticx.subagents.records import SubagentRun
+from agenticx.teams import SubagentEnding
 from tests.support.stores import asked, began, final, posted, question, record, taken, token
 
 TS = "2026-01-01T00:00:00.000Z"

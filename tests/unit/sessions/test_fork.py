@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel
-from agenticx.runtime import ConfirmAnswer
-from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions import Hub, SessionRecord, SqliteStore, StateChange, Store, TurnRecord
+from agenticx.llms import ScriptedModel
+from agenticx.runtime import ConfirmAnswer, EventType, RuntimeEvent
+from agenticx.sessions import Fact, Hub, SessionRecord, SqliteStore, StateChange, Store, TurnRecord
 from agenticx.sessions.files.changes import file_edited, file_rewound
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
@@ -22,7 +21,6 @@ from agenticx.sessions.log.records import (
     FORKED_CLASSES,
     RECORD_CLASSES,
     ChildTurnSaved,
-    Fact,
     FileEdited,
     NameAnnounced,
     NameDerived,
@@ -42,7 +40,8 @@ from agenticx.sessions.log.records import (
 )
 from agenticx.sessions.store.search import MATCHES_SHOWN
 from agenticx.settings import load_settings
-from agenticx.subagents.records import SubagentEnding, SubagentRun
+from agenticx.subagents.records import SubagentRun
+from agenticx.teams import SubagentEnding
 from tests.support.commits import append
 from tests.support.sessions import SessionHarness
 from tests.support.stores import began, final, posted, question, started, taken

@@ -13,10 +13,9 @@ import pytest
 
 from agenticx.errors import SessionBusy, SessionNotFound, StoreError
 from agenticx.foreign_text import frame_text
-from agenticx.llms.base import ChatModel
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.llms import ChatModel, ScriptedModel
 from agenticx.messages import SystemMessage
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import (
     Hub,
     HubClosed,
@@ -36,7 +35,8 @@ from agenticx.sessions.log.events import Position
 from agenticx.sessions.log.records import CallBegan
 from agenticx.sessions.store.base import find_fact
 from agenticx.settings import load_settings
-from agenticx.tools.registry import tool
+from agenticx.testing import call, hang, say
+from agenticx.tools import tool
 from tests.support.commits import append
 from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write
 from tests.support.lanes import Count

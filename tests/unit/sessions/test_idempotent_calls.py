@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from agenticx.errors import StoreError
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
 from agenticx.settings import load_settings
-from agenticx.testing import check_grammar
-from agenticx.tools.base import Assessment
-from agenticx.tools.registry import FunctionTool, tool
+from agenticx.testing import call, check_grammar
+from agenticx.tools import Assessment, FunctionTool, tool
 from tests.support.timeouts import PATIENCE
 from tests.support.two_hubs import end_lease, end_takeover, hub_over
 

@@ -12,8 +12,7 @@ import pytest
 
 from agenticx.errors import SessionNotFound
 from agenticx.messages import UserMessage
-from agenticx.runtime import ConfirmAnswer
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import ConfirmAnswer, EventType, RuntimeEvent
 from agenticx.sessions import (
     Commit,
     Doubtful,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import Commit, Lease, SqliteStore, TurnRecord
 from agenticx.sessions.store.sqlite.projections import check_projections
 from tests.support.commits import delete

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.messages import AssistantMessage, UserMessage
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import Commit, MemoryStore, SqliteStore, StateChange, Store, TurnRecord
 from agenticx.sessions.store.sqlite.projections import check_projections
 from tests.support.stores import USAGE, RandomSession, began, final, posted, record, started, token

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import Hub, SessionRecord, Store
 from agenticx.sessions.history.export import export_jsonl
 from agenticx.sessions.history.fork import fork
@@ -20,8 +20,8 @@ from agenticx.sessions.log.events import decode, decode_line
 from agenticx.sessions.log.turn_tree import TurnTree
 from agenticx.sessions.store.base import read_log_pages
 from agenticx.settings import load_settings
-from agenticx.testing import check_grammar
-from agenticx.tools.registry import tool
+from agenticx.testing import call, check_grammar
+from agenticx.tools import tool
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from agenticx.errors import StoreError
-from agenticx.llms.scripted import ScriptedModel, hang, say
-from agenticx.runtime.events import EventType
+from agenticx.llms import ScriptedModel
+from agenticx.runtime import EventType
 from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
+from agenticx.testing import hang, say
 from tests.support.commits import load
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.sessions import wait_for_turn_end

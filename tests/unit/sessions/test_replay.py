@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import SessionRecord, SqliteStore, StoredEvent
 from agenticx.sessions.log.events import Position
 from tests.support.commits import append, delete

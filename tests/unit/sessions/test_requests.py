@@ -8,11 +8,19 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest, RuntimeEvent
+from agenticx.runtime import (
+    ConfirmAnswer,
+    ConfirmRequest,
+    QuestionAnswer,
+    QuestionRequest,
+    RuntimeEvent,
+    UserAnswer,
+    UserRequest,
+)
 from agenticx.runtime.events import check_payload
 from agenticx.runtime.events.types import AskingEvent
 from agenticx.runtime.user_requests.kinds import kind_of, kind_of_event
-from agenticx.runtime.user_requests.requests import AnsweredBy, Remember, UserAnswer, UserRequest
+from agenticx.runtime.user_requests.requests import AnsweredBy, Remember
 from agenticx.sessions.hub.commands import Answer, decode_command, decode_result, encode_command, encode_result
 from agenticx.sessions.log.events import asked_request, decode, encode, given_answer
 from agenticx.sessions.log.records import RequestAnswered, decode_record, encode_record

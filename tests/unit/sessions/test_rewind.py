@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
+from agenticx import builtin_tools
 from agenticx.errors import SessionBusy, StoreError
-from agenticx.llms.scripted import ScriptedModel, call, think
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import Doubtful, Hub, MemoryStore, SessionRecord, SqliteStore, Store, StoredEvent, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_conversation
 from agenticx.sessions.log.records import FileFact
 from agenticx.sessions.store.blobs import BlobFolder, MemoryBlobs
 from agenticx.settings import load_settings
-from agenticx.tools.builtin import builtin_tools
+from agenticx.testing import call, think
 from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write
 from tests.support.timeouts import PATIENCE, wait_until
 from tests.support.two_hubs import UnreliableStore, hub_over

@@ -18,7 +18,7 @@ import pytest
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import SessionNotFound
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, clean_text
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import (
     DailyUsage,
     ListedSession,

@@ -13,6 +13,7 @@ from typing import cast
 
 import pytest
 
+from agenticx import builtin_tools
 from agenticx.errors import ToolError
 from agenticx.sessions import SessionRecord
 from agenticx.sessions.files.changes import (
@@ -30,7 +31,6 @@ from agenticx.sessions.log.damage import DamagedData
 from agenticx.sessions.log.records import FileEdited, ForkedPath, decode_record, encode_record
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, content_digest
 from agenticx.tools import ToolContext
-from agenticx.tools.builtin import builtin_tools
 from tests.support.snapshots import SnapshotSessions
 from tests.support.unreplaceable import unwritable
 

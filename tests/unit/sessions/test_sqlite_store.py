@@ -18,7 +18,7 @@ import pytest
 
 from agenticx.errors import SettingsError, StoreError
 from agenticx.messages import UserMessage
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import (
     Commit,
     Lease,

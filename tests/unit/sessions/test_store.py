@@ -14,7 +14,7 @@ import pytest
 
 from agenticx.errors import SessionNotFound, StoreError
 from agenticx.messages import AssistantMessage, SystemMessage, UserMessage
-from agenticx.runtime.events import EventType, RuntimeEvent, envelope_adapter
+from agenticx.runtime import EventType, RuntimeEvent, envelope_adapter
 from agenticx.sessions import (
     ArchivedFilter,
     Commit,
@@ -53,7 +53,8 @@ from agenticx.sessions.store.blobs import (
     MemoryBlobs,
     content_digest,
 )
-from agenticx.subagents.records import SubagentEnding, SubagentRun
+from agenticx.subagents.records import SubagentRun
+from agenticx.teams import SubagentEnding
 from tests.support.commits import add_fact, append, delete, update
 from tests.support.stores import (
     began,

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import call
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Commit, Fact, MemoryStore, StateChange, Store, TurnRequest
 from agenticx.sessions.log.state import FoldedSession, StoredSession
 from agenticx.sessions.store.memory_sessions import MemoryData
-from agenticx.tools.registry import tool
+from agenticx.testing import call
+from agenticx.tools import tool
 from tests.support.lanes import Count
 from tests.support.stores import RandomSession, in_a_file, record
 from tests.support.teams.subagent_sessions import SubagentSession, spawn

@@ -21,7 +21,7 @@ import pytest
 
 from agenticx.clocks import Clock, ScaledClock
 from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreError
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.llms import ScriptedModel
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import (
@@ -43,10 +43,9 @@ from agenticx.sessions.store import memory
 from agenticx.sessions.store.base import find_fact, read_log_pages
 from agenticx.sessions.store.blobs import MemoryBlobs
 from agenticx.settings import load_settings
-from agenticx.testing import check_grammar
-from agenticx.tools.base import Tool
+from agenticx.testing import call, check_grammar, hang, say
+from agenticx.tools import Tool, tool
 from agenticx.tools.processes import MARK
-from agenticx.tools.registry import tool
 from tests.support.commits import load
 from tests.support.intercepted_store import InterceptedCalls, StoreCall
 from tests.support.lanes import Count

@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 
 from agenticx.clocks import SystemClock
-from agenticx.llms.scripted import call, hang
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.sessions import Store
 from agenticx.settings import load_settings
-from agenticx.subagents.limits import SubagentLimits
-from agenticx.subagents.manager import AgentTeamManager
-from agenticx.testing import ScriptedGate, ScriptedModel, check_grammar
+from agenticx.teams import AgentTeamManager, SubagentLimits
+from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, hang
+from agenticx.tools import tool
 from agenticx.tools.builtin.ask import ask_user
-from agenticx.tools.registry import tool
 from tests.support.endings import ending_text, told_endings
 from tests.support.teams.subagent_sessions import SubagentSession, notices, spawn
 from tests.support.timeouts import wait_until

@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from agenticx import open_hub
+from agenticx import builtin_tools, open_hub
 from agenticx.assembly import default_tools
 from agenticx.core.memory import memory_tools
-from agenticx.llms.scripted import ScriptedModel, call, hang
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import SqliteStore, Store, TurnRequest
 from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.settings import load_settings
 from agenticx.subagents.tools import session_tools
-from agenticx.testing import check_grammar
-from agenticx.tools.builtin import builtin_tools
-from agenticx.tools.registry import tool
+from agenticx.testing import call, check_grammar, hang
+from agenticx.tools import tool
 from tests.support.endings import ending_text
 from tests.support.teams.subagent_sessions import SubagentSession, notices, spawn
 

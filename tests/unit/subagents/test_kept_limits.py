@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import call, cut, hang, say, usage
-from agenticx.runtime import Budget, ConfirmAnswer
+from agenticx.runtime import Budget, ConfirmAnswer, EventType, RuntimeEvent
 from agenticx.runtime.budgets.budget import Spent
-from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import MemoryStore, Store, StoredEvent
 from agenticx.sessions.hub.subagents.budgets import SpentCounter
 from agenticx.sessions.log.events import encode
 from agenticx.subagents.tools import CURRENT_OWNER
-from agenticx.tools.base import Tool
-from agenticx.tools.registry import tool
+from agenticx.testing import call, cut, hang, say, usage
+from agenticx.tools import Tool, tool
 from tests.support.stores import asked, final
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
 

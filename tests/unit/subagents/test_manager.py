@@ -16,11 +16,10 @@ from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, StopSignal
 from agenticx.settings import load_settings
 from agenticx.subagents.host import MemoryHost
-from agenticx.subagents.limits import SubagentLimits
-from agenticx.subagents.manager import AgentTeamManager
 from agenticx.subagents.records import ModelUnavailable, SubagentRun
+from agenticx.teams import AgentTeamManager, SubagentLimits
 from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, hang, pause, say, usage
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.endings import ending_text, told_endings
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
 

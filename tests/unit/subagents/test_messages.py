@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from agenticx.errors import SessionNotFound
-from agenticx.llms.base import ModelRequest
-from agenticx.llms.scripted import call, hang
+from agenticx.llms import ModelRequest
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import HubClosed, Store
 from agenticx.sessions.log.records import SubagentMessaged
-from agenticx.testing import check_grammar
-from agenticx.tools.registry import tool
+from agenticx.testing import call, check_grammar, hang
+from agenticx.tools import tool
 from tests.support.commits import load
 from tests.support.teams.subagent_sessions import SubagentSession, spawn
 

@@ -13,16 +13,14 @@ from typing import Any
 import pytest
 
 from agenticx.errors import AgenticXError, ModelError
-from agenticx.llms.scripted import call, fail, hang, pause
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import MemoryStore, TurnRequest
 from agenticx.sessions.log.commits import Loaded
 from agenticx.sessions.log.records import SubagentDelivered, SubagentStarted
-from agenticx.subagents.records import SubagentEnding
-from agenticx.testing import check_grammar
-from agenticx.tools.base import Tool
-from agenticx.tools.registry import tool
+from agenticx.teams import SubagentEnding
+from agenticx.testing import call, check_grammar, fail, hang, pause
+from agenticx.tools import Tool, tool
 from tests.support.commits import load
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
 from tests.support.lanes import Count

@@ -12,14 +12,11 @@ from typing import Any, get_args
 
 import pytest
 
-from agenticx.llms.scripted import call
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import MemoryStore, Store, TurnRequest
-from agenticx.testing import check_grammar
-from agenticx.tools.base import Tool
+from agenticx.testing import call, check_grammar
+from agenticx.tools import PermissionMode, Tool, tool
 from agenticx.tools.builtin.shell import bash_exec
-from agenticx.tools.permissions import PermissionMode
-from agenticx.tools.registry import tool
 from tests.support.lanes import Count
 from tests.support.teams.subagent_sessions import SubagentSession, spawn
 from tests.support.timeouts import PatientClock, wait_until

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from agenticx.errors import StoreError
-from agenticx.llms.scripted import call, hang
 from agenticx.sessions import MemoryStore, StoredEvent
-from agenticx.testing import check_grammar
+from agenticx.testing import call, check_grammar, hang
 from tests.support.endings import ending_text
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn

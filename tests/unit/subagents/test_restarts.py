@@ -12,17 +12,15 @@ from typing import Any
 import pytest
 
 from agenticx.errors import SessionBusy
-from agenticx.llms.scripted import call, hang
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer
 from agenticx.sessions import Hub, MemoryStore, Store, StoredEvent, TurnRequest
 from agenticx.sessions.log.records import ChildTurnSaved, RequestAnswered
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
 from agenticx.subagents.tools import session_tools
-from agenticx.testing import check_grammar
-from agenticx.tools.base import Tool, is_idempotent
+from agenticx.testing import call, check_grammar, hang
+from agenticx.tools import Tool, ToolContext, tool
+from agenticx.tools.base import is_idempotent
 from agenticx.tools.builtin.ask import ask_user
-from agenticx.tools.context import ToolContext
-from agenticx.tools.registry import tool
 from tests.support.commits import add_fact, load
 from tests.support.endings import ending_text, told_endings
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.llms.scripted import call, hang
 from agenticx.sessions import Hub, Store
 from agenticx.sessions.history.fork import fork
-from agenticx.testing import check_grammar
-from agenticx.tools.registry import tool
+from agenticx.testing import call, check_grammar, hang
+from agenticx.tools import tool
 from tests.support.endings import ending_text, told_endings
 from tests.support.teams.subagent_sessions import SubagentSession, notices, spawn
 

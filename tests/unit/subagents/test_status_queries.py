@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from agenticx import open_hub
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.settings import load_settings
 from agenticx.subagents.tools import session_tools
-from agenticx.tools.registry import tool
+from agenticx.testing import call
+from agenticx.tools import tool
 
 pytestmark = pytest.mark.anyio
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from agenticx.core import Agent, AgentExecutor, Task
-from agenticx.llms.scripted import ScriptedModel, call, pause
-from agenticx.runtime import ConfirmAnswer
-from agenticx.runtime.user_requests.requests import ConfirmRequest
+from agenticx.llms import ScriptedModel
+from agenticx.runtime import ConfirmAnswer, ConfirmRequest
 from agenticx.sessions import Hub, Store
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
+from agenticx.testing import call, pause
+from agenticx.tools import tool
 from agenticx.tools.base import ToolOutput
-from agenticx.tools.registry import tool
 from tests.support.teams.sessions import open_session
 from tests.support.teams.subagent_sessions import SubagentSession, spawn
 from tests.support.timeouts import PATIENCE

@@ -12,17 +12,17 @@ import pytest
 
 from agenticx.assembly import make_hub
 from agenticx.core import Agent, AgentExecutor, Task
-from agenticx.llms.base import ModelRequest
+from agenticx.llms import ModelRequest, ScriptedModel
 from agenticx.llms.model_cache import NamedModels
-from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.sessions import Hub, TurnRequest
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import load_settings
 from agenticx.subagents.tools import session_tools
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, UserProxyAgent
+from agenticx.testing import call
+from agenticx.tools import Toolbox, tool
 from agenticx.tools.builtin.ask import ask_user
-from agenticx.tools.registry import Toolbox, tool
 from tests.support.endings import ending_text
 from tests.support.sessions import wait_for_turn_end
 from tests.support.teams.sessions import log_of

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import call, cut, say, usage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Store, TurnRequest
-from agenticx.tools.registry import tool
+from agenticx.testing import call, cut, say, usage
+from agenticx.tools import tool
 from tests.support.teams.subagent_sessions import SubagentSession, notices, spawn
 
 pytestmark = pytest.mark.anyio

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import hang
 from agenticx.sessions import Hub, MemoryStore
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
-from agenticx.testing import check_grammar
+from agenticx.testing import check_grammar, hang
 from tests.support.endings import told_endings
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
 

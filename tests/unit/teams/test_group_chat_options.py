@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agenticx.runtime import Session
-from agenticx.sessions.log.session_record import SessionRecord
+from agenticx.sessions import SessionRecord
 from agenticx.teams import (
     AssistantAgent,
     BaseChatMessage,

@@ -11,7 +11,7 @@ import pytest
 
 from agenticx import open_hub
 from agenticx.errors import SessionBusy, SessionNotFound
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import Hub
 from agenticx.settings import load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, TaskResult, TeamError

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agenticx import open_hub
+from agenticx import builtin_tools, open_hub
 from agenticx.errors import ModelError, SessionBusy, SessionNotFound
-from agenticx.llms.scripted import ScriptedModel, call, hang
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Budget, ConfirmAnswer, Session
 from agenticx.settings import load_settings
 from agenticx.teams import (
@@ -28,9 +28,8 @@ from agenticx.teams import (
     TextMessage,
     UserProxyAgent,
 )
-from agenticx.testing import check_grammar, outline
-from agenticx.tools.builtin import builtin_tools
-from agenticx.tools.registry import tool
+from agenticx.testing import call, check_grammar, hang, outline
+from agenticx.tools import tool
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 from tests.support.teams.child_turns import turns_by_agent
 from tests.support.teams.sessions import by_agent, log_of, open_session

@@ -14,13 +14,14 @@ import pytest
 from agenticx import QuestionAnswer, open_hub
 from agenticx.core import Agent, AgentExecutor, Task
 from agenticx.errors import SessionBusy
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, QuestionClosed
 from agenticx.sessions import Hub, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, TaskResult, UserProxyAgent
+from agenticx.testing import call
+from agenticx.tools import tool
 from agenticx.tools.builtin.ask import ask_user
-from agenticx.tools.registry import tool
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 from tests.support.teams.sessions import log_of
 

@@ -7,10 +7,10 @@ import json
 import pytest
 from typing_extensions import TypedDict
 
+from agenticx import builtin_tools
 from agenticx.clocks import ScaledClock
 from agenticx.core import Agent, AgentExecutor, Task
-from agenticx.llms.base import ModelRequest, ToolSchema, complete
-from agenticx.llms.demo import DemoModel
+from agenticx.llms import DemoModel, ModelRequest, ToolSchema, complete
 from agenticx.messages import AssistantMessage, UserMessage
 from agenticx.runtime import AgentRuntime, ContextCompactor
 from agenticx.teams import (
@@ -23,7 +23,6 @@ from agenticx.teams import (
     TextMentionTermination,
 )
 from agenticx.testing import ScriptedGate, assert_sequence, check_grammar, collect, outline
-from agenticx.tools.builtin import builtin_tools
 
 pytestmark = pytest.mark.anyio
 

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from agenticx.clocks import ScaledClock
-from agenticx.llms.base import ModelRequest, ToolCallDelta, complete
-from agenticx.llms.demo import DemoModel
+from agenticx.llms import DemoModel, ModelRequest, ToolCallDelta, complete
 from agenticx.llms.demo.designs import DESIGNS
 from agenticx.llms.demo.pages import NewPage, make_page, title_of
 from agenticx.llms.demo.plan import make_plan
 from agenticx.messages import SystemMessage, UserMessage
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.testing import check_grammar, collect
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 
 pytestmark = pytest.mark.anyio
 

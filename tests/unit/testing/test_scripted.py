@@ -9,7 +9,7 @@ import pytest
 
 from agenticx.clocks import ScaledClock
 from agenticx.errors import ModelError
-from agenticx.llms.base import (
+from agenticx.llms import (
     Finished,
     ModelRequest,
     Reply,

@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 
 import agenticx.tools
+from agenticx import builtin_tools
 from agenticx.tools import Tool
-from agenticx.tools.builtin import builtin_tools
 
 
 def test_the_tools_come_in_a_fixed_order_with_their_arguments() -> None:

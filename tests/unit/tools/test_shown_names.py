@@ -7,7 +7,8 @@ import os
 
 import pytest
 
-from agenticx.attachments import load_attachment, make_attachment
+from agenticx import load_attachment
+from agenticx.attachments import make_attachment
 from agenticx.cli.commands.message_input import PendingAttachments, load_attachments
 from agenticx.errors import AttachmentRefused, ToolError
 from agenticx.runtime.user_requests.request_text import confirm_lines

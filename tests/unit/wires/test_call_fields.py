@@ -10,8 +10,7 @@ import pytest
 
 from agenticx import open_hub
 from agenticx.core import Agent, AgentExecutor
-from agenticx.llms import ModelRequest, OllamaModel, OpenAIChatModel, complete
-from agenticx.llms.duck_typed.model import adapt
+from agenticx.llms import ModelRequest, OllamaModel, OpenAIChatModel, adapt, complete
 from agenticx.llms.wires.provider_model import ProviderModel
 from agenticx.messages import AssistantMessage, Message, ToolMessage, UserMessage, message_adapter
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from agenticx import builtin_tools
 from agenticx.testing import outline
-from agenticx.tools.builtin import builtin_tools
 from tests.support.turn_player import PlayedTurn, Player
 from tests.support.wires.file_replies import FILE_WIRES, FileCall, FileWire, pieces_of
 from tests.support.wires.wires import WIRES

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from agenticx.errors import InvalidArguments, ModelError
+from agenticx.llms import Reply
 from agenticx.llms.arguments import parse_arguments
-from agenticx.llms.base import Reply
 from agenticx.messages import AssistantMessage, Message, UserMessage, message_adapter
 from agenticx.runtime import sanitize
 from agenticx.runtime.sanitizing import is_valid

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms import ModelRequest, ToolSchema, adapt, complete
-from agenticx.llms.base import Delta, Finished, TextDelta, close_model
+from agenticx.llms import Delta, Finished, ModelRequest, TextDelta, ToolSchema, adapt, complete
+from agenticx.llms.base import close_model
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat import _request as chat_request

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agenticx.http.json_lines import LineParser
-from agenticx.llms.base import Usage
+from agenticx.llms import Usage
 from agenticx.llms.reply_limits import MAX_CALLS
 from agenticx.messages import ProviderState
 from tests.support.lanes import Count

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.base import complete
+from agenticx.llms import complete
 from agenticx.llms.transport.errors import parse_error_body, status_error
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.testing.provider_replies import RawReply

@@ -13,7 +13,7 @@ import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.http.url import Url
-from agenticx.llms.base import complete
+from agenticx.llms import complete
 from agenticx.llms.transport.proxy_settings import find_proxy, proxy_problems, read_proxies
 from agenticx.testing._accepted import AcceptedConnections
 from tests.support.wires.chunk_server import chunk_server

@@ -8,17 +8,15 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.base import ModelRequest, ToolSchema, complete
-from agenticx.llms.catalog.resolve import resolve_wire
-from agenticx.llms.wires.anthropic import AnthropicModel
+from agenticx.llms import AnthropicModel, ModelRequest, OpenAIChatModel, ToolSchema, complete, resolve_wire
 from agenticx.llms.wires.anthropic import _request as _anthropic_request
 from agenticx.llms.wires.gemini import _request as _gemini_request
-from agenticx.llms.wires.openai_chat import ChatDialect, OpenAIChatModel
+from agenticx.llms.wires.openai_chat import ChatDialect
 from agenticx.llms.wires.openai_chat import _request as _openai_chat_request
 from agenticx.llms.wires.openai_responses import _request as _openai_responses_request
 from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage
-from agenticx.testing import FakeOpenAIServer
-from agenticx.testing.provider_replies import RawReply, body, status
+from agenticx.testing import FakeOpenAIServer, body, status
+from agenticx.testing.provider_replies import RawReply
 from tests.support.wires import rules_anthropic
 from tests.support.wires.anthropic_events import END, content_block, message_delta, message_start, text_delta
 from tests.support.wires.conversations import SECRET, conversation, own_ids, text_of

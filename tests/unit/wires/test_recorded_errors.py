@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import ModelRequest, close_model, complete
+from agenticx.llms import ModelRequest, complete
+from agenticx.llms.base import close_model
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Session

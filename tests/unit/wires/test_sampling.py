@@ -9,7 +9,7 @@ import pytest
 
 from agenticx.errors import ModelError
 from agenticx.llms import ModelRequest, Sampling, UnsupportedSampling, complete, resolve_wire
-from agenticx.testing.fake_openai import FakeOpenAIServer
+from agenticx.testing import FakeOpenAIServer
 from tests.support.wires.served import ANTHROPIC, CHAT, GEMINI, HELLO, OLLAMA, RESPONSES, SERVED_WIRES, ServedWire
 from tests.support.wires.wires import WIRES
 

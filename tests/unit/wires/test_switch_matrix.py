@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.errors import ModelError
-from agenticx.llms import ScriptedModel
-from agenticx.llms.base import Finished
+from agenticx.llms import Finished, ScriptedModel
 from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.messages import (
     AssistantMessage,

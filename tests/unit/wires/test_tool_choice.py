@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms import ModelRequest, ToolSchema
 from agenticx.messages import UserMessage
 from tests.support.wires.wires import WIRES
 

@@ -10,15 +10,14 @@ from decimal import Decimal
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import Usage
+from agenticx.llms import Sampling, Usage
 from agenticx.llms.prices import Price
-from agenticx.llms.sampling import Sampling
 from agenticx.llms.wrappers.pricing import PricedModel
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.llms.wrappers.sampling import SampledModel
 from agenticx.runtime import Budget, BudgetExceeded, TurnContext
 from agenticx.testing import ScriptedGate, ScriptedModel, call, cut, fail, hang, pause, say, usage
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.histories import conversation
 from tests.support.jumping_clock import LoopClock
 from tests.support.timed_stop import TimedStop

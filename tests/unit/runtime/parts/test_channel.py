@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.turn import Channel
 from agenticx.runtime.turns.write_pacer import WritePacer
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from agenticx.attachments import make_attachment
 from agenticx.errors import ModelError
-from agenticx.llms.base import TextDelta, Usage
+from agenticx.llms import TextDelta, Usage
 from agenticx.messages import AssistantMessage, ToolMessage, UserMessage
-from agenticx.runtime import Session
-from agenticx.runtime.compactor import SUMMARIES_CHARS, TAG, ContextCompactor, estimate_tokens, is_summary
+from agenticx.runtime import ContextCompactor, Session
+from agenticx.runtime.compactor import SUMMARIES_CHARS, TAG, estimate_tokens, is_summary
 from agenticx.testing import ScriptedModel, cut, fail, hang, raw, say, usage
 from tests.support.examples import examples
 from tests.support.histories import assistant, number, result, system, user, valid_histories, violations

@@ -24,12 +24,12 @@ from agenticx.runtime import (
     ConfirmGate,
     ConfirmRequest,
     DigestMismatch,
+    QuestionRequest,
     SyncConfirmGate,
     UnknownConfirm,
     UnknownQuestion,
 )
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest
-from agenticx.runtime.user_requests.requests import QuestionRequest
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio

@@ -13,16 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from agenticx.runtime.events import (
-    Event,
-    EventType,
-    RuntimeEvent,
-    StallEvent,
-    TokenEvent,
-    encode_envelope,
-    envelope_adapter,
-    envelope_schema,
-)
+from agenticx.runtime import Event, EventType, RuntimeEvent, encode_envelope, envelope_adapter, envelope_schema
+from agenticx.runtime.events import StallEvent, TokenEvent
 
 TS = "2026-11-21T10:00:00.000Z"
 pytestmark = pytest.mark.promise("B8")

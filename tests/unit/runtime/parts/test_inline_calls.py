@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms.base import ToolSchema
+from agenticx.llms import ToolSchema
 from agenticx.runtime.calls.inline import parse_function_calls, parse_inline_calls
 
 KNOWN = {"bash_exec", "file_read", "add"}

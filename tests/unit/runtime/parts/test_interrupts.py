@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted
+from agenticx.runtime import StopSignal
+from agenticx.runtime.interrupts import Interrupts, TurnInterrupted
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.runtime.loop_detector import LoopDetector, LoopVerdict, RecordedCall
+from agenticx.runtime import LoopDetector
+from agenticx.runtime.loop_detector import LoopVerdict, RecordedCall
 
 
 def verdicts(calls, **thresholds):

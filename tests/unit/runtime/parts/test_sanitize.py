@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 
 from agenticx.messages import AssistantMessage, SystemMessage, ToolMessage
-from agenticx.runtime.sanitizing import OUTCOME_UNKNOWN, is_valid, sanitize
+from agenticx.runtime import sanitize
+from agenticx.runtime.sanitizing import OUTCOME_UNKNOWN, is_valid
 from tests.support.histories import (
     assistant,
     broken_histories,

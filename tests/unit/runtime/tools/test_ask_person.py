@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 
 from agenticx.errors import AgenticXError
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import (
     AgentRuntime,
     AsyncConfirmGate,
     AutoApproveConfirmGate,
     QuestionAnswer,
+    RuntimeEvent,
     Session,
     StopSignal,
     TurnContext,
     ask_person,
 )
-from agenticx.runtime.events import RuntimeEvent
 from agenticx.runtime.turn import Turn
 from agenticx.settings import load_settings
-from agenticx.testing import check_grammar, collect, outline
-from agenticx.tools.registry import tool
+from agenticx.testing import call, check_grammar, collect, outline
+from agenticx.tools import tool
 from tests.support.jumping_clock import LoopClock
 from tests.support.timeouts import PATIENCE
 

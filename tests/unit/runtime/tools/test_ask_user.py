@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agenticx.clocks import SystemClock
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
 from agenticx.runtime import (
     AgentRuntime,
@@ -19,6 +19,7 @@ from agenticx.runtime import (
     QuestionAnswer,
     QuestionClosed,
     QuestionRequest,
+    RuntimeEvent,
     Session,
     StopSignal,
     SyncConfirmGate,
@@ -26,13 +27,11 @@ from agenticx.runtime import (
     UnknownQuestion,
     current_turn,
 )
-from agenticx.runtime.events import RuntimeEvent
 from agenticx.runtime.resume import ResumedRequest, ResumePoint
 from agenticx.settings import load_settings
-from agenticx.testing import check_grammar, collect, outline
-from agenticx.tools.base import Assessment, UserQuestion
+from agenticx.testing import call, check_grammar, collect, outline
+from agenticx.tools import Assessment, UserQuestion, tool
 from agenticx.tools.builtin.ask import ask_user
-from agenticx.tools.registry import tool
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio

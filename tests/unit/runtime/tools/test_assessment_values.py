@@ -10,8 +10,7 @@ import pytest
 from agenticx import open_hub
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, call, collect
-from agenticx.tools import tool
-from agenticx.tools.base import Assessment
+from agenticx.tools import Assessment, tool
 from tests.support.turn_player import Player
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("F4")]

@@ -19,10 +19,9 @@ from agenticx.runtime.resume import ResumedRequest, ResumePoint
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest, write_json
 from agenticx.runtime.user_requests.request_text import confirm_lines
 from agenticx.testing import ScriptedGate, ScriptedModel, call
-from agenticx.tools.base import Assessment
+from agenticx.tools import Assessment, tool
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
-from agenticx.tools.registry import tool
 from tests.support.jumping_clock import LoopClock
 from tests.support.lanes import Count
 from tests.support.timed_stop import LIMIT, STOPPED, TimedStop

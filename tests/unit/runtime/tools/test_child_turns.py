@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from agenticx.errors import AgenticXError
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import Event, RuntimeEvent, Session, TurnContext, TurnError, current_turn
 from agenticx.runtime.turn import Channel
 from agenticx.runtime.turns.child_turns import ChannelChildTurns
-from agenticx.testing import ScriptedGate, check_grammar, outline
-from agenticx.tools.registry import tool
+from agenticx.testing import ScriptedGate, call, check_grammar, hang, outline, say
+from agenticx.tools import tool
 from tests.support.jumping_clock import LoopClock
 from tests.support.turn_player import Player
 

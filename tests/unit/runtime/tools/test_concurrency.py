@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from agenticx.runtime import (
+    AgentHook,
     AsyncConfirmGate,
     AutoApproveConfirmGate,
     ConfirmGate,
@@ -17,10 +18,8 @@ from agenticx.runtime import (
     TurnContext,
 )
 from agenticx.runtime.calls.concurrency import MAX_CONCURRENT_CALLS, slots
-from agenticx.runtime.hooks import AgentHook
 from agenticx.testing import ScriptedGate, ScriptedModel, call
-from agenticx.tools.base import Assessment
-from agenticx.tools.registry import tool
+from agenticx.tools import Assessment, tool
 from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("D7")]

@@ -12,8 +12,8 @@ from agenticx.errors import (
     StoreError,
     ToolError,
 )
-from agenticx.llms.base import ToolSchema
-from agenticx.tools.base import Assessment
+from agenticx.llms import ToolSchema
+from agenticx.tools import Assessment
 from tests.support.odd_tools import Panic, Unshowable, cyclic, one_result
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("F4")]

@@ -8,14 +8,13 @@ from decimal import Decimal
 import pytest
 
 from agenticx.clocks import SystemClock
-from agenticx.llms.base import Usage
+from agenticx.llms import Usage
 from agenticx.llms.prices import Price
 from agenticx.llms.wrappers.pricing import PricedModel
 from agenticx.messages import UserMessage
 from agenticx.runtime import Budget, BudgetExceeded, TurnContext
 from agenticx.testing import ScriptedModel, call, say, usage
-from agenticx.tools.context import ToolContext
-from agenticx.tools.registry import tool
+from agenticx.tools import ToolContext, tool
 from tests.support.wires.files import GIF, JPEG, PNG
 
 pytestmark = pytest.mark.anyio

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from agenticx import builtin_tools
 from agenticx.runtime import StopSignal
 from agenticx.testing import call
-from agenticx.tools.builtin import builtin_tools
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.jumping_clock import LoopClock
 
 pytestmark = pytest.mark.anyio

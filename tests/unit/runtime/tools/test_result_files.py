@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from agenticx import open_hub
-from agenticx.attachments import Attachment, load_attachment, make_attachment
+from agenticx import load_attachment, open_hub
+from agenticx.attachments import Attachment, make_attachment
 from agenticx.llms.file_limits import FileLimits
 from agenticx.llms.wrappers.file_limits import FileLimitModel
 from agenticx.messages import ToolMessage, UserMessage
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest
 from agenticx.sessions.history.export import export_markdown
 from agenticx.testing import ScriptedModel, call
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.wires.files import GIF, SMALLEST_PNG, TEXT, contents
 
 pytestmark = pytest.mark.anyio

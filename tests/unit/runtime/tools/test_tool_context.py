@@ -10,8 +10,7 @@ import pytest
 
 from agenticx.runtime import AgentRuntime, StopSignal
 from agenticx.testing import ScriptedModel, call
-from agenticx.tools.context import ToolContext
-from agenticx.tools.registry import tool
+from agenticx.tools import ToolContext, tool
 from tests.support.odd_tools import cyclic, one_result
 from tests.support.timeouts import PATIENCE
 

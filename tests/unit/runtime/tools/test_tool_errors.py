@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from agenticx.attachments import load_attachment
+from agenticx import load_attachment
 from agenticx.errors import (
     AttachmentRefused,
     ClockExpired,
@@ -26,8 +26,7 @@ from agenticx.runtime.calls.authorization import CallRefused
 from agenticx.runtime.interrupts import TurnInterrupted
 from agenticx.runtime.resume import NullCallJournal
 from agenticx.testing import ScriptedModel, call, outline
-from agenticx.tools.context import ToolContext
-from agenticx.tools.registry import tool
+from agenticx.tools import ToolContext, tool
 from tests.support.odd_tools import Panic, one_result
 from tests.support.timeouts import PATIENCE
 

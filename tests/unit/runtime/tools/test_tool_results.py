@@ -8,7 +8,7 @@ import threading
 import pytest
 from pydantic import BaseModel
 
-from agenticx.tools.registry import tool
+from agenticx.tools import tool
 from tests.support.odd_tools import Unshowable, cyclic, one_result
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("F4")]

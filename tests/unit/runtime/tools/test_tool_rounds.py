@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.llms.base import ToolCallDelta
-from agenticx.runtime import AutoApproveConfirmGate, Block, ConfirmAnswer, HookRegistry, StopSignal
-from agenticx.runtime.hooks import AgentHook
+from agenticx.llms import ToolCallDelta
+from agenticx.runtime import AgentHook, AutoApproveConfirmGate, Block, ConfirmAnswer, HookRegistry, StopSignal
 from agenticx.testing import ScriptedGate, ScriptedModel, call, finish, outline, raw, say
+from agenticx.tools import ToolContext, tool
 from agenticx.tools.base import ToolOutput
-from agenticx.tools.context import ToolContext
-from agenticx.tools.registry import tool
 from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]

@@ -13,7 +13,7 @@ import pytest
 
 from agenticx.attachments import Attachment, make_attachment
 from agenticx.errors import StoreError
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from agenticx.messages import Message, UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Commit, Hub, Store, StoredEvent, TurnRequest

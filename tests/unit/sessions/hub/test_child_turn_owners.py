@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import AgenticXError
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.messages import new_id
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session, TurnContext, current_turn
 from agenticx.sessions import Hub, MemoryStore, SessionRecord, TurnRequest
 from agenticx.settings import load_settings
-from agenticx.testing import check_grammar
-from agenticx.tools.base import Tool
-from agenticx.tools.registry import tool
+from agenticx.testing import call, check_grammar
+from agenticx.tools import Tool, tool
 from tests.support.commits import load
 from tests.support.lanes import Count
 from tests.support.timeouts import PATIENCE, PatientClock

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agenticx.errors import StoreError
-from agenticx.llms.scripted import ScriptedModel, call, hang
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import (
     AgentRuntime,
     AutoApproveConfirmGate,
@@ -28,8 +28,8 @@ from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.log.records import RequestAsked
 from agenticx.settings import load_settings
-from agenticx.testing import check_grammar
-from agenticx.tools.registry import tool
+from agenticx.testing import call, check_grammar, hang
+from agenticx.tools import tool
 from tests.support.commits import append, load
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.sessions import wait_for_turn_end

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import Script, ScriptedModel, call
+from agenticx import builtin_tools
+from agenticx.llms import ScriptedModel
+from agenticx.llms.scripted import Script
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub, MemoryStore, SqliteStore, Store, TurnRequest
 from agenticx.sessions.store.hosts import WorkspaceElsewhere
 from agenticx.settings import load_settings
-from agenticx.tools.builtin import builtin_tools
+from agenticx.testing import call
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 from tests.support.timeouts import PatientClock
 from tests.support.two_hubs import UnreliableStore

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from agenticx import builtin_tools
 from agenticx.errors import SessionBusy, SettingsError
-from agenticx.llms.scripted import Script, ScriptedModel, call, say
+from agenticx.llms import ScriptedModel
+from agenticx.llms.scripted import Script
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub, SqliteStore
 from agenticx.sessions.hub.session_fields import WorkspaceGone
 from agenticx.settings import load_settings
-from agenticx.tools.builtin import builtin_tools
+from agenticx.testing import call, say
 from tests.support.timeouts import PatientClock
 
 pytestmark = pytest.mark.anyio

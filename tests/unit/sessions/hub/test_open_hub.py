@@ -13,13 +13,12 @@ import pytest
 
 from agenticx import QuestionAnswer, open_hub
 from agenticx.errors import SessionBusy, SessionNotFound, SettingsError, StoreError, ToolError
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
-from agenticx.runtime import ConfirmAnswer
+from agenticx.llms import ScriptedModel
+from agenticx.runtime import ConfirmAnswer, UnknownConfirm, UnknownQuestion
 from agenticx.runtime.events import TokenEvent
-from agenticx.runtime.user_requests.requests import UnknownConfirm, UnknownQuestion
 from agenticx.sessions import Hub, HubClosed, OwnedElsewhere, TurnFailed, TurnRequest
 from agenticx.settings import load_settings
-from agenticx.testing import collect, outline
+from agenticx.testing import call, collect, hang, outline, say
 from agenticx.tools import tool
 from tests.support.sessions import wait_for_event
 

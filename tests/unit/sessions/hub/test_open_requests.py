@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import call
 from agenticx.messages import ToolMessage
 from agenticx.runtime import (
     ConfirmAnswer,
@@ -19,13 +18,14 @@ from agenticx.runtime import (
     QuestionRequest,
     UnknownConfirm,
     UnknownQuestion,
+    UserAnswer,
+    UserRequest,
 )
-from agenticx.runtime.user_requests.requests import UserAnswer, UserRequest
 from agenticx.sessions import Hub, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.log.records import RequestAnswered
 from agenticx.sessions.store.base import find_fact
-from agenticx.testing import check_grammar
+from agenticx.testing import call, check_grammar
 from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2", "E3")]

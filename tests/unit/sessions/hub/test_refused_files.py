@@ -9,11 +9,12 @@ import pytest
 
 from agenticx.attachments import Attachment
 from agenticx.errors import ModelError
-from agenticx.llms.scripted import ScriptedModel, fail
+from agenticx.llms import ScriptedModel
 from agenticx.messages import Message, UserMessage
 from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.settings import load_settings
+from agenticx.testing import fail
 from tests.support.sessions import wait_for_turn_end
 from tests.support.two_hubs import hub_over
 from tests.support.wires.files import PNG

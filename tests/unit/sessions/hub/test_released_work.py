@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx import builtin_tools
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import Hub, SqliteStore, TurnRequest
 from agenticx.settings import load_settings
-from agenticx.tools.builtin import builtin_tools
+from agenticx.testing import call
 from tests.support.intercepted_store import InterceptedStore, StoreCall
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 from tests.support.timeouts import PatientClock

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call, hang
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import (
     AgentRuntime,
     ConfirmAnswer,
@@ -25,9 +25,9 @@ from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_context import TurnWork
 from agenticx.sessions import Hub, OwnershipLost, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
-from agenticx.testing import check_grammar, outline
+from agenticx.testing import call, check_grammar, hang, outline
+from agenticx.tools import tool
 from agenticx.tools.builtin.ask import ask_user
-from agenticx.tools.registry import tool
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.sessions import wait_for_turn_end
 from tests.support.timeouts import PATIENCE

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from agenticx.errors import SessionNotFound
-from agenticx.llms.sampling import Sampling, UnsupportedSampling
-from agenticx.llms.scripted import ScriptedModel, call, hang
+from agenticx.llms import Sampling, ScriptedModel, UnsupportedSampling
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub, MemoryStore, TurnRequest
 from agenticx.sessions.hub.commands import Answer, decode_command, encode_command
 from agenticx.settings import load_settings
-from agenticx.tools.registry import tool
+from agenticx.testing import call, hang
+from agenticx.tools import tool
 from tests.support.timeouts import wait_until
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,8 @@ from itertools import count
 import pytest
 
 from agenticx.messages import Message, UserMessage
-from agenticx.sessions import SessionRecord
+from agenticx.sessions import SessionRecord, SessionState
 from agenticx.sessions.hub.state_tracker import StateTracker, load_session
-from agenticx.sessions.log.commits import SessionState
 
 _numbers = count()
 

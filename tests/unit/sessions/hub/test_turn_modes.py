@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from agenticx.llms.scripted import call
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import TurnRequest
+from agenticx.testing import call
 from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
 
 pytestmark = pytest.mark.anyio

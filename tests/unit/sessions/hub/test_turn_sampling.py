@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import Sampling, UnsupportedSampling
-from agenticx.llms.scripted import ScriptedModel, call, say
+from agenticx.llms import Sampling, ScriptedModel, UnsupportedSampling
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
 from agenticx.settings import load_settings
-from agenticx.testing import collect
+from agenticx.testing import call, collect, say
 from agenticx.tools import tool
 from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
 from tests.support.timeouts import PatientClock

@@ -10,7 +10,7 @@ import pytest
 
 from agenticx import open_hub
 from agenticx.errors import SessionNotFound
-from agenticx.llms.base import Delta, Finished, ModelRequest, TextDelta, Usage, UsageDelta
+from agenticx.llms import Delta, Finished, ModelRequest, TextDelta, Usage, UsageDelta
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, call, collect
 from agenticx.tools import ToolContext, tool

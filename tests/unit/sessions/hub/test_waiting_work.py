@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.clocks import SystemClock
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import QuestionAnswer, QuestionClosed, ask_person
 from agenticx.runtime.turn import Turn
 from agenticx.sessions import Hub, SessionRecord, TurnFailed, TurnRequest

@@ -9,13 +9,14 @@ import pytest
 
 from agenticx.clocks import SystemClock
 from agenticx.errors import ModelError, SessionNotFound
-from agenticx.llms.scripted import ScriptedModel, call, fail, hang, pause, say
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import (
     HubClosed,
     Submission,
 )
 from agenticx.sessions.log.records import MessagePosted
 from agenticx.sessions.store.base import find_fact
+from agenticx.testing import call, fail, hang, pause, say
 from tests.support.message_queue import QueueHarness, outline_of
 from tests.support.wires.files import PNG
 

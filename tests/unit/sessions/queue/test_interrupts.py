@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import SessionBusy
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.llms import ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.sessions import (
     MemoryStore,
@@ -18,6 +18,7 @@ from agenticx.sessions import (
     TurnRequest,
 )
 from agenticx.sessions.hub.queue import QueuedMessage
+from agenticx.testing import call, hang, say
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.message_queue import QueueHarness, outline_of
 from tests.support.two_hubs import TwoHubs

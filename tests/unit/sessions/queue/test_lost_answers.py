@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import Hub, MemoryStore, Store, TurnRequest
 from agenticx.sessions.store.base import NoOwner
 from agenticx.settings import load_settings

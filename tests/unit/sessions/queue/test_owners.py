@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import AgenticXError, SessionBusy
-from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import (
     Doubtful,
     Hub,

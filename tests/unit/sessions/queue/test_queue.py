@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import SessionBusy
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.llms import ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.sessions import (
     SqliteStore,
@@ -16,6 +16,7 @@ from agenticx.sessions import (
 )
 from agenticx.sessions.log.records import MessageTaken
 from agenticx.sessions.store.base import find_fact
+from agenticx.testing import call, hang, say
 from tests.support.message_queue import QueueHarness, outline_of
 from tests.support.wires.files import PNG
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from agenticx.errors import AgenticXError, SessionBusy, StoreError
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.sessions import Doubtful, Fact, Hub, SessionRecord, SqliteStore, StoredEvent, Submission, TurnRequest
 from agenticx.settings import load_settings
-from agenticx.testing import check_grammar
+from agenticx.testing import call, check_grammar
 from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write
 from tests.support.message_queue import note
 from tests.support.timeouts import PATIENCE, PatientClock

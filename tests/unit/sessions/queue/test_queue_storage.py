@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import StoreError
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.llms import ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.sessions import Store
+from agenticx.testing import call, hang, say
 from tests.support.intercepted_store import FailingCommits
 from tests.support.message_queue import QueueHarness, outline_of
 from tests.support.two_hubs import end_lease, end_takeover

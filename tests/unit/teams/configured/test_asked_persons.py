@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.runtime import AsyncConfirmGate, AutoApproveConfirmGate, QuestionAnswer
 from agenticx.teams import (
     AssistantAgent,
@@ -18,7 +18,7 @@ from agenticx.teams import (
     UserInputRequestedEvent,
     UserProxyAgent,
 )
-from agenticx.testing import collect, outline
+from agenticx.testing import call, collect, outline
 from tests.support.sessions import wait_for_event
 from tests.support.teams.configured import log_of, open_team_hub, shown, team_file
 

@@ -12,10 +12,9 @@ import pytest
 
 from agenticx import open_hub
 from agenticx.attachments import Attachment, make_attachment
-from agenticx.llms.scripted import ScriptedModel, hang
+from agenticx.llms import ScriptedModel
 from agenticx.messages import UserMessage
-from agenticx.sessions import Hub
-from agenticx.sessions.hub.hub import TurnRequest
+from agenticx.sessions import Hub, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.teams import (
     AssistantAgent,
@@ -27,6 +26,7 @@ from agenticx.teams import (
     RoundRobinGroupChat,
     TextMessage,
 )
+from agenticx.testing import hang
 from tests.support.teams.configured import PAIR, log_of, open_team_hub, team_file
 from tests.support.teams.sessions import open_session
 from tests.unit.teams.chat_agents import Saying

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agenticx.attachments import make_attachment
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms import ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.sessions import Hub
-from agenticx.testing import collect, outline
+from agenticx.testing import call, collect, outline
 from tests.support.sessions import wait_for_event
 from tests.support.teams.configured import log_of, open_team_hub, shown, speakers, team_file
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from agenticx.assembly import make_hub
+from agenticx.llms import ScriptedModel
 from agenticx.llms.model_cache import NamedModels
-from agenticx.llms.scripted import ScriptedModel
 from agenticx.sessions import Hub, MemoryStore, Store
 from agenticx.settings import load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, TeamError
 from agenticx.testing import collect
-from agenticx.tools.registry import Toolbox
+from agenticx.tools import Toolbox
 from tests.support.postgres.stores import PostgresWorkers, store_url
 from tests.support.teams.configured import log_of, speakers, team_file
 

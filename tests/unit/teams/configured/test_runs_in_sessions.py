@@ -8,20 +8,19 @@ from typing import Any
 
 import pytest
 
+from agenticx import builtin_tools
 from agenticx.attachments import make_attachment
 from agenticx.clocks import SystemClock, rfc3339
 from agenticx.errors import ModelError
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.llms import ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions import Hub
+from agenticx.sessions import Hub, TurnRequest
 from agenticx.sessions.history.export import as_markdown
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import MessageNotFound
-from agenticx.sessions.hub.hub import TurnRequest
 from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
-from agenticx.testing import outline
-from agenticx.tools.builtin import builtin_tools
+from agenticx.testing import call, hang, outline, say
 from tests.support.sessions import wait_for_event
 from tests.support.teams.configured import PAIR, log_of, open_team_hub, shown, speakers, team_file
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call, hang
+from agenticx.llms import ScriptedModel
 from agenticx.messages import UserMessage
-from agenticx.sessions import Hub
-from agenticx.sessions.hub.hub import TurnRequest
-from agenticx.tools.registry import tool
+from agenticx.sessions import Hub, TurnRequest
+from agenticx.testing import call, hang
+from agenticx.tools import tool
 from tests.support.endings import ending_text
 from tests.support.sessions import wait_for_event
 from tests.support.teams.configured import open_team_hub, team_file

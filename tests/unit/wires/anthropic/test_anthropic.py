@@ -10,8 +10,8 @@ import pytest
 from agenticx.errors import SettingsError
 from agenticx.llms import ModelRequest, Sampling, complete, resolve_wire
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
-from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import RawReply, body
+from agenticx.testing import FakeOpenAIServer, body
+from agenticx.testing.provider_replies import RawReply
 from tests.support.wires.anthropic_events import (
     END,
     content_block,

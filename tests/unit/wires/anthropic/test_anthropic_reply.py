@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.base import Finished, ReplyBuilder, ToolCallDelta, Usage
+from agenticx.llms import Finished, ReplyBuilder, ToolCallDelta, Usage
 from agenticx.llms.reply_limits import MAX_CALLS, MAX_ITEMS, MAX_REPLY_BYTES
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
 from tests.support.wires.anthropic_events import (

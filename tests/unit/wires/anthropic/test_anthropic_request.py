@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms import ModelRequest, ToolSchema
 from agenticx.llms.wires.anthropic._request import request_body
 from agenticx.messages import (
     AssistantMessage,
@@ -20,7 +20,7 @@ from agenticx.messages import (
     ToolMessage,
     UserMessage,
 )
-from agenticx.runtime.sanitizing import sanitize
+from agenticx.runtime import sanitize
 from tests.support.wires import sdk_types
 from tests.support.wires.rules_anthropic import violations
 

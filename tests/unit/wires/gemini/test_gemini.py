@@ -11,8 +11,8 @@ from agenticx.errors import SettingsError
 from agenticx.llms import ModelRequest, ToolSchema, complete, resolve_wire
 from agenticx.messages import SystemMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
-from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import ProviderRequest, RawReply, body
+from agenticx.testing import FakeOpenAIServer, ProviderRequest, body
+from agenticx.testing.provider_replies import RawReply
 from tests.support.wires.gemini_events import call_part, content_event, sse
 from tests.support.wires.rules_gemini import violations
 from tests.support.wires.served import GEMINI, HELLO, KEY

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.errors import InvalidArguments
+from agenticx.llms import Finished, ToolCallDelta, Usage, UsageDelta
 from agenticx.llms.arguments import parse_arguments
-from agenticx.llms.base import Finished, ToolCallDelta, Usage, UsageDelta
 from agenticx.llms.reply_limits import MAX_CALLS
 from agenticx.llms.wires.gemini._arguments import ArgumentsWriter
 from agenticx.llms.wires.gemini._reply import GeminiReplyParser

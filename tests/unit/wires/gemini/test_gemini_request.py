@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms.base import ModelRequest, ToolSchema
-from agenticx.llms.sampling import Sampling
+from agenticx.llms import ModelRequest, Sampling, ToolSchema
 from agenticx.llms.wires.gemini._request import GeminiDialect, request_body, sent_tool_names
 from agenticx.llms.wires.gemini._schema import accepted_schema
 from agenticx.messages import (
@@ -22,7 +21,7 @@ from agenticx.messages import (
     ToolMessage,
     UserMessage,
 )
-from agenticx.runtime.sanitizing import sanitize
+from agenticx.runtime import sanitize
 from tests.support.histories import broken_histories
 from tests.support.wires import sdk_types
 from tests.support.wires.rules_gemini import violations

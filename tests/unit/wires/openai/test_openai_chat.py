@@ -14,10 +14,8 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import ModelRequest, Sampling, ToolSchema, complete
-from agenticx.llms.scripted import call, say, usage
+from agenticx.llms import ModelRequest, OpenAIChatModel, Sampling, ToolSchema, complete
 from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.llms.wires.openai_chat import OpenAIChatModel
 from agenticx.messages import (
     AssistantMessage,
     Message,
@@ -27,8 +25,8 @@ from agenticx.messages import (
     ToolMessage,
     UserMessage,
 )
-from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import RawReply, as_json, no_streaming, status
+from agenticx.testing import FakeOpenAIServer, as_json, call, no_streaming, say, status, usage
+from agenticx.testing.provider_replies import RawReply
 from tests.support.timeouts import PATIENCE
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.replies import sse

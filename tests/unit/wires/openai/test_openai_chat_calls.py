@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.base import ToolCallDelta
+from agenticx.llms import ToolCallDelta
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
 from tests.support.wires.chat_chunks import DONE, call_chunk, delta, read
 from tests.support.wires.recorded import CHUNKINGS, split_body

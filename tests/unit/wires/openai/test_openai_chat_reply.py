@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.base import Finished, ReplyBuilder
+from agenticx.llms import Finished, ReplyBuilder
 from agenticx.llms.reply_limits import MAX_ARGUMENT_CHARS, MAX_CALLS
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
 from tests.support.wires.chat_chunks import DONE, STOP, USAGE, call_chunk, delta, read

@@ -15,8 +15,8 @@ from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session, StopSignal
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
-from agenticx.testing import FakeOpenAIServer, call, collect, say, status
-from agenticx.testing.provider_replies import ProviderReply, ProviderRequest, RawReply
+from agenticx.testing import FakeOpenAIServer, ProviderRequest, call, collect, say, status
+from agenticx.testing.provider_replies import ProviderReply, RawReply
 from tests.support.wires.replies import sse
 from tests.support.wires.rules_chat import mistral_refusal, template_refusal
 

@@ -11,8 +11,8 @@ from agenticx.llms import ModelRequest, complete, resolve_wire
 from agenticx.llms.base import close_model
 from agenticx.messages import AssistantMessage, ProviderState, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
-from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import RawReply, status
+from agenticx.testing import FakeOpenAIServer, status
+from agenticx.testing.provider_replies import RawReply
 from tests.support.wires.replies import sse
 from tests.support.wires.served import HELLO, KEY, RESPONSES
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.base import ToolCallDelta
+from agenticx.llms import ToolCallDelta
 from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from tests.support.wires.recorded import CHUNKINGS, split_body
 from tests.support.wires.replies import sse

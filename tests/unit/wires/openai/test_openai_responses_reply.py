@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.base import Finished, Usage
+from agenticx.llms import Finished, Usage
 from agenticx.llms.reply_limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_ITEMS
 from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from tests.support.wires.recorded import CHUNKINGS, Recording, recordings, split_body

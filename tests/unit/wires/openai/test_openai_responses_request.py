@@ -21,7 +21,7 @@ from agenticx.messages import (
     ToolMessage,
     UserMessage,
 )
-from agenticx.runtime.sanitizing import sanitize
+from agenticx.runtime import sanitize
 from tests.support.histories import broken_histories
 from tests.support.wires import sdk_types
 from tests.support.wires.rules_responses import violations
