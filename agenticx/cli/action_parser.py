@@ -7,22 +7,26 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from agenticx.similar_names import similar_name
+
 __all__ = ["ActionParser", "CommandParser"]
 
+_UNKNOWN_CHOICE = re.compile(r"argument .*: invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL)
 _UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (?:.* )?(--?[\w-]+)")
 
 
 class CommandParser(ArgumentParser):
-    """A parser that names the option that a misspelt one may mean."""
+    """A parser that names the option, action or choice that a misspelt one may mean."""
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit with 2."""
         if (found := _UNKNOWN_OPTION.match(message)) is not None:
-            from difflib import get_close_matches  # imported only for an error
-
             options = {option.lstrip("-"): option for option in self._option_string_actions}
-            close_matches = get_close_matches(found[1].lstrip("-"), options, n=1, cutoff=0.7)
-            message += f"; did you mean {options[close_matches[0]]}?" if close_matches else ""
+            similar = similar_name(found[1].lstrip("-"), options, cutoff=0.7)
+            message += f"; did you mean {options[similar]}?" if similar else ""
+        elif (found := _UNKNOWN_CHOICE.match(message)) is not None:
+            similar = similar_name(found[1], [choice.strip("'") for choice in found[2].split(", ")])
+            message += f"; did you mean {similar}?" if similar else ""
         super().error(message)
 
 

@@ -51,7 +51,11 @@ def add_turn_options(parser: ArgumentParser, *, with_agent: bool = False) -> Non
     """Add the options that `run`, `chat`, `ask` and `team run` share; `with_agent` also the agent of a new session."""
     parser.add_argument("--team", type=_reject_team, help=SUPPRESS)
     parser.add_argument(
-        "-m", "--model", metavar="M", help="provider:name or demo (default: AGX_MODEL, else the first usable one)"
+        "-m",
+        "--model",
+        metavar="M",
+        help="provider:name or demo; with --base-url also the name alone (default: AGX_MODEL, else the first usable"
+        " one)",
     )
     parser.add_argument(
         "--base-url",

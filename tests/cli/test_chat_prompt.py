@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,41 @@ def test_compact_replaces_earlier_messages_by_a_summary(agx: Any, terminal: Call
         screen.wait_for(shown)
     quit_chat(screen)
     assert messages(agx) == ["say one @long.txt", "/compact", "/compact"]
+
+
+def test_retry_and_rewind_pass_over_a_compaction(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    for keys, shown in (
+        ("say hello", "\nhello\n"),
+        ("/compact", "There is nothing to compact: the conversation has about "),
+        ("/retry", "› say hello\nhello\n"),
+        ("/compact", "There is nothing to compact: the conversation has about "),
+        ("/rewind", "taken back: say hello\n"),
+    ):
+        screen.wait_for("› ")
+        screen.type(f"{keys}\r")
+        screen.wait_for(shown)
+    quit_chat(screen)
+    assert messages(agx) == []
+
+
+def test_a_misspelt_command_names_the_one_with_the_same_letters(agx: Any, terminal: Callable[..., Any]) -> None:
+    os.mkfifo(agx.folder / "fifo")
+    screen = terminal("chat")
+    for keys, shown in (
+        ("/modle", "unknown command /modle; did you mean /model?"),
+        ("/mode autoo", "did you mean auto?"),
+        ("say @fifo", "is not a file"),
+        ("say @.", "\n@.\n"),
+    ):
+        screen.wait_for("› ")
+        screen.type(f"{keys}\r")
+        screen.wait_for(shown)
+    assert agx("sessions", "delete", "--yes", "last").returncode == 0
+    screen.wait_for("› ")
+    screen.type("say on\r")
+    screen.wait_for("it was deleted; /new starts another, /sessions lists the others")
+    quit_chat(screen)
 
 
 @pytest.mark.ci_lane

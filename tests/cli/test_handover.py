@@ -61,6 +61,25 @@ def test_a_chat_goes_on_through_the_server_that_takes_its_sessions_over(
     assert not list(home.glob("chat-*.sock"))
 
 
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", b"x", b""])
+def test_a_chat_keeps_its_sessions_from_who_does_not_ask_for_them(
+    agx: Any, terminal: Callable[..., Any], home: Path, sent: bytes
+) -> None:
+    chat = terminal("chat")
+    chat.wait_for("› ")
+    with socket.socket(socket.AF_UNIX) as stranger, suppress(ConnectionResetError):
+        stranger.connect(str(home / f"chat-{chat.process.pid}.sock"))
+        stranger.sendall(sent)
+        stranger.shutdown(socket.SHUT_WR)
+        answer = stranger.makefile("rb").read()
+        assert answer == b"refused the request is not one of agx serve\n"
+    chat.type("say on\r")
+    chat.wait_for("\non\n")
+    chat.type("\x04")
+    assert chat.exit_code() == 0
+    assert "has the sessions" not in chat.screen
+
+
 @pytest.mark.ci_lane
 def test_a_server_ends_with_its_parent_while_it_waits_for_the_turn_of_a_chat(
     agx: Any, terminal: Callable[..., Any]

@@ -392,3 +392,45 @@ def test_a_terminal_shows_what_is_waited_for_from_one_second_on(agx: Any, termin
         screen.wait_for("… summarising earlier messages (")
         screen.type("\x03")
         screen.wait_for("the turn was stopped")
+
+
+def test_a_plain_model_name_at_an_address_is_that_of_a_server_that_speaks_chat(agx: Any, provider: Any) -> None:
+    provider.events('{"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}', "[DONE]")
+    for name in ("plain", "plain:4b"):
+        done = agx("run", "--base-url", provider.base_url, "-m", name, "go")
+        assert (done.returncode, done.stdout) == (0, "hi\n")
+        done = agx("model", "call", name, "go", "--base-url", provider.base_url)
+        assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert "1 call, tokens not reported" in agx("sessions", "show", "last").stdout
+
+
+def test_an_address_where_nothing_listens_cannot_be_reached(agx: Any) -> None:
+    del agx.environment["AGX_MODEL"]
+    done = agx("run", "--base-url", "http://127.0.0.1:1/v1", "say", "hi")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("agx: http://127.0.0.1:1/v1 cannot be reached: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("run", "-m", "demoo", "hi"), "did you mean 'demo'?"),
+        (("run", "-m", "opnai:gpt", "hi"), "did you mean 'openai:gpt'?"),
+        (("run", "--permission-mode", "autoo", "hi"), "did you mean auto?"),
+        (("sessions", "lst"), "did you mean list?"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_one_that_may_be_meant(
+    agx: Any, words: tuple[str, ...], meant: str
+) -> None:
+    done = agx(*words)
+    assert done.returncode == 2
+    assert meant in done.stderr
+
+
+def test_a_name_of_a_session_and_a_search_need_no_quotes(agx: Any) -> None:
+    agx("run", "say", "hi")
+    assert agx("sessions", "rename", "last", "My", "new", "name").returncode == 0
+    assert "My new name" in agx("sessions", "list", "new", "name").stdout
+    assert agx("sessions", "rename", "last", "").returncode == 0
+    assert "(without a name)" in agx("sessions", "list").stdout

@@ -90,7 +90,9 @@ def test_a_chat_goes_on_unnoticed_when_the_one_that_has_the_sessions_ends(
     second.wait_for("← file_write ok")
     second.wait_for("› ")
     assert (agx.folder / "a.txt").read_text() == "hi"
-    assert second.screen.count("[e]dit: ") == 1
+    took_over = second.screen.count("the terminal that ran the turns has ended; this one runs them now\n")
+    assert second.screen.count("[e]dit: ") == 1 + took_over
+    assert "model: demo, because" not in second.screen
     assert "[e]dit: " not in first.screen + third.screen
     say(second, "two")
     assert agx("run", "say run").stderr == ""

@@ -1,7 +1,8 @@
 """The hand-over of the data folder from a chat that owns it to a server, over a socket in AGX_HOME.
 
-A chat listens on AGX_HOME/chat-PID.sock, which only its user can reach. Who connects asks for the folder; the answers
-are lines: `waiting` while a turn runs, then `released` once the store is closed, or `refused` and a reason.
+A chat listens on AGX_HOME/chat-PID.sock, which only its user can reach. A server connects and sends
+the line `release`; the answers are lines: `waiting` while a turn runs, then `released` once the store is closed, or
+`refused` and a reason. Any other request, and one of another user, is refused.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import os
 import select
 import socket
+import struct
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -22,6 +24,8 @@ __all__ = ["HandoverListener", "HandoverRefused", "is_chat", "request_handover"]
 _CONNECT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
 _READ_BYTES = 4096
+_REQUEST_SECONDS = 5.0
+_REQUEST = b"release\n"
 
 
 class HandoverRefused(AgenticXError):
@@ -43,6 +47,7 @@ def request_handover(
     """
     try:
         connection = _connect(socket_path(home, "chat", pid))
+        connection.sendall(_REQUEST)
     except OSError:  # there is none, or the process has ended
         return False
     with closing(connection):
@@ -89,6 +94,10 @@ class HandoverListener:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError), closing(writer):
+            if (reason := await _reason_to_refuse(reader, writer)) is not None:
+                writer.write(f"refused {reason}\n".encode())
+                await writer.drain()
+                return
             idle = asyncio.ensure_future(self._wait_until_idle())
             await asyncio.sleep(0)
             if not idle.done():
@@ -105,6 +114,27 @@ class HandoverListener:
             else:
                 writer.write(b"released\n")
             await writer.drain()
+
+
+async def _reason_to_refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str | None:
+    """Read the request, and return the reason not to answer it; None for one of a server of the same user."""
+    if not _is_same_user(writer.get_extra_info("socket")):
+        return "it belongs to another user"
+    try:
+        async with asyncio.timeout(_REQUEST_SECONDS):
+            request = await reader.readexactly(len(_REQUEST))
+    except (TimeoutError, asyncio.IncompleteReadError):
+        request = b""
+    return None if request == _REQUEST else "the request is not one of agx serve"
+
+
+def _is_same_user(connection: socket.socket) -> bool:
+    """Return whether the process at the other end runs as this user; True where the system cannot tell."""
+    if not hasattr(socket, "SO_PEERCRED"):  # macOS: the mode of the socket decides
+        return True
+    credentials = struct.Struct("3i")  # process, user, group
+    _, user, _ = credentials.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))
+    return user == os.geteuid()
 
 
 def _connect(path: Path) -> socket.socket:

@@ -13,7 +13,6 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -24,7 +23,7 @@ from agenticx.cli.client.handover import HandoverListener
 from agenticx.cli.client.remote import RemoteClient
 from agenticx.cli.client.session_lookup import find_session
 from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS, PendingAttachments, validate_prompt
-from agenticx.cli.commands.session_changes import checked_name, take_back, take_back_last
+from agenticx.cli.commands.session_changes import COMPACT, checked_name, take_back, take_back_last
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.options import ANSWERS, add_turn_options
 from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
@@ -37,9 +36,10 @@ from agenticx.cli.terminal.status_line import StatusLine, StatusOutput
 from agenticx.cli.terminal.turns import OutputFailed, termination_signals
 from agenticx.cli.terminal.usage_report import usage_to_text
 from agenticx.core.agent_files import AgentFiles
-from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
+from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy, SessionNotFound
 from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.messages import MAIN_AGENT, UserMessage, clean_text
+from agenticx.similar_names import similar_name
 from agenticx.teams.configured.files import TeamFiles
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible, visible_line, visible_path
@@ -53,7 +53,6 @@ _MAX_NUMBER_DIGITS = 6
 _READ_BYTES = 65_536
 _MAX_SHELL_CHARS = 30_000
 _MAX_MODELS = 40
-_COMPACT = "/compact"  # as the conversation shows it
 _EPILOG = f"""\
 Type a message and Enter; Alt-Enter, or a backslash at the end of a line, begins another line, and pasted lines are one
 message. Tab completes commands, models and paths. Keys typed during an answer wait for the next prompt. Answers are
@@ -357,6 +356,8 @@ class _Chat:
         except SessionBusy as exc:
             session = self.conversation.session
             self._print_error(f"{exc}; /open {session.id if session else ''} shows it")
+        except SessionNotFound as exc:
+            self._print_error(f"{exc}: it was deleted; /new starts another, /sessions lists the others")
         except AgenticXError as exc:
             self._print_error(str(exc))
         return True
@@ -411,8 +412,8 @@ class _Chat:
             return False
         action = self._actions().get(word)
         if action is None:
-            matches = get_close_matches(word, self._actions(), n=1)
-            hint = f"did you mean /{matches[0]}?" if matches else "/help lists the commands"
+            similar = similar_name(word, self._actions())
+            hint = f"did you mean /{similar}?" if similar else "/help lists the commands"
             self._print(f"unknown command /{word}; {hint}")
         else:
             action(rest.strip())
@@ -501,7 +502,9 @@ class _Chat:
         if word:
             mode = next((mode for mode in get_args(PermissionMode) if mode == word), None)
             if mode is None:
-                self._print(f"unknown mode {word!r}; known modes: {', '.join(get_args(PermissionMode))}")
+                similar = similar_name(word, get_args(PermissionMode))
+                hint = f"; did you mean {similar}?" if similar else ""
+                self._print(f"unknown mode {word!r}; known modes: {', '.join(get_args(PermissionMode))}{hint}")
                 return
             if self.widest_mode is not None and _MODE_RANKS[mode] > _MODE_RANKS[self.widest_mode]:
                 self._print_error(
@@ -520,6 +523,7 @@ class _Chat:
     def _model(self, spec: str) -> None:
         conversation = self.conversation
         if spec:
+            spec = conversation.full_model_name(spec)
             conversation.run(conversation.client.resolve_model(spec))
             conversation.run(conversation.change(model=spec))
             conversation.model = None
@@ -582,10 +586,7 @@ class _Chat:
         self.output.show_note(user_message_note(message.content))
         if message.attachments:
             self._print(f"attached: {', '.join(file.name for file in message.attachments)}")
-        if message.content == _COMPACT:
-            self._compact("")
-        else:
-            self._run_turn(message)
+        self._run_turn(message)
 
     def _compact(self, _: str) -> None:
         if self.conversation.session is None:
@@ -593,7 +594,7 @@ class _Chat:
             return
         self.conversation.compacts = True
         try:
-            self._run_turn(UserMessage(content=_COMPACT))
+            self._run_turn(UserMessage(content=COMPACT))
         finally:
             self.conversation.compacts = False
 

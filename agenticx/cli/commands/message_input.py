@@ -115,12 +115,14 @@ class PendingAttachments:
         self._files = files
 
     def add_mentioned(self, text: str, folder: Path) -> None:
-        """Add the files that the user mentioned in a message as `@PATH`; a word that names no file stays a word.
+        """Add the files that the user mentioned in a message as `@PATH`; a word that names none stays a word.
+
+        So does the name of a folder, whose files the model can list.
 
         Raise `AttachmentRefused` as `add` does.
         """
         paths = [folder / Path(word).expanduser() for word in _MENTION.findall(text)]
-        files = (*self._files, *(_load(path) for path in paths if os.path.isfile(path)))
+        files = (*self._files, *(_load(path) for path in paths if os.path.exists(path) and not path.is_dir()))
         check_attachments(files)
         self._files = files
 

@@ -15,7 +15,7 @@ from agenticx.cli.exit_codes import DONE, FAILED, USAGE
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AttachmentRefused, ModelError, SettingsError
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, Reply, ReplyBuilder, UsageDelta
-from agenticx.llms.catalog.resolve import find_model_facts, is_offline, resolve_wire
+from agenticx.llms.catalog.resolve import find_model_facts, is_offline, resolve_wire, served_model_name
 from agenticx.llms.wrappers.capabilities import CapabilityModel
 from agenticx.messages import Message, SystemMessage, ToolCall, UserMessage
 from agenticx.runtime.deadlines import ModelClocks
@@ -52,7 +52,7 @@ def configure(parser: ArgumentParser) -> None:
         formatter_class=parser.formatter_class,
         allow_abbrev=False,
     )
-    call.add_argument("model", metavar="MODEL", help="provider:name or demo")
+    call.add_argument("model", metavar="MODEL", help="provider:name or demo; with --base-url also the name alone")
     call.add_argument("prompt", help="the message; - reads it from stdin")
     call.add_argument("--base-url", metavar="U", help="the model server's address, such as http://127.0.0.1:8080/v1")
     call.add_argument("--system", metavar="S", help="a system message, sent first")
@@ -70,9 +70,8 @@ def run(arguments: Namespace) -> int:
         return USAGE
     if is_offline(arguments.model) and arguments.base_url is not None:
         raise SettingsError(f"--base-url cannot be used with {arguments.model}, which is offline; name another model")
-    model = CapabilityModel(
-        resolve_wire(arguments.model, base_url=arguments.base_url), find_model_facts(arguments.model)
-    )
+    name = arguments.model if arguments.base_url is None else served_model_name(arguments.model)
+    model = CapabilityModel(resolve_wire(name, base_url=arguments.base_url), find_model_facts(name))
     prompt = read_prompt(arguments.prompt)
     messages: list[Message] = [SystemMessage(content=arguments.system)] if arguments.system else []
     messages.append(UserMessage(content=prompt, attachments=attached))

@@ -13,6 +13,7 @@ from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import output_for
 from agenticx.errors import AttachmentRefused, SessionBusy, SettingsError
 from agenticx.llms.catalog.addresses import with_address
+from agenticx.llms.catalog.resolve import served_model_name
 from agenticx.messages import UserMessage
 from agenticx.runtime.options import MAX_OPTIONS, MIN_OPTIONS, check_variants
 from agenticx.tools.visible import visible_line
@@ -80,7 +81,7 @@ def run(arguments: Namespace) -> int:
     with open_conversation(arguments, output_for(as_json=arguments.json)) as conversation:
         variants: int | tuple[str, ...] | None = arguments.variants
         if isinstance(variants, tuple) and arguments.base_url is not None:
-            variants = tuple(with_address(name, arguments.base_url) for name in variants)
+            variants = tuple(with_address(served_model_name(name), arguments.base_url) for name in variants)
         conversation.variants = variants
         for name in variants if isinstance(variants, tuple) else ():
             conversation.run(conversation.client.resolve_model(name))  # an unknown one is refused before any begins

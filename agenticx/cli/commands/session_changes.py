@@ -22,6 +22,7 @@ from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.tools.visible import visible
 
 __all__ = [
+    "COMPACT",
     "START",
     "archive",
     "checked_name",
@@ -35,13 +36,16 @@ __all__ = [
     "user_messages",
 ]
 
+COMPACT = "/compact"
+"""The message of a turn that compacts the conversation, as the conversation shows it."""
+
 START = "start"
 _MAX_NAME_CHARS = 200
 
 
 async def rename(arguments: Namespace) -> int:
     """Change the name of a session; an empty one removes it."""
-    name = checked_name(arguments.name)
+    name = checked_name(" ".join(arguments.name))
     async with open_session(arguments) as (client, session):
         _print_session(await client.change(session.id, {"name": name}))
     return DONE
@@ -145,8 +149,11 @@ async def user_messages(client: Client, session: SessionInfo) -> list[str]:
 
 
 def _is_of_user(message: Mapping[str, Any]) -> bool:
-    """Return whether the user wrote the message; one that tells the model of a picked option has their role only."""
-    return message["role"] == "user" and "picked" not in message
+    """Return whether the user wrote the message.
+
+    One that tells the model of a picked option, and the command that compacts the conversation, have their role only.
+    """
+    return message["role"] == "user" and "picked" not in message and message["content"] != COMPACT
 
 
 async def _conversation(client: Client, session: SessionInfo) -> Sequence[dict[str, Any]]:

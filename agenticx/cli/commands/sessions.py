@@ -75,7 +75,7 @@ def configure(parser: ArgumentParser) -> None:
 
     session_help = "a session's id, a prefix that no other id has, or `last`"
     listing = add("list", "The sessions, pinned ones first, then newest first", _list, session=None)
-    listing.add_argument("query", nargs="?", help="only those whose name or messages have these words")
+    listing.add_argument("query", nargs="*", help="only those whose name or messages have these words")
     listing.add_argument("--limit", metavar="N", type=_count, default=50, help="how many at most (default: 50)")
     listing.add_argument("--all", action="store_true", help="archived ones too")
     listing.add_argument("--json", action="store_true", help="one object per line")
@@ -96,7 +96,9 @@ def configure(parser: ArgumentParser) -> None:
     replaying.add_argument("--json", action="store_true", help="the stored envelopes, one per line")
     showing.add_argument("--ids", action="store_true", help="with the ids of the messages, for fork and rewind")
     renaming = add("rename", "Change the name of a session", rename, session=session_help)
-    renaming.add_argument("name", metavar="NAME", help="the new name; an empty one removes it")
+    renaming.add_argument(
+        "name", nargs="+", metavar="NAME", help="the new name, also as several words; an empty one, '', removes it"
+    )
     moving = add("move", "Change the folder of a session, in which its next turns work", move, session=session_help)
     moving.add_argument("folder", metavar="FOLDER", type=Path, help="the new folder; no turn may run or wait")
     for name, summary, work in (("pin", "Pin a session", pin), ("archive", "Archive a session", archive)):
@@ -141,7 +143,7 @@ def _count(text: str) -> int:
 
 
 async def _list(arguments: Namespace) -> int:
-    query = None if arguments.query is None else clean_text(arguments.query)  # arguments may be bytes that are not text
+    query = clean_text(" ".join(arguments.query)) or None  # arguments may be bytes that are not text
     async with open_session_reader() as (client, _):
         sessions = await client.list_sessions(query=query, limit=arguments.limit, archived=arguments.all)
     if arguments.json:

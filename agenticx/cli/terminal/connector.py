@@ -164,8 +164,10 @@ class SessionConnector:
         except OwnedElsewhere:
             await sharing.aclose()
             return None
-        self.hosted = self._local_client(store, self._settings)
+        self.hosted = self._local_client(store, self._settings, names_default=False)
         self.hosted.share(sharing)
+        self._note("the terminal that ran the turns has ended; this one runs them now", "quiet")
+        self._output.repeat_request()
         return ServerEndpoint.of_terminal(sharing.path, os.getpid())
 
     async def aclose(self) -> None:
@@ -198,10 +200,12 @@ class SessionConnector:
             await client.recover()  # or it would resume the session's turn at its first call
         return client, session
 
-    def _local_client(self, store: Store, settings: Settings) -> LocalClient:
+    def _local_client(self, store: Store, settings: Settings, *, names_default: bool = True) -> LocalClient:
+        """Return a client that shows which model is the default one, and why, unless a setting says so."""
+
         def default() -> str:
             spec, reason = default_model_spec(settings)
-            if not settings.model:
+            if names_default and not settings.model:
                 self._note_once(f"model: {spec}, because {reason}", "quiet")
             return spec
 

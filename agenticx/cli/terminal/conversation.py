@@ -42,8 +42,8 @@ from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.turns import show_turn
 from agenticx.errors import SettingsError, StoreError
 from agenticx.llms.catalog.addresses import allow_address, split_address, with_address
-from agenticx.llms.catalog.local_servers import fetch_model_names_at
-from agenticx.llms.catalog.resolve import is_offline
+from agenticx.llms.catalog.local_servers import fetch_model_names_at, read_model_names_at
+from agenticx.llms.catalog.resolve import is_offline, served_model_name
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.hub.session_fields import check_folder, check_model_name
@@ -150,6 +150,13 @@ class TerminalConversation:
         served = [] if address is None else await run_in_thread(fetch_model_names_at, address, name="agx models")
         here = [] if address is None else [with_address(f"openai-chat:{name}", address) for name in served]
         return list(dict.fromkeys([*here, *await self.client.models()]))
+
+    def full_model_name(self, name: str) -> str:
+        """Return the full name of a model: one without a provider is at the address of the current model."""
+        address = split_address(self.model_name or "")[1]
+        if address is None or ":" in name or is_offline(name):
+            return name
+        return with_address(served_model_name(name), address)
 
     def resume(self, session: SessionInfo) -> None:
         """Continue `session` with the next message; raise `WorkspaceGone` if its folder no longer exists."""
@@ -420,7 +427,7 @@ async def _requested_model(
     name = name or own_model or settings.model or await _served_model(base_url, output)
     if is_offline(name):
         raise SettingsError(f"--base-url cannot be used with {name}, which is offline; name a model with --model")
-    spec = with_address(name, base_url)
+    spec = with_address(served_model_name(name), base_url)
     try:
         check_model_name(spec)
     except ValueError as exc:
@@ -430,8 +437,8 @@ async def _requested_model(
 
 
 async def _served_model(base_url: str, output: Output) -> str:
-    """Return the first model that the server at that address lists; raise `SettingsError` if it lists none."""
-    names = await run_in_thread(fetch_model_names_at, base_url, name="agx models")
+    """Return the first model that the server at that address lists; raise `SettingsError` if there is none."""
+    names = await run_in_thread(read_model_names_at, base_url, name="agx models")
     if not names:
         raise SettingsError(f"{base_url.rstrip('/')}/models lists no model for chats; name one with --model")
     others = f", the first of {len(names)}" if len(names) > 1 else ""

@@ -65,6 +65,10 @@ class Output(Protocol):
         """Show a `confirm_required` or `question_asked` payload in full, then `prompt` with the cursor after it."""
         ...
 
+    def repeat_request(self) -> None:
+        """Show the request again at whose prompt the user may type, as a note came after it; nothing without one."""
+        ...
+
     def show_prompt(self, prompt: str) -> None:
         """Show `prompt` on a new line, with the cursor after it."""
         ...
@@ -118,6 +122,7 @@ class PlainOutput:
         self._speeches = set[str | None]()  # ids of the child turns of these, whose text and calls are shown
         self._speech = ""  # the text of the last one
         self._open_request: str | None = None  # the id of the request whose prompt is shown
+        self._shown_request: Mapping[str, Any] = {}  # the payload of the last request shown
         self._prompt = ""  # that prompt
         self._was_typed = False  # whether a line was typed at it
         self._requests: dict[str, Mapping[str, Any] | None] = {}  # those that are open, by id; None once shown
@@ -248,8 +253,12 @@ class PlainOutput:
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         self._requests[str(data.get("id", ""))] = None
         self._write_request(data)
-        self._open_request = data["id"] if prompt else None
+        self._open_request, self._shown_request = data["id"] if prompt else None, data
         self.show_prompt(prompt)
+
+    def repeat_request(self) -> None:
+        if self._open_request is not None and not self._was_typed:
+            self.show_request(self._shown_request, self._prompt)
 
     def _write_request(self, data: Mapping[str, Any]) -> None:
         self._end_open_lines()
@@ -549,6 +558,9 @@ class JsonLinesOutput:
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         self._plain.show_request(data, prompt)
 
+    def repeat_request(self) -> None:
+        self._plain.repeat_request()
+
     def show_prompt(self, prompt: str) -> None:
         self._plain.show_prompt(prompt)
 
@@ -576,6 +588,9 @@ class OutputWrapper:
 
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         self._output.show_request(data, prompt)
+
+    def repeat_request(self) -> None:
+        self._output.repeat_request()
 
     def show_prompt(self, prompt: str) -> None:
         self._output.show_prompt(prompt)
@@ -620,6 +635,9 @@ class FallbackOutput:
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         if not self._succeeds(partial(self._output.show_request, data, prompt)):
             self._write(self._err, f"? {_readable_json(data)}\n{visible(prompt)}")
+
+    def repeat_request(self) -> None:
+        self._succeeds(self._output.repeat_request)
 
     def show_prompt(self, prompt: str) -> None:
         if not self._succeeds(partial(self._output.show_prompt, prompt)):

@@ -78,7 +78,8 @@ class StatusLine:
         session_id = None if conversation.session is None else conversation.session.id
         if session_id != self._session_id:
             self._session_id, self._usage = session_id, None
-        if self._model is None or self._model_name != conversation.model_name:
+        is_known = self._model is not None and self._model.context_window is not None  # a local server tells it later
+        if not is_known or self._model_name != conversation.model_name:
             self._model = await conversation.client.resolve_model(conversation.model_name)
             self._model_name = conversation.model_name
         if session_id is not None:
@@ -91,7 +92,8 @@ class StatusLine:
         usage, context = self._usage, self.output.context_tokens(self._session_id)
         parts = [visible_line(self._model.name, _NAME_CHARS), *self._who(), f"mode {self.conversation.permission_mode}"]
         if usage is not None and usage.calls:
-            parts.append(f"{_short(usage.input_tokens + usage.output_tokens)} tokens")
+            tokens = f"{_short(usage.input_tokens + usage.output_tokens)} tokens"
+            parts.append(tokens if usage.has_tokens else "tokens not reported")
             if usage.cost_usd is not None:
                 parts.append(f"${usage.cost_usd:.4f}")
         if context is not None:

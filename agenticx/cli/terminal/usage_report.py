@@ -71,12 +71,15 @@ def _table(heading: str, sums: Mapping[str, UsageCounts], total: UsageCounts) ->
 def _summary(counts: UsageCounts) -> str:
     """Return counts in words, such as `2 calls, 1,200 tokens in, 80 out, $0.0042`."""
     cost = "" if counts.cost_usd is None else f", ${counts.cost_usd:.4f}"
-    return f"{pluralize(counts.calls, 'call')}, {counts.input_tokens:,} tokens in, {counts.output_tokens:,} out{cost}"
+    tokens = f"{counts.input_tokens:,} tokens in, {counts.output_tokens:,} out"
+    if counts.uncounted:
+        tokens = f"at least {tokens}" if counts.has_tokens else "tokens not reported"
+    return f"{pluralize(counts.calls, 'call')}, {tokens}{cost}"
 
 
 def _notes(total: UsageCounts) -> Iterator[str]:
     if total.uncounted:
-        yield f"{total.uncounted} calls reported no token counts"
+        yield f"{pluralize(total.uncounted, 'call')} reported no token counts"
     if total.unpriced:
         yield f"the cost of {pluralize(total.unpriced, 'call')} is not known"
 
@@ -90,6 +93,8 @@ def _cells(counts: UsageCounts) -> tuple[str, ...]:
         counts.reasoning_tokens,
     )
     cost = "-" if counts.cost_usd is None else f"{counts.cost_usd:.4f}"
+    if counts.calls and not counts.has_tokens:
+        return (f"{counts.calls:,}", *["-"] * (len(numbers) - 1), cost)
     return (*(f"{number:,}" for number in numbers), cost)
 
 

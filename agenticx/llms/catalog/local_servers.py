@@ -12,12 +12,13 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
 from threading import Thread
 from typing import Any, cast
 
-from agenticx.errors import AgenticXError
+from agenticx.errors import AgenticXError, SettingsError
 from agenticx.http.http1 import ConnectionPool, Http1Response, ProtocolError, request_bytes
 from agenticx.http.url import Url
 from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest
@@ -27,7 +28,15 @@ from agenticx.llms.opening import OpenReply, open_reply
 from agenticx.llms.wrappers.base import ModelWrapper
 from agenticx.logs import get_logger
 
-__all__ = ["LocalModel", "ServedModel", "fetch_model_names", "fetch_model_names_at", "fetch_models", "fetch_window"]
+__all__ = [
+    "LocalModel",
+    "ServedModel",
+    "fetch_model_names",
+    "fetch_model_names_at",
+    "fetch_models",
+    "fetch_window",
+    "read_model_names_at",
+]
 
 _WAIT_SECONDS = 0.3
 _ANSWER_SECONDS = 1.0
@@ -63,8 +72,28 @@ def fetch_model_names(provider: Provider) -> list[str]:
 
 
 def fetch_model_names_at(base_url: str) -> list[str]:
-    """Return the chat models that the server at an address such as http://127.0.0.1:8080/v1 lists; blocks."""
-    listed = _fetch_json(base_url.rstrip("/"), "/models")
+    """Return the chat models that the server at an address lists; none if it does not answer like a model server."""
+    return _chat_models(_fetch_json(base_url.rstrip("/"), "/models"))
+
+
+def read_model_names_at(base_url: str) -> list[str]:
+    """Return the chat models that the server at an address such as http://127.0.0.1:8080/v1 lists.
+
+    Raise `SettingsError` if it cannot be reached, or does not answer like a model server.
+    """
+    base_url = base_url.rstrip("/")
+    try:
+        listed = _request_json(base_url, "/models")
+    except TimeoutError as exc:
+        raise SettingsError(f"{base_url} cannot be reached: it does not answer in time") from exc
+    except OSError as exc:
+        raise SettingsError(f"{base_url} cannot be reached: {exc.strerror or exc}") from exc
+    except _NO_JSON as exc:
+        raise SettingsError(f"{base_url}/models is no list of models; name one with --model") from exc
+    return _chat_models(listed)
+
+
+def _chat_models(listed: dict[str, Any]) -> list[str]:
     return [name for entry in items_in(listed, "data")[:_MAX_MODELS] if _is_for_chat(name := text_in(entry, "id"))]
 
 
@@ -157,23 +186,38 @@ class LocalModel(ModelWrapper):
             _log.warning("the window of a local model is not known", model=self.name, reason=str(exc))
 
 
+_NO_JSON = (ProtocolError, ValueError, RecursionError)  # of an answer
+
+
 def _fetch_json(base_url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the JSON object of a GET, or of a POST of `body` if given; empty for any other answer or none.
+    """Return the JSON object of a GET, or of a POST of `body` if given; empty for any other answer or none."""
+    try:
+        return _request_json(base_url, path, body)
+    except (OSError, *_NO_JSON):
+        return {}
+
+
+def _request_json(base_url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the JSON object of a request; raise OSError without an answer, and `_NO_JSON` for any other answer.
 
     The event loop of the request has a thread of its own, because one may run in the caller's.
     """
-    answers: list[Any] = []
+    answer: Future[bytes] = Future()
 
     def run() -> None:
-        with suppress(OSError, ProtocolError, ValueError, RecursionError), asyncio.Runner() as runner:
-            runner.get_loop()
-            answers.append(json.loads(runner.run(_fetch(base_url, path, body))))
+        try:
+            with asyncio.Runner() as runner:
+                answer.set_result(runner.run(_fetch(base_url, path, body)))
+        except (OSError, *_NO_JSON) as exc:
+            answer.set_exception(exc)
 
     thread = Thread(target=run, name="agx-request", daemon=True)
     thread.start()
     thread.join()
-    answer = answers[0] if answers else None
-    return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+    parsed = json.loads(answer.result(0))  # unset after any other error, which the thread has printed
+    if not isinstance(parsed, dict):
+        raise ValueError("the answer is no JSON object")
+    return cast("dict[str, Any]", parsed)
 
 
 async def _fetch(base_url: str, path: str, body: dict[str, Any] | None) -> bytes:

@@ -22,6 +22,7 @@ from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wrappers.responses_fallback import ResponsesFallbackModel
 from agenticx.logs import get_logger
 from agenticx.settings import Settings
+from agenticx.similar_names import similar_name
 from agenticx.threads import run_in_thread
 
 __all__ = [
@@ -38,10 +39,12 @@ __all__ = [
     "resolve_embedding_model",
     "resolve_image_model",
     "resolve_wire",
+    "served_model_name",
 ]
 
 _EMBEDDING_PATHS: Mapping[WireName, str] = {"responses": "/embeddings", "chat": "/embeddings", "ollama": "/api/embed"}
 _IMAGE_WIRES: frozenset[WireName] = frozenset({"responses", "chat"})
+_SIMILAR = 0.75  # of the names of providers, many of which are short
 _OFFLINE = ModelFacts(capabilities=("tools",))
 
 _log = get_logger(__name__)
@@ -89,6 +92,17 @@ def resolve_wire(spec: str, *, api_key: str | None = None, base_url: str | None 
 def is_offline(spec: str) -> bool:
     """Return whether `spec` names a model without a provider: `demo`, or `test`, which calls every tool once."""
     return spec in ("demo", "test")
+
+
+def served_model_name(name: str) -> str:
+    """Return the full name of a model at an address: one without a provider is that of a server that speaks chat.
+
+    >>> served_model_name("qwen"), served_model_name("ollama:qwen")
+    ('openai-chat:qwen', 'ollama:qwen')
+    """
+    provider, colon, _ = split_address(name)[0].partition(":")
+    is_full = colon and provider in load_model_catalog().providers  # else a name with a tag, such as deepseek-r1:8b
+    return name if is_full or is_offline(name) else f"openai-chat:{name}"
 
 
 def resolve_embedding_model(spec: str, *, api_key: str | None = None, base_url: str | None = None) -> EmbeddingModel:
@@ -231,20 +245,28 @@ async def list_models(settings: Settings, *, available_only: bool = True) -> lis
 def _parse_spec(spec: str, catalog: ModelCatalog) -> tuple[Provider, str]:
     name, colon, model = split_address(spec)[0].partition(":")
     if not (colon and model.strip()):
-        raise SettingsError(
-            f"model {spec!r} is not provider:name, as in 'openai-chat:gpt-4o'; {_known_providers(catalog)}"
-            + _full_name(spec, catalog)
-        )
+        similar = None if colon else similar_name(name, ["demo", *catalog.providers], cutoff=_SIMILAR)
+        hint = _full_name(spec, catalog) or _suggestion(similar, "NAME") or _known_providers(catalog)
+        raise SettingsError(f"model {spec!r} is not provider:name, as in 'openai-chat:gpt-4o'; {hint}")
     provider = catalog.providers.get(name)
     if provider is None:
-        raise SettingsError(f"model {spec!r} names the unknown provider {name!r}; {_known_providers(catalog)}")
+        hint = _suggestion(similar_name(name, catalog.providers, cutoff=_SIMILAR), model) or _known_providers(catalog)
+        raise SettingsError(f"model {spec!r} names the unknown provider {name!r}; {hint}")
     return provider, model
 
 
 def _full_name(model: str, catalog: ModelCatalog) -> str:
-    """Return the end of an error about a model whose provider is missing: the names with one, if it is known."""
+    """Return the end of an error about a model whose provider is missing: the names with one, "" if it is unknown."""
     specs = [spec for spec in catalog.models if spec.partition(":")[2] == model]
-    return f"; {model!r} is {' or '.join(map(repr, specs))}" if specs else ""
+    return f"{model!r} is {' or '.join(map(repr, specs))}" if specs else ""
+
+
+def _suggestion(similar: str | None, model: str) -> str:
+    """Return the end of an error about a misspelt provider or `demo`, "" if none is similar."""
+    if similar is None:
+        return ""
+    meant = similar if is_offline(similar) else f"{similar}:{model}"
+    return f"did you mean {meant!r}? `agx models` lists the models"
 
 
 def _known_providers(catalog: ModelCatalog) -> str:

@@ -48,6 +48,11 @@ class UsageCounts:
     reasoning_tokens: int = 0
     cost_usd: Decimal | None = None
 
+    @property
+    def has_tokens(self) -> bool:
+        """False if the calls were made without a count of any token, so that a sum of 0 says nothing."""
+        return self.uncounted < self.calls or bool(self.input_tokens or self.output_tokens)
+
     @classmethod
     def of_columns(cls, columns: Sequence[Any]) -> UsageCounts:
         """Return the counts in the columns of a table, in the order of the fields; raises `DamagedData`."""
