@@ -396,7 +396,7 @@ def test_a_terminal_shows_what_is_waited_for_from_one_second_on(agx: Any, termin
 
 def test_a_plain_model_name_at_an_address_is_that_of_a_server_that_speaks_chat(agx: Any, provider: Any) -> None:
     provider.events('{"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}', "[DONE]")
-    for name in ("plain", "plain:4b"):
+    for name in ("plain", "deepseek-r1:8b"):
         done = agx("run", "--base-url", provider.base_url, "-m", name, "go")
         assert (done.returncode, done.stdout) == (0, "hi\n")
         done = agx("model", "call", name, "go", "--base-url", provider.base_url)

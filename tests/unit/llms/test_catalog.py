@@ -104,11 +104,12 @@ def test_a_base_url_replaces_the_key_and_the_usual_address(monkeypatch: pytest.M
     ("spec", "sentence"),
     [
         (
-            "gpt-4o",
-            "model 'gpt-4o' is not provider:name, as in 'openai-chat:gpt-4o'; providers: openai, openai-chat",
+            "some",
+            "model 'some' is not provider:name, as in 'openai-chat:gpt-4o'; providers: openai, openai-chat",
         ),
         ("gpt-4o", "; 'gpt-4o' is 'openai:gpt-4o'"),
         ("openai-chat:", "model 'openai-chat:' is not provider:name"),
+        ("opnai:x", "unknown provider 'opnai'; did you mean 'openai:x'?"),
         ("", "model '' is not provider:name"),
         ("nope:x", "model 'nope:x' names the unknown provider 'nope'; providers: openai, openai-chat"),
     ],
