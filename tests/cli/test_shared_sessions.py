@@ -55,6 +55,7 @@ def test_every_command_works_beside_a_chat_in_the_same_and_in_another_folder(
     second = terminal("chat", "-c")
     second.wait_for("› ")
     say(second, "second")
+    assert "context <1 % of 100k" in second.screen
     assert agx("sessions", "rename", "last", "Renamed").returncode == 0
     assert names(agx) == ["Renamed", "say there", "say first"]
     assert agx("sessions", "delete", "last", "--yes").returncode == 0
