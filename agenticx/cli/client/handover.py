@@ -46,8 +46,7 @@ def request_handover(
     `notify` with a sentence that says so; it returns False once `stopped` is true. Raises `HandoverRefused`. Blocks.
     """
     try:
-        connection = _connect(socket_path(home, "chat", pid))
-        connection.sendall(_REQUEST)
+        connection = _request(socket_path(home, "chat", pid))
     except OSError:  # there is none, or the process has ended
         return False
     with closing(connection):
@@ -137,12 +136,13 @@ def _is_same_user(connection: socket.socket) -> bool:
     return user == os.geteuid()
 
 
-def _connect(path: Path) -> socket.socket:
+def _request(path: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(_CONNECT_SECONDS)
         with short_path(path) as address:
             connection.connect(address)
+        connection.sendall(_REQUEST)
         connection.settimeout(None)  # a turn may take long
     except OSError:
         connection.close()
