@@ -146,7 +146,12 @@ def make_attachment(name: str, content: bytes, media_type: str | None = None) ->
 
 
 def load_attachment(path: str | PathLike[str]) -> Attachment:
-    """Read the file at `path`; raises as `make_attachment` does, also `AttachmentRefused` if it cannot be read."""
+    """Read the file at `path`: a PNG, JPEG, GIF or WebP image, a PDF, or text.
+
+    An image may have 5 MiB, a PDF 12 MiB and a text 512 KiB; a message, or a tool's result, may have 20 files and 16
+    MiB of them. Providers may accept less. Raises `AttachmentTooLarge` for a larger file, and `AttachmentRefused` for
+    content of no such type and for a file that cannot be read.
+    """
     check_path("path", path)
     path = Path(path)
     try:

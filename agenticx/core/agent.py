@@ -152,6 +152,10 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
       `AgentExecutor` runs a task again if its result was refused. `organization_id` is on log lines and in `usage`
       events.
 
+    To bound a run's time and cost, use the settings AGX_TURN_TIMEOUT_SECONDS, AGX_TURN_BUDGET_TOKENS and
+    AGX_TURN_BUDGET_USD, whose limits include the agents that the run calls; `asyncio.timeout` around a run ends it too.
+    Several runs share a `Budget` (of `agenticx.runtime`) in `AgentExecutor(budget=Budget(cost_usd=0.5, seconds=60))`.
+
     To stop a run, pass `should_stop=signal` and call `signal.set()` (see `StopSignal`), call `turn.stop()` of a stream,
     or cancel the task that awaits the run.
     """
@@ -335,6 +339,8 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
         Raises `TurnError` if the turn fails; `TypeError` or `ValueError` for arguments that cannot be used,
         `SettingsError` for an unknown model, `SessionBusy` while the session runs another turn, `SessionNotFound` for
         one that no hub of this event loop has, `UnsupportedSampling` and `AttachmentRefused`, all before it begins.
+        `max_iterations` of the agent, and the limits that `help(Agent)` names, bound a run: it ends with a `TurnError`
+        whose `code` is `max_rounds`, `timeout.turn` or `budget_exceeded`.
         """
         async with self.stream(
             user_input,

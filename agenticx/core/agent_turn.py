@@ -20,6 +20,7 @@ from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.messages import UserMessage
 from agenticx.runtime.agent_runtime import AgentRuntime
+from agenticx.runtime.budgets.budget import settings_budget
 from agenticx.runtime.confirm import AsyncConfirmGate, DefaultConfirmGate
 from agenticx.runtime.events import Event
 from agenticx.runtime.hooks import HookRegistry
@@ -326,6 +327,7 @@ class MemoryTurn:
             deps=arguments.deps,
             max_rounds=limit,
             on_exhausted=settings.on_exhausted,
+            budget=settings_budget(settings) if above is None else None,  # a child turn shares its parent's
         )
         runtime = AgentRuntime(acting.model, settings=settings, clock=self._clock)
         return runtime.run_turn(arguments.message, session, self._stop, output_type=arguments.output, context=context)

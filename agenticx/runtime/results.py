@@ -57,7 +57,10 @@ class RunResult(Generic[OutputT]):
     """The result of a turn.
 
     `output` is the validated object that an `output_type` asked for (None if a call such as `case_resolved` ended the
-    turn without one), else the text. `text` is the text of the last reply. `reason` is that of the `final` event.
+    turn without one), else the text. `text` is the text of the last reply. `reason` is that of the `final` event:
+    `answer`; `resolved`, `not_resolved` or `handoff` after a call that says so; `partial` for an answer after the last
+    round or the time limit, with AGX_ON_EXHAUSTED=partial. Without that setting such a turn has no result: it raises
+    `TurnError` with the code `max_rounds` or `timeout.turn`.
     `messages` are those that the turn added to the session, the user's first. `usage` sums the turn's model calls;
     `events` also has those of its child turns. `agent` is the `Agent` that acted last, None if the turn was no agent's;
     `context_variables` are those at the end.

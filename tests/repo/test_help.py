@@ -13,6 +13,9 @@ import agenticx.testing
 ANSWERS = [
     ("what an agent has", agenticx.Agent, ["max_iterations: ", "instructions: ", "`tools`, also accepted as"]),
     ("how to stop a run", agenticx.Agent, ["should_stop=signal", "turn.stop()"]),
+    ("how to bound a run", agenticx.Agent, ["AGX_TURN_TIMEOUT_SECONDS", "budget=Budget(cost_usd=", "`max_rounds`"]),
+    ("which tools there are", agenticx.builtin_tools, [f"`{each.schema.name}`" for each in agenticx.builtin_tools()]),
+    ("which files a message may have", agenticx.load_attachment, ["5 MiB", "512 KiB", "20 files"]),
     ("how to stop from a thread", agenticx.StopSignal, ["signal.set()  # from any thread", "code `stopped`"]),
     ("how to approve", agenticx.Agent, ["event.approve()", "event.deny(", "confirm_gate=lambda request"]),
     (

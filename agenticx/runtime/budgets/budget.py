@@ -19,8 +19,9 @@ from agenticx.clocks import Clock
 from agenticx.errors import ModelError
 from agenticx.llms.base import ChatModel, Usage
 from agenticx.llms.call_limits import largest_cost, output_limit
+from agenticx.settings import Settings
 
-__all__ = ["Budget", "BudgetExceeded", "Reservation", "Spent", "checked_budget"]
+__all__ = ["Budget", "BudgetExceeded", "Reservation", "Spent", "checked_budget", "settings_budget"]
 
 _DEFAULT_OUTPUT_TOKENS = 32_768
 """Reserved for the reply of a model whose limit is unknown."""
@@ -294,6 +295,12 @@ def checked_budget(budget: Budget | None) -> Budget | None:
     if budget is not None:
         check_type("budget", budget, Budget, "a Budget")
     return budget
+
+
+def settings_budget(settings: Settings) -> Budget | None:
+    """Return a new budget of one turn, as the settings limit all turns; None if they do not."""
+    tokens, cost_usd = settings.turn_budget_tokens or None, settings.turn_budget_usd or None
+    return None if tokens is None and cost_usd is None else Budget(tokens=tokens, cost_usd=cost_usd)
 
 
 def _exceeded(limit: str, detail: str) -> BudgetExceeded:

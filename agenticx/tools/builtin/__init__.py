@@ -15,7 +15,17 @@ __all__ = ["builtin_tools"]
 
 
 def builtin_tools() -> list[Tool]:
-    """Return the built-in tools, in the order in which a model sees them."""
+    """Return the built-in tools, in the order in which a model sees them.
+
+    - `list_files`, `file_read` and `file_search` read the workspace; `file_write` and `file_edit` change its files.
+    - `bash_exec` runs a shell command.
+    - `todo_write`, `scratchpad_write` and `scratchpad_read` keep a to-do list and notes of the session.
+    - `ask_user` asks the user a question.
+    - `create_file`, `edit_file`, `artifact_read` and `artifact_save` are for files that live in the session, such as
+      pages; the last one copies such a file to the workspace.
+
+    Some of them, by name: `[each for each in builtin_tools() if each.schema.name in ("list_files", "file_read")]`.
+    """
     return [
         list_files,
         file_read,

@@ -31,7 +31,7 @@ from agenticx.errors import SettingsError, UnknownAgent
 from agenticx.runtime import ConfirmRequest, StopSignal
 from agenticx.sessions import Hub, HubClosed, SessionEvent, SessionRecord
 from agenticx.teams import AgentTeamManager, CancellationToken, RoundRobinGroupChat, Swarm
-from agenticx.testing import ScriptedModel, call, outline, say
+from agenticx.testing import ScriptedModel, call, outline, say, usage
 
 pytestmark = pytest.mark.anyio
 
@@ -131,6 +131,18 @@ async def test_a_turn_that_fails_is_raised_and_the_smaller_round_limit_binds(mon
     with pytest.raises(TurnError) as failure:
         await agent.model_copy(update={"max_iterations": 25}).run("go", model=endless())
     assert outline(failure.value.events).count("round_start") == 10
+
+
+async def test_the_budget_of_the_settings_is_that_of_a_run_and_of_the_agents_that_it_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AGX_TURN_BUDGET_TOKENS", "100000")
+    reader = Agent(name="reader", model=ScriptedModel([[say("Read."), usage(99_900, 10)]]))
+    model = ScriptedModel([call("ask_reader", {"task": "Read"})])
+    boss = Agent(model=model, tools=[reader.as_tool("ask_reader")])
+    with pytest.raises(TurnError, match="budget of 100000 tokens is exceeded") as refused:
+        await boss.run("go")
+    assert refused.value.code == "budget_exceeded"
 
 
 async def test_deps_reach_the_tools_and_no_model() -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from weakref import WeakValueDictionary
 
 from agenticx.runtime import Budget
-from agenticx.runtime.budgets.budget import Spent
+from agenticx.runtime.budgets.budget import Spent, settings_budget
 from agenticx.runtime.budgets.usage_payload import spent_in_call
 from agenticx.runtime.events import (
     ErrorEvent,
@@ -34,14 +34,14 @@ class TurnBudgets:
     def __init__(self, session_id: str, log: Log, settings: Settings) -> None:
         self._session_id = session_id
         self._log = log
-        self._tokens = settings.turn_budget_tokens or None
-        self._cost_usd = settings.turn_budget_usd or None
-        self.has_limits = self._tokens is not None or self._cost_usd is not None
+        self._settings = settings
+        self.has_limits = settings_budget(settings) is not None
         self._kept = WeakValueDictionary[str, Budget]()
 
     async def of(self, turn_id: str) -> Budget | None:
         """Return the budget of a turn, which is that of its root turn; None without a limit in the settings."""
-        if not self.has_limits:
+        budget = settings_budget(self._settings)
+        if budget is None:
             return None
         root_id, after_seq = turn_id, None
         while (turn := await self._log.turn(self._session_id, root_id)) is not None:
@@ -51,7 +51,6 @@ class TurnBudgets:
             root_id = turn.parent_turn_id
         if (kept := self._kept.get(root_id)) is not None:
             return kept
-        budget = Budget(tokens=self._tokens, cost_usd=self._cost_usd)
         if after_seq is not None:
             budget.add_spent(await read_spent(self._log, self._session_id, {root_id}, after_seq))
         return self._kept.setdefault(root_id, budget)
