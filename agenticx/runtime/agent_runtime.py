@@ -31,11 +31,11 @@ from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
 from agenticx.logs import get_logger
-from agenticx.messages import MAIN_AGENT, ToolCall
+from agenticx.messages import MAIN_AGENT, Message, ToolCall
 from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import read_inline_calls
 from agenticx.runtime.calls.loop_check import check_for_loop
-from agenticx.runtime.compactor import ContextCompactor
+from agenticx.runtime.compactor import ContextCompactor, message_count_size
 from agenticx.runtime.confirm import ConfirmGate, DefaultConfirmGate, GateFunction, checked_gate
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.endings import Endings
@@ -170,6 +170,7 @@ class AgentRuntime(RunMethods):
         message, session = user_message(user_input), Session() if session is None else checked_session(session)
         check_stop_signal(should_stop)
         _check_turn_arguments(agent_id, system_prompt, context)
+        context = await _with_senders(context, session)
         turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, context, sampling)
         await wait_for_abandoned_turn(session)
         calls = begin_turn(turn, message)
@@ -201,6 +202,7 @@ class AgentRuntime(RunMethods):
         written.
         """
         message, session = user_message(user_input), checked_session(session)
+        context = await _with_senders(context, session)
         turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, output_type, context, sampling)
         turn.begin(message)
         await TurnTask(turn, self._run(turn, ()), should_stop).write_to(sink)
@@ -219,6 +221,7 @@ class AgentRuntime(RunMethods):
         context: TurnContext | None = None,
     ) -> None:
         """Continue a turn that was interrupted at `point`, and write the events that follow as `write_turn` does."""
+        context = await _with_senders(context, session)
         turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, output_type, context, sampling)
         turn.resume(point)
         await TurnTask(turn, self._run(turn, point.calls), should_stop).write_to(sink)
@@ -257,12 +260,10 @@ class AgentRuntime(RunMethods):
         agent_id: str,
         system_prompt: str | None,
         output_type: Any,
-        context: TurnContext | None,
+        context: TurnContext,
         sampling: Sampling | None = None,
     ) -> Turn:
-        context = context or TurnContext()
-        shares_history = context.shares_history or _has_senders(session)
-        agent = context.agent or self._agent_with(agent_id, tools, system_prompt, sampling, shares_history)
+        agent = context.agent or self._agent_with(agent_id, tools, system_prompt, sampling, context.shares_history)
         if context.parent is not None and agent.name == MAIN_AGENT:
             raise ValueError(f"a child turn needs an agent_id of its own; {MAIN_AGENT!r} is the main agent")
         if context.parent is not None and agent.organization_id is None:
@@ -547,9 +548,17 @@ class AgentRuntime(RunMethods):
         return composed_answer(turn.own_messages(), turn.session.state.passages)
 
 
-def _has_senders(session: Session) -> bool:
-    """Return whether an agent that took over has spoken in the session; its name is in its replies."""
-    return any(message.sender for message in session.messages if message.role == "assistant")
+async def _with_senders(context: TurnContext | None, session: Session) -> TurnContext:
+    """Return the context, with `shares_history` if an agent that took over has spoken: its name is in its replies."""
+    context, messages = context or TurnContext(), session.messages
+    if context.shares_history or context.agent is not None:
+        return context
+    has_senders = await run_sized(_have_senders, messages, size=message_count_size(messages), name="agx history")
+    return replace(context, shares_history=True) if has_senders else context
+
+
+def _have_senders(messages: Sequence[Message]) -> bool:
+    return any(message.sender for message in messages if message.role == "assistant")
 
 
 def _resolve(name: str, settings: Settings) -> ChatModel:

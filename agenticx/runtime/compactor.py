@@ -334,7 +334,8 @@ class ContextCompactor:
         """Return the history with its new messages summarised, None if that makes it no smaller."""
         parts = plan.parts
         summaries, summary = await _summarize(parts, summarizer)
-        if sources := sources_of([*parts.summaries, *parts.new]):
+        named = [*parts.summaries, *parts.new]
+        if sources := await run_sized(sources_of, named, size=message_count_size(named), name=_THREAD):
             summaries = [message.model_copy(update={"sources": sources}) for message in summaries]
         result = [*summaries, *parts.kept]
         if count_characters(result) >= plan.characters:

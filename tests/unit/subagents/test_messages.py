@@ -159,6 +159,7 @@ async def test_a_session_that_ends_refuses_what_begins_its_subagents_as_it_refus
         to_slow = asyncio.create_task(hub.message_subagent(session.id, "slow-2", "And now?"))  # which ends first
         end = asyncio.create_task(hub.delete(session.id) if ending == "delete" else hub.close())
         begun = (hub.retry_subagent(session.id, "kid-1"), hub.message_subagent(session.id, "kid-1", "More?"))
-        errors = await asyncio.gather(to_slow, *begun, return_exceptions=True)
+        outcomes = await asyncio.gather(to_slow, *begun, return_exceptions=True)
         await end
-    assert {type(error) for error in errors} == {SessionNotFound if ending == "delete" else HubClosed}, errors
+    refusals = [outcome for outcome in outcomes if not isinstance(outcome, dict)]  # one may have come before the end
+    assert {type(error) for error in refusals} == {SessionNotFound if ending == "delete" else HubClosed}, outcomes
