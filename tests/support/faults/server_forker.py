@@ -133,7 +133,8 @@ def _serve_and_exit(options: ServerOptions) -> None:
 async def _serve(options: ServerOptions, home: Path) -> None:
     workspace = home.parent / "workspace"
     workspace.mkdir(exist_ok=True)
-    given = {"home": home, "workspace_root": workspace, "model": "plan", "log_level": "warning", **options.settings}
+    usual = {"model": "plan", "log_level": "warning", "compaction_threshold_messages": 20}  # so that some are compacted
+    given = {"home": home, "workspace_root": workspace, **usual, **options.settings}
     settings = load_settings(given, environ={})
     configure_logging(settings.log_level)
     if options.disk is not None:
