@@ -32,7 +32,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, TypedDict, Unpack, cast, overload
 from uuid import uuid4
@@ -45,6 +44,7 @@ from agenticx.core.handoffs import AnyAgent, check_handoff, handoff_name
 from agenticx.llms.sampling import Sampling
 from agenticx.runtime.hooks.base import AgentHook
 from agenticx.runtime.turn_agent import AgentDefinition, OutputT
+from agenticx.similar_names import similar_name
 from agenticx.tools.base import DepsT, Tool
 from agenticx.tools.visible import is_one_line
 
@@ -208,8 +208,8 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
         names = [*cast("dict[str, object]", given)] if isinstance(given, dict) else []
         for name in names:
             if name not in known:
-                similar = get_close_matches(name, known, n=1)
-                meant = f"did you mean {similar[0]}?" if similar else f"its fields: {', '.join(known)}"
+                similar = similar_name(name, known)
+                meant = f"did you mean {similar}?" if similar else f"its fields: {', '.join(known)}"
                 raise ValueError(f"an Agent has no {name}; {meant}")
         return cast("object", given)
 

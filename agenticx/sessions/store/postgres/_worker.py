@@ -233,8 +233,8 @@ class Worker:
         rows = await connection.fetch(
             "SELECT generation FROM workers WHERE id = $1 AND number = $2", self.id, self.number
         )
-        for (self.generation,) in rows:
-            pass
+        if rows:
+            ((self.generation,),) = rows
 
     async def _listen(self) -> None:
         """Hold the lock and listen, on a connection that is made again whenever it ends."""

@@ -35,7 +35,6 @@ _MAX_GROUP_COMMITS = 1000
 _MAX_GROUP_EVENTS = 60_000  # fewer than 2 ** POSITION_BITS
 _MAX_GROUP_BYTES = 8 * 1024 * 1024
 _ATTEMPT_SECONDS = 10.0  # after which a new connection is tried
-_SECONDS_PER_BYTE = 1e-6  # by which a large statement may take longer
 
 Changes = dict[str, list[dict[str, Any]]]
 """The changes of `add_commits_with_changes` in the schema: for each kind a list of rows."""
