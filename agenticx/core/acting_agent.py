@@ -16,7 +16,7 @@ from agenticx.core.turn_agents import Models
 from agenticx.errors import AgenticXError, HookFailed
 from agenticx.llms.sampling import NO_SAMPLING, check_sampling
 from agenticx.runtime.agent_runtime import AgentRuntime
-from agenticx.runtime.confirm import checked_gate
+from agenticx.runtime.gates.base import checked_gate
 from agenticx.runtime.turn_agent import SystemPrompt, TurnAgent, TurnAgents
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.context import ToolContext

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from agenticx.clocks import Clock
     from agenticx.core.agent_turn import AgentTurn
     from agenticx.runtime.agent_runtime import AgentRuntime
-    from agenticx.runtime.confirm import ConfirmGate, GateFunction
+    from agenticx.runtime.gates.base import ConfirmGate, GateFunction
     from agenticx.runtime.interrupts import StopSignal
     from agenticx.runtime.results import RunResult, UserInput
     from agenticx.runtime.session import Session
@@ -270,7 +270,7 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
     @classmethod
     def _check_gate(cls, gate: Any) -> Any:
         if gate is not None:
-            from agenticx.runtime.confirm import checked_gate
+            from agenticx.runtime.gates.base import checked_gate
 
             checked_gate(gate)
         return gate

@@ -24,8 +24,9 @@ from agenticx.errors import ResourcesExhausted, SessionBusy
 from agenticx.llms.base import close_model
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session
 from agenticx.runtime.budgets.budget import checked_budget
-from agenticx.runtime.confirm import DefaultConfirmGate, GateFunction, checked_gate
 from agenticx.runtime.events import Event
+from agenticx.runtime.gates.base import GateFunction, checked_gate
+from agenticx.runtime.gates.terminal import DefaultConfirmGate
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.session import checked_session
 from agenticx.settings import Settings, load_settings

@@ -21,8 +21,9 @@ from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.messages import UserMessage
 from agenticx.runtime.agent_runtime import AgentRuntime
 from agenticx.runtime.budgets.budget import settings_budget
-from agenticx.runtime.confirm import AsyncConfirmGate, DefaultConfirmGate
 from agenticx.runtime.events import Event
+from agenticx.runtime.gates.pending import AsyncConfirmGate
+from agenticx.runtime.gates.terminal import DefaultConfirmGate
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.interrupts import StopSignal, cancel_and_wait, check_stop_signal, watch_stop
 from agenticx.runtime.results import RunResult, UserInput, run_result

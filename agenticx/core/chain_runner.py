@@ -26,8 +26,8 @@ from agenticx.knowledge.vaults import Vaults
 from agenticx.logs import get_logger
 from agenticx.messages import Attachment, UserMessage
 from agenticx.runtime.agent_runtime import AgentRuntime
-from agenticx.runtime.confirm import ConfirmGate, GateFunction
 from agenticx.runtime.events import Event
+from agenticx.runtime.gates.base import ConfirmGate, GateFunction
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import StopSignal
 from agenticx.runtime.session import Session

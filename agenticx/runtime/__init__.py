@@ -9,14 +9,8 @@ from agenticx.lazy_names import lazy_names
 if TYPE_CHECKING:
     from agenticx.runtime.agent_runtime import AgentRuntime
     from agenticx.runtime.budgets.budget import Budget, BudgetExceeded
-    from agenticx.runtime.calls.person import ask_person
+    from agenticx.runtime.calls.asking import ask_person
     from agenticx.runtime.compactor import ContextCompactor
-    from agenticx.runtime.confirm import (
-        AsyncConfirmGate,
-        AutoApproveConfirmGate,
-        ConfirmGate,
-        SyncConfirmGate,
-    )
     from agenticx.runtime.events import (
         Event,
         EventType,
@@ -25,6 +19,9 @@ if TYPE_CHECKING:
         envelope_adapter,
         envelope_schema,
     )
+    from agenticx.runtime.gates.base import AutoApproveConfirmGate, ConfirmGate
+    from agenticx.runtime.gates.pending import AsyncConfirmGate
+    from agenticx.runtime.gates.terminal import SyncConfirmGate
     from agenticx.runtime.hooks import AgentHook, Block, HookContext, HookRegistry
     from agenticx.runtime.interrupts import StopSignal
     from agenticx.runtime.loop_detector import LoopDetector
@@ -95,9 +92,8 @@ __getattr__, __dir__ = lazy_names(
     {
         "agenticx.runtime.agent_runtime": ["AgentRuntime"],
         "agenticx.runtime.budgets.budget": ["Budget", "BudgetExceeded"],
-        "agenticx.runtime.calls.person": ["ask_person"],
+        "agenticx.runtime.calls.asking": ["ask_person"],
         "agenticx.runtime.compactor": ["ContextCompactor"],
-        "agenticx.runtime.confirm": ["AsyncConfirmGate", "AutoApproveConfirmGate", "ConfirmGate", "SyncConfirmGate"],
         "agenticx.runtime.events": [
             "Event",
             "EventType",
@@ -106,6 +102,9 @@ __getattr__, __dir__ = lazy_names(
             "envelope_adapter",
             "envelope_schema",
         ],
+        "agenticx.runtime.gates.base": ["AutoApproveConfirmGate", "ConfirmGate"],
+        "agenticx.runtime.gates.pending": ["AsyncConfirmGate"],
+        "agenticx.runtime.gates.terminal": ["SyncConfirmGate"],
         "agenticx.runtime.hooks": ["AgentHook", "Block", "HookContext", "HookRegistry"],
         "agenticx.runtime.interrupts": ["StopSignal"],
         "agenticx.runtime.loop_detector": ["LoopDetector"],

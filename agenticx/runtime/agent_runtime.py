@@ -35,11 +35,13 @@ from agenticx.messages import MAIN_AGENT, Message, ToolCall
 from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import read_inline_calls
 from agenticx.runtime.calls.loop_check import check_for_loop
+from agenticx.runtime.channel import EventSink
 from agenticx.runtime.compactor import ContextCompactor, message_count_size
-from agenticx.runtime.confirm import ConfirmGate, DefaultConfirmGate, GateFunction, checked_gate
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.endings import Endings
 from agenticx.runtime.events import Event, EventType
+from agenticx.runtime.gates.base import ConfirmGate, GateFunction, checked_gate
+from agenticx.runtime.gates.terminal import DefaultConfirmGate
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, check_stop_signal
 from agenticx.runtime.loop_detector import LoopDetector
@@ -52,7 +54,7 @@ from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.tool_calls import ToolCalls
-from agenticx.runtime.turn import EventSink, Turn
+from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
 from agenticx.runtime.turn_context import TurnContext, TurnWork, WorkResult
 from agenticx.runtime.turn_task import TurnTask, begin_turn, wait_for_abandoned_turn
@@ -153,7 +155,7 @@ class AgentRuntime(RunMethods):
         `agent_id` names the agent in the events; `meta` is the main agent, the one that the user talks to. No call runs
         before the consumer has taken its `tool_call` and asks for the next event. An agent of the `context` is used
         instead of the five arguments that describe one. With its `parent` the turn runs below that one, see
-        `turns.child_turns`; the events of its child turns are yielded too, with a `turn_id` of their own.
+        `child_turns`; the events of its child turns are yielded too, with a `turn_id` of their own.
 
         `should_stop` ends the turn within 200 ms at any await; a plain callable is polled every 50 ms. Closing the
         generator early ends the turn and everything it started. After the terminal event the generator may take up to 3

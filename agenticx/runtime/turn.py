@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -11,18 +11,20 @@ from decimal import Decimal
 from typing import Any
 
 from agenticx.attachments import Attachment, check_attachments
-from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
 from agenticx.logs import bind_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, new_id, sources_of
+from agenticx.runtime.background_tasks import BackgroundTasks
 from agenticx.runtime.budgets.budget import Budget, Spent
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.runtime.budgets.usage_payload import usage_data
 from agenticx.runtime.budgets.work_clock import WorkClock
-from agenticx.runtime.confirm import ConfirmGate
-from agenticx.runtime.events import DELTAS, EVENT_CLASSES, LOGGED_EVENTS, Event, EventType, RuntimeEvent, TurnState
+from agenticx.runtime.channel import Channel
+from agenticx.runtime.child_turns import ChannelChildTurns, ChildTurns, ChildTurnWriter
+from agenticx.runtime.events import EVENT_CLASSES, LOGGED_EVENTS, Event, EventType, TurnState
+from agenticx.runtime.gates.base import ConfirmGate
 from agenticx.runtime.hooks import HookContext, HookRegistry
 from agenticx.runtime.interrupts import InterruptReason, Interrupts
 from agenticx.runtime.loop_detector import LoopDetector
@@ -34,9 +36,6 @@ from agenticx.runtime.structured_output import MAX_REPAIRS, TurnOutput
 from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent, TurnAgents
 from agenticx.runtime.turn_context import OnExhausted, TurnContext
 from agenticx.runtime.turn_log import TurnLog
-from agenticx.runtime.turns.background import BackgroundTasks
-from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurns, ChildTurnWriter
-from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.runtime.user_requests.requests import ConfirmRequest, UserRequest
 from agenticx.settings import Settings
 from agenticx.tools.context import SettleCost
@@ -46,8 +45,6 @@ from agenticx.tools.session_files import ArtifactPreview
 
 __all__ = [
     "CURRENT_TURN",
-    "Channel",
-    "EventSink",
     "Turn",
     "attachment_data",
     "current_turn",
@@ -57,47 +54,6 @@ _KEPT_SOURCES = 200
 _CHILDREN_SECONDS = 1.0  # for the ends of the child turns of a turn to be written; a stop takes them 0.2 s
 
 _log = get_logger(__name__)
-
-EventSink = Callable[[Sequence[RuntimeEvent]], Awaitable[None]]
-"""A writer of events. It is called with one batch at a time, in order; an exception that it raises ends the turn."""
-
-
-class Channel(BatchQueue[Event]):
-    """The queue of a turn's events.
-
-    With a `pacer` the consumer gets text deltas at its ticks, and all other events at once.
-    """
-
-    def __init__(self, *, limit: int = 1024) -> None:
-        super().__init__(limit=limit)
-        self.pacer: WritePacer | None = None
-        self._wakes_at_tick: asyncio.Future[None] | None = None
-
-    def put(self, *events: Event) -> None:
-        if self._closed or not events:
-            return
-        self._items += events
-        waiter = self._waiter
-        if waiter is None or waiter.done():
-            return
-        if (
-            self.pacer is not None
-            and all(event.type in DELTAS for event in events)
-            and (waiter is self._wakes_at_tick or self.pacer.defer(waiter))
-        ):
-            self._wakes_at_tick = waiter
-        else:
-            waiter.set_result(None)
-
-    async def wait_until_written(self) -> None:
-        """Wait until the consumer has taken or written every event put so far and waits for more.
-
-        What is to happen only once its events are known to others, such as a call, waits here first.
-        """
-        if self._items:
-            self._wake_consumer()
-        await self.join()
-
 
 CURRENT_TURN: ContextVar[Turn | None] = ContextVar("agenticx_turn", default=None)
 """The turn in which the code runs."""

@@ -20,7 +20,7 @@ from agenticx.tools.base import DepsT
 
 if TYPE_CHECKING:
     from agenticx.llms.base import ChatModel
-    from agenticx.runtime.confirm import ConfirmGate
+    from agenticx.runtime.gates.base import ConfirmGate
     from agenticx.runtime.hooks import HookRegistry
     from agenticx.tools.registry import Toolbox
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from agenticx.llms.base import ChatModel
 from agenticx.messages import UserMessage
 from agenticx.runtime.budgets.budget import Budget
-from agenticx.runtime.confirm import ConfirmGate
+from agenticx.runtime.channel import WritePacer
+from agenticx.runtime.child_turns import ChildTurns
+from agenticx.runtime.gates.base import ConfirmGate
 from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedTurn
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
 from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
-from agenticx.runtime.turns.child_turns import ChildTurns
-from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.tools.permissions import PermissionMode
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class TurnContext:
     not count, it ends with `timeout.turn`. `turn_seconds` takes the place of the setting for the longest time of a
     turn. `notes` are those that the turn uses.
 
-    With a `parent` the turn runs below that one, see `turns.child_turns`; if it is `detached`, it goes on after the
+    With a `parent` the turn runs below that one, see `child_turns`; if it is `detached`, it goes on after the
     parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where its
     child turns are written, by default its own events. `gate` is asked instead of the parent's or the runtime's. `deps`
     are those of its tools (`ToolContext.deps`), by default the parent's.

@@ -12,13 +12,14 @@ from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.logs import bound_ids
 from agenticx.messages import ToolCall, UserMessage
+from agenticx.runtime.background_tasks import BACKGROUND_SECONDS
+from agenticx.runtime.channel import Channel, EventSink
+from agenticx.runtime.child_turns import ChildTurn, ChildTurnWriter
 from agenticx.runtime.events import Event
 from agenticx.runtime.interrupts import StopSignal, cancel_and_wait, watch_stop
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.session import Session
-from agenticx.runtime.turn import CURRENT_TURN, Channel, EventSink, Turn
-from agenticx.runtime.turns.background import BACKGROUND_SECONDS
-from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter
+from agenticx.runtime.turn import CURRENT_TURN, Turn
 
 __all__ = ["TurnTask", "begin_turn", "wait_for_abandoned_turn"]
 

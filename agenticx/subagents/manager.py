@@ -16,10 +16,10 @@ from agenticx.logs import get_logger
 from agenticx.messages import UserMessage, clean_text, new_id, sources_of
 from agenticx.runtime import AgentRuntime, Budget, Session, Steering, StopSignal, TurnContext, current_turn
 from agenticx.runtime.budgets.budget import checked_budget
+from agenticx.runtime.child_turns import TurnSuspended
 from agenticx.runtime.events import ANSWERING_EVENTS, ASKING_EVENTS, Event
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
-from agenticx.runtime.turns.child_turns import TurnSuspended
 from agenticx.settings import Settings, load_settings
 from agenticx.subagents.arguments import check_spawn, check_text
 from agenticx.subagents.disclosure import ModelNames

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from agenticx.argument_types import check_type
-from agenticx.runtime.confirm import ConfirmGate
+from agenticx.runtime.gates.base import ConfirmGate
 from agenticx.runtime.user_requests.requests import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 
 __all__ = ["GateAnswer", "ScriptedGate"]

@@ -180,7 +180,7 @@ async def test_at_the_terminal_a_declared_risk_is_asked_about(
     way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", Terminal("y\nn\n"))
-    monkeypatch.setattr("agenticx.runtime.confirm.discard_typed_ahead", lambda: None)
+    monkeypatch.setattr("agenticx.runtime.gates.terminal.discard_typed_ahead", lambda: None)
     results = await run(way, None, tmp_path)
     assert ran == ["look", "change", "decorated", "bare"]
     assert results == ["done", "done", "Denied by the user.", "done", "done"]

@@ -15,7 +15,7 @@ from agenticx.cli.terminal.event_text import ALLOWED_BY_YES, ALLOWED_KIND, NO_TE
 from agenticx.cli.terminal.keyboard import PASTE_END, Keyboard, strip_paste_marks
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
-from agenticx.runtime.confirm import discard_typed_ahead
+from agenticx.runtime.gates.terminal import discard_typed_ahead
 from agenticx.runtime.user_requests.kinds import CONFIRMATION, RequestKind
 from agenticx.runtime.user_requests.request_text import parse_choice
 from agenticx.runtime.user_requests.requests import ConfirmAnswer, QuestionAnswer, UserAnswer

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
-from agenticx.runtime.confirm import discard_typed_ahead
+from agenticx.runtime.gates.terminal import discard_typed_ahead
 
 __all__ = ["PASTE_END", "ChatKeyboard", "Keyboard", "LineKeyboard", "strip_paste_marks"]
 

@@ -13,10 +13,10 @@ from agenticx.errors import StoreError
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import ToolCall
 from agenticx.runtime import EventType, RuntimeEvent, Session
+from agenticx.runtime.child_turns import ChildTurn, ChildTurnWriter, TurnSuspended
 from agenticx.runtime.events import ASKING_EVENTS
 from agenticx.runtime.resume import ChildTurnResumer
 from agenticx.runtime.turn_log import log_interrupted_turn
-from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter, TurnSuspended
 from agenticx.sessions.hub.live_turns import NOT_STORED, DueEnd, LiveTurn, LiveTurns
 from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion

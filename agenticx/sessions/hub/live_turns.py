@@ -33,9 +33,9 @@ from typing import NamedTuple
 
 from agenticx.errors import AgenticXError
 from agenticx.runtime import Steering, StopSignal
+from agenticx.runtime.child_turns import ChildTurn
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.resume import ResumedTurn, ResumePoint
-from agenticx.runtime.turns.child_turns import ChildTurn
 from agenticx.sessions.hub.turn_services import TurnSetup
 from agenticx.sessions.log.session_record import TurnRecord
 from agenticx.sessions.log.state import StoredSession

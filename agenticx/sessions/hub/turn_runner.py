@@ -30,10 +30,10 @@ from agenticx.runtime import (
     Session,
     TurnContext,
 )
+from agenticx.runtime.child_turns import TurnSuspended
 from agenticx.runtime.resume import ResumedTurn, ResumePoint
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_log import log_interrupted_turn
-from agenticx.runtime.turns.child_turns import TurnSuspended
 from agenticx.sessions.hub.child_turns import FactJournal, SessionChildTurns
 from agenticx.sessions.hub.live_turns import NOT_STORED, DueEnd, LiveTurns, MainTurn
 from agenticx.sessions.hub.recovery import OpenTurns, read_interrupted, resumable_turns

@@ -18,13 +18,13 @@ from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.logs import get_logger
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry, Session
+from agenticx.runtime.channel import WritePacer
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.request import RequestBuilder
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
 from agenticx.runtime.turn_context import OnExhausted, TurnNotes, TurnWork, WorkResult
-from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.sessions.hub.session_fields import check_folder
 from agenticx.sessions.hub.submission import TurnObjects
 from agenticx.sessions.log.session_record import SessionRecord, TurnRecord

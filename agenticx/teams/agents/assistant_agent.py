@@ -28,9 +28,9 @@ from agenticx.runtime import (
     TurnContext,
 )
 from agenticx.runtime.budgets.budget import checked_budget
-from agenticx.runtime.confirm import GateFunction, checked_gate
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
+from agenticx.runtime.gates.base import GateFunction, checked_gate
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn_task import wait_for_abandoned_turn

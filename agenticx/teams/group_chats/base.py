@@ -18,7 +18,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import RefusedFile
 from agenticx.runtime import Budget, ConfirmGate, Session
 from agenticx.runtime.budgets.budget import checked_budget
-from agenticx.runtime.confirm import GateFunction, checked_gate
+from agenticx.runtime.gates.base import GateFunction, checked_gate
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_context import WorkResult
 from agenticx.settings import Settings, load_settings

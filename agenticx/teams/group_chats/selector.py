@@ -18,7 +18,7 @@ from agenticx.messages import AssistantMessage, Message, SystemMessage, UserMess
 from agenticx.runtime import Budget, ConfirmGate, Session, current_turn
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.runtime.calls.result_rendering import truncate
-from agenticx.runtime.confirm import GateFunction
+from agenticx.runtime.gates.base import GateFunction
 from agenticx.runtime.turn_log import LlmCallLine
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.protocols import MessageRuntime

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.runtime.turn import Channel
-from agenticx.runtime.turns.write_pacer import WritePacer
+from agenticx.runtime.channel import Channel, WritePacer
 
 pytestmark = pytest.mark.anyio
 

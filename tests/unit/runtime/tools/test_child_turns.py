@@ -12,8 +12,8 @@ import pytest
 from agenticx.errors import AgenticXError
 from agenticx.llms import ScriptedModel
 from agenticx.runtime import Event, RuntimeEvent, Session, TurnContext, TurnError, current_turn
-from agenticx.runtime.turn import Channel
-from agenticx.runtime.turns.child_turns import ChannelChildTurns
+from agenticx.runtime.channel import Channel
+from agenticx.runtime.child_turns import ChannelChildTurns
 from agenticx.testing import ScriptedGate, call, check_grammar, hang, outline, say
 from agenticx.tools import tool
 from tests.support.jumping_clock import LoopClock

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agenticx.errors import AgenticXError
+from agenticx.runtime.channel import Channel
 from agenticx.runtime.events import Event
 from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedTurn
 from agenticx.runtime.session import Session
@@ -89,18 +90,11 @@ class ChildTurns(Protocol):
         ...
 
 
-class EventQueue(Protocol):
-    """The queue of a turn's events."""
-
-    def put(self, *events: Event) -> None: ...
-    async def wait_until_written(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ChannelChildTurns:
     """The channel of the turn at the top, through which its consumer gets all events."""
 
-    channel: EventQueue
+    channel: Channel
     journal: CallJournal = field(default_factory=NullCallJournal)
 
     @property

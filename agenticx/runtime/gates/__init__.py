@@ -1,0 +1,1 @@
+"""Confirm gates: the protocol, and the gates of functions, terminals, servers and policies."""
