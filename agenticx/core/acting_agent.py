@@ -52,7 +52,7 @@ def acting_agent(agent: Agent[Any, Any], agents: TurnAgents) -> TurnAgent:
         shares_history=True,
         organization_id=agent.organization_id,
         endings_by_text=agents.endings_by_text,
-        on_handover=partial(agents.took_over, agent),
+        on_handoff=partial(agents.took_over, agent),
         confirm_gate=checked_gate(agent.confirm_gate),
         max_rounds=agent.max_iterations,
         output_type=agent.output_type,

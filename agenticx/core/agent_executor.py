@@ -61,8 +61,8 @@ def _blocking(
                 f"{method.__name__[1:]} cannot be called on the event loop of a turn, such as in an async tool; "
                 f"use `await executor.{method.__name__}(...)`"
             )
-        if turn is not None and turn.loop is not None:
-            return asyncio.run_coroutine_threadsafe(method(self, *args, **kwargs), turn.loop).result()
+        if turn is not None and turn.event_loop is not None:
+            return asyncio.run_coroutine_threadsafe(method(self, *args, **kwargs), turn.event_loop).result()
 
         async def work() -> T:
             try:

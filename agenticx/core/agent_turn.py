@@ -144,8 +144,8 @@ def agent_turn(
 def run_to_end(run: Coroutine[Any, Any, RunResult[OutputT]]) -> RunResult[OutputT]:
     """Run a run on the event loop of the turn in whose tool the code is, else on one of its own."""
     above = current_turn()
-    if above is not None and above.accepts_children and above.loop is not None:
-        return asyncio.run_coroutine_threadsafe(run, above.loop).result()
+    if above is not None and above.accepts_children and above.event_loop is not None:
+        return asyncio.run_coroutine_threadsafe(run, above.event_loop).result()
     return asyncio.run(run)
 
 

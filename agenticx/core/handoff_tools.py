@@ -114,5 +114,5 @@ def _handoff_tool(owner: str, target: AnyAgent | str, agents: TurnAgents) -> Han
 
 
 async def _hand_over(target: AnyAgent, agents: TurnAgents, reason: str) -> ToolResult:
-    handover = await agents.prepare_handoff(target)
-    return ToolResult(text=handoff_message(target.name), handover=handover, reason=reason)
+    next_agent = await agents.prepare_handoff(target)
+    return ToolResult(text=handoff_message(target.name), next_agent=next_agent, reason=reason)

@@ -33,8 +33,8 @@ class Result(BaseModel, TurnChange):
     context_variables: dict[str, Any] = Field(default={}, repr=False)
 
     async def tool_result(self, agents: TurnAgents) -> ToolResult:
-        handover = None if self.agent is None else await agents.prepare_handoff(self.agent)
-        return ToolResult(text=self.value, variables=self.context_variables, handover=handover)
+        next_agent = None if self.agent is None else await agents.prepare_handoff(self.agent)
+        return ToolResult(text=self.value, variables=self.context_variables, next_agent=next_agent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@
             └── _end_out_of_rounds  another call without tools, or an ending (AGX_ON_EXHAUSTED)
 
 The steps are coroutines that return values and emit events through `turn.emit`; none of them is a generator. A step has
-a result, which an async generator cannot return; a time-out around a `yield` stays active while the consumer's code
+a result, and an async generator cannot return one; a time-out around a `yield` stays active while the consumer's code
 runs and may cancel that instead (PEP 789); and tools that run concurrently need a channel for their events anyway.
 """
 
@@ -46,7 +46,7 @@ from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, check_stop_signal
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.model_call import call_model
-from agenticx.runtime.partial_results import composed_answer
+from agenticx.runtime.partial_answer import answer_from_results
 from agenticx.runtime.refused_files import record_refused_files
 from agenticx.runtime.request import RequestBuilder
 from agenticx.runtime.results import RunMethods, UserInput
@@ -73,16 +73,17 @@ _log = get_logger(__name__)
 class AgentRuntime(RunMethods):
     """The engine that runs turns. It holds only collaborators, so one runtime can serve many sessions at once.
 
-    `llm` is the name of a model (`"demo"`, `"openai:gpt-4o"`), a `ChatModel` such as `resolve_model` returns (which
-    takes an `api_key` and a `base_url`), or a duck-typed model with `stream_with_tools`, `stream` or `invoke`, as other
-    libraries have them. `confirm_gate` is asked before calls that write or execute, or whose risk is not declared: a
-    `ConfirmGate`, or a function of the request (`ConfirmRequest`) that returns True, False or a `ConfirmAnswer`.
-    Without one the user is asked at the terminal, and without a terminal the call is denied; a function that declares
-    no risk runs unasked then, as the application's own code. `tools` and `system_prompt` are those of turns that are
-    given none (`agent` has them). `sampling` is that of the calls of all turns; `UnsupportedSampling` is raised if the
-    model does not take it. Arguments that are not given are taken from `settings`, which by default are read from
-    `AGX_*` variables and the settings files (`SettingsError` if they cannot be used). If those do not set
-    `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the command line.
+    - `llm` is the name of a model (`"demo"`, `"openai:gpt-4o"`), a `ChatModel` such as `resolve_model(name, api_key=…)`
+      returns, or a duck-typed model of another library with `stream_with_tools`, `stream` or `invoke`.
+    - `confirm_gate` is asked before calls that write or execute, or whose risk is not declared: a `ConfirmGate`, or a
+      function of the request (`ConfirmRequest`) that returns True, False or a `ConfirmAnswer`. Without a gate the user
+      is asked at the terminal, and without a terminal the call is denied; a function that declares no risk runs unasked
+      then, as the application's own code.
+    - `tools` and `system_prompt` are the defaults of all turns.
+    - `sampling` applies to all turns; `UnsupportedSampling` is raised if the model does not take it.
+    - Other arguments default to `settings`, by default read from `AGX_*` variables and the settings files
+      (`SettingsError` if they are not valid). If these do not set `max_tool_rounds`, it is 10 here, 30 in the studio
+      and on the command line.
     """
 
     def __init__(
@@ -153,9 +154,9 @@ class AgentRuntime(RunMethods):
         one.
 
         `agent_id` names the agent in the events; `meta` is the main agent, the one that the user talks to. No call runs
-        before the consumer has taken its `tool_call` and asks for the next event. An agent of the `context` is used
-        instead of the five arguments that describe one. With its `parent` the turn runs below that one, see
-        `child_turns`; the events of its child turns are yielded too, with a `turn_id` of their own.
+        before the consumer has taken its `tool_call` and asks for the next event. `context.agent` replaces the five
+        arguments that describe an agent. With a `context.parent` it is a child turn (`child_turns`). The events of the
+        turn's own child turns are yielded too, with a `turn_id` of their own.
 
         `should_stop` ends the turn within 200 ms at any await; a plain callable is polled every 50 ms. Closing the
         generator early ends the turn and everything it started. After the terminal event the generator may take up to 3
@@ -172,7 +173,7 @@ class AgentRuntime(RunMethods):
         message, session = user_message(user_input), Session() if session is None else checked_session(session)
         check_stop_signal(should_stop)
         _check_turn_arguments(agent_id, system_prompt, context)
-        context = await _with_senders(context, session)
+        context = await _with_shared_history(context, session)
         turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, context, sampling)
         await wait_for_abandoned_turn(session)
         calls = begin_turn(turn, message)
@@ -198,13 +199,13 @@ class AgentRuntime(RunMethods):
         sampling: Sampling | None = None,
         context: TurnContext | None = None,
     ) -> None:
-        """Run one turn as `run_turn` does, with `sink` as the consumer: no call runs before its events are written.
+        """Run one turn as `run_turn` does, with `sink` as the consumer; no call runs before its events are written.
 
         An exception of `sink` ends the turn and is raised. A cancellation ends it too; it is raised once all events are
         written.
         """
         message, session = user_message(user_input), checked_session(session)
-        context = await _with_senders(context, session)
+        context = await _with_shared_history(context, session)
         turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, output_type, context, sampling)
         turn.begin(message)
         await TurnTask(turn, self._run(turn, ()), should_stop).write_to(sink)
@@ -222,8 +223,8 @@ class AgentRuntime(RunMethods):
         sampling: Sampling | None = None,
         context: TurnContext | None = None,
     ) -> None:
-        """Continue a turn that was interrupted at `point`, and write the events that follow as `write_turn` does."""
-        context = await _with_senders(context, session)
+        """Resume a turn that was interrupted at `point`, and write its next events as `write_turn` does."""
+        context = await _with_shared_history(context, session)
         turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, output_type, context, sampling)
         turn.resume(point)
         await TurnTask(turn, self._run(turn, point.calls), should_stop).write_to(sink)
@@ -236,22 +237,22 @@ class AgentRuntime(RunMethods):
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
         context: TurnContext | None = None,
     ) -> Turn:
-        """Return a turn that is over, such as one of an earlier process, for others to begin below it and outlive it.
+        """Return an ended turn, for example of an earlier process, as the parent of detached child turns.
 
-        `agent_path` names its agent, and those above that. Its id, gate, budget and permission mode are those of the
-        `context`, whose `child_turns` is where its child turns are written.
+        `agent_path` has the agents from the root turn to this one. Its id, gate, budget, permission mode and
+        `child_turns` are those of the `context`.
         """
-        *above, agent_id = agent_path
+        *ancestors, agent_id = agent_path
         context = context or TurnContext()
-        if above:
-            around = self.ended_turn(session, agent_path=above, tools=tools, context=replace(context, turn_id=None))
-            context = replace(context, parent=around, budget=None)
+        if ancestors:
+            parent = self.ended_turn(session, agent_path=ancestors, tools=tools, context=replace(context, turn_id=None))
+            context = replace(context, parent=parent, budget=None)
         turn = self._new_turn(session, tools, agent_id, None, None, context)
         turn.accepts_children = False
         return turn
 
     async def aclose(self) -> None:
-        """Close the connections that its models keep on the running event loop."""
+        """Close the connections of its models on the running event loop."""
         for model in (self._model, *self._models_by_name.values()):
             await close_model(model)
 
@@ -278,7 +279,7 @@ class AgentRuntime(RunMethods):
             max_rounds=min(context.max_rounds or self._max_rounds, agent.max_rounds or sys.maxsize),
             on_exhausted=context.on_exhausted or ("pause" if agent.name != MAIN_AGENT else self._settings.on_exhausted),
             clock=self._clock,
-            loops=self._new_loop_detector(session),
+            loop_detector=self._new_loop_detector(session),
             interrupts=Interrupts(self._seconds_of(context)),
             settings=self._settings,
             turn_gate=context.gate or (self._gate if context.parent is None else context.parent.gate),
@@ -310,9 +311,9 @@ class AgentRuntime(RunMethods):
         )
 
     def _model_of(self, acting: TurnAgent, parent: Turn | None, agent: AgentDefinition[Any, Any]) -> ChatModel:
-        """Return the model of an agent that a tool returned; one that names none has that of the `acting` agent.
+        """Return the model of an agent that a tool returned, by default the `acting` agent's.
 
-        A name is one of those that the turn above knows, if there is one.
+        The parent turn, if there is one, resolves a name.
         """
         if agent.model is None:
             return acting.model
@@ -325,7 +326,7 @@ class AgentRuntime(RunMethods):
         return self._models_by_name[agent.model]
 
     def _checked_sampling(self, sampling: Sampling) -> Sampling:
-        """Return `sampling`; raise `TypeError` if it is none, `UnsupportedSampling` if the model does not take it."""
+        """Return `sampling`; raise `TypeError`, or `UnsupportedSampling` if the model does not take it."""
         check_type("sampling", sampling, Sampling, "a Sampling")
         check_sampling(self._model, sampling)
         return sampling
@@ -348,7 +349,7 @@ class AgentRuntime(RunMethods):
         finally:
             turn.steering.close()
             if turn.context.agents is None and turn.session.active_agent == turn.agent_id:
-                turn.session.active_agent = None  # nobody finds the agent again that has taken over
+                turn.session.active_agent = None  # the next turn could not find that agent by its name
             turn.session.end_turn(turn)
 
     async def _interruptible(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
@@ -356,7 +357,7 @@ class AgentRuntime(RunMethods):
 
         A partial answer after the time-out has the same limit again.
         """
-        turn.drop_previews()  # those of an earlier process, of which clients have a part; a call shows its file anew
+        turn.drop_previews()  # of an earlier process, unfinished at clients; the calls show their files again
         if turn.interrupts.fired:
             self._calls.cancel(turn, calls)
         try:
@@ -374,7 +375,7 @@ class AgentRuntime(RunMethods):
                 if again.reason != "timeout.turn":
                     raise
                 async with turn.renew_interrupts():
-                    await self._compose_answer(turn, again)
+                    await self._answer_from_results(turn, again)
 
     # --- the turn on one screen ---------------------------------------------------------------------------------------
 
@@ -405,19 +406,19 @@ class AgentRuntime(RunMethods):
             turn.output.check_attempts()
             if turn.output.is_complete or turn.ending is not None:
                 return await self._endings.ended_by_call(turn, reply.text, message_id)
-            turn.hand_over()
+            turn.apply_handoff()
             self._endings.checkpoint(turn)
         await self._end_out_of_rounds(turn)
 
     async def _append_steering(self, turn: Turn) -> None:
-        """Append what was sent since the last model call, with the notes that it names."""
+        """Append the messages sent since the last model call, with the notes that they name."""
         messages = turn.append_steering()
         if (notes := turn.context.notes) is not None:
             for message in messages:
                 await notes.pin(turn.session, message, turn.agent.model.context_window)
 
     async def _done_work(self, turn: Turn, work: TurnWork) -> WorkResult:
-        """Return the result of `work`; requests of an earlier process that it does not ask again are closed."""
+        """Return the result of `work`; close the requests of an earlier process that it has not asked again."""
         try:
             result = await work(turn)
             return WorkResult(result) if isinstance(result, str) else result
@@ -438,7 +439,7 @@ class AgentRuntime(RunMethods):
         return reply, message_id
 
     async def _with_inline_calls(self, turn: Turn, reply: Reply, tools: Sequence[ToolSchema]) -> Reply:
-        """Return the reply with the calls that its model wrote into the text; without any, return it unchanged."""
+        """Return the reply with the calls that its model wrote into the text, if any."""
         forms = inline_forms(turn.agent.model, turn.answering_model)
         text, calls = await read_inline_calls(reply.text, tools, forms)
         if not calls:
@@ -447,7 +448,7 @@ class AgentRuntime(RunMethods):
         return replace(reply, text=text, tool_calls=named)
 
     async def _call(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
-        """Call the model; a file that it refuses is left out of later requests, and the error says so."""
+        """Call the model; record the files that it refuses, which later requests leave out."""
         try:
             return await self._call_or_shorten(turn, request)
         except ModelError as error:
@@ -455,7 +456,7 @@ class AgentRuntime(RunMethods):
             raise
 
     async def _call_or_shorten(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
-        """Call the model; shorten a history that it finds too long and send it again, at most twice."""
+        """Call the model; if it finds the history too long, shorten it and call again, at most twice."""
         for to_request in (False, True):
             try:
                 return await call_model(turn, turn.agent.model, request, self._clocks)
@@ -484,7 +485,7 @@ class AgentRuntime(RunMethods):
         turn.append_reminder(problem)
 
     async def _finish(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall] = ()) -> None:
-        """End the turn with a reply that is the answer, or whose `calls` the application makes itself."""
+        """End the turn with a reply: the answer, or `calls` for the application to run."""
         turn.steering.close()
         turn.append_reply(reply, message_id, calls)
         reason = "answer" if reply.is_whole else "partial"
@@ -503,9 +504,9 @@ class AgentRuntime(RunMethods):
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def _usable_calls(self, turn: Turn, reply: Reply) -> Sequence[ToolCall] | None:
-        """Return the calls that name a tool; empty if the model made none, None if all that it made are unusable.
+        """Return the calls that name a tool; empty if the model made none, None if none of its calls is usable.
 
-        A reply that stopped for calls and holds neither calls nor text is one whose call the provider could not read.
+        If a reply stopped for calls and has neither calls nor text, the provider could not read the call.
         """
         usable = [call for call in reply.tool_calls if call.name.strip().lower() not in {"", "none"}]
         made_calls = reply.tool_calls or (reply.stop == "tool_calls" and not reply.text)
@@ -533,25 +534,25 @@ class AgentRuntime(RunMethods):
         try:
             reply, message_id = await self._think(turn, request)
         except ModelError as failure:
-            return await self._compose_answer(turn, failure)
+            return await self._answer_from_results(turn, failure)
         turn.append_reply(reply, message_id)
-        if not reply.text.strip() and (text := self._composed_text(turn)):
-            return await self._endings.composed(turn, text)
+        if not reply.text.strip() and (text := self._results_as_answer(turn)):
+            return await self._endings.partial_answer(turn, text)
         await self._endings.final(turn, reply.text, message_id, "partial")
 
-    async def _compose_answer(self, turn: Turn, failure: AgenticXError) -> None:
-        """End the turn with the results so far, of which the model said nothing; raise `failure` if there are none."""
-        if not (text := self._composed_text(turn)):
+    async def _answer_from_results(self, turn: Turn, failure: AgenticXError) -> None:
+        """End the turn with an answer made of the results so far; raise `failure` if there are none."""
+        if not (text := self._results_as_answer(turn)):
             raise failure
-        _log.warning("a partial answer is made of the results, without the model", reason=str(failure))
-        await self._endings.composed(turn, text)
+        _log.warning("a partial answer was made from the results, without the model", reason=str(failure))
+        await self._endings.partial_answer(turn, text)
 
-    def _composed_text(self, turn: Turn) -> str:
-        return composed_answer(turn.own_messages(), turn.session.state.passages)
+    def _results_as_answer(self, turn: Turn) -> str:
+        return answer_from_results(turn.own_messages(), turn.session.state.passages)
 
 
-async def _with_senders(context: TurnContext | None, session: Session) -> TurnContext:
-    """Return the context, with `shares_history` if an agent that took over has spoken: its name is in its replies."""
+async def _with_shared_history(context: TurnContext | None, session: Session) -> TurnContext:
+    """Return the context, with `shares_history` if replies of the history name agents that were handed off to."""
     context, messages = context or TurnContext(), session.messages
     if context.shares_history or context.agent is not None:
         return context

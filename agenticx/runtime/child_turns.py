@@ -1,22 +1,21 @@
-"""The child turns of a turn: where their events are written.
+"""The child turns of a turn, and where their events are written.
 
-Code that runs inside a turn, such as a tool, runs another agent's turn below it:
+Code that runs inside a turn, such as a tool, runs another agent's turn as its child:
 
     context = TurnContext(parent=current_turn())
     result = await AgentRuntime(model).run("Read the log", agent_id="reader", context=context)
 
-1. A child turn has an id of its own, on each of its events (`RuntimeEvent.turn_id`); its `turn_started` names the turn
-   above it (`parent_turn_id`). Its own generator yields its own events alone. The generator of the turn at the top also
-   yields those of all its child turns, at any depth, each turn's in order, all before its own terminal event; a hub
-   stores them in the session of that turn.
-2. A stop of a turn stops its child turns at the same moment. Those that still run when their parent ends are stopped
-   before its terminal event; one that is `detached` goes on where events are stored, in a hub.
-3. A turn asks the confirm gate of the one above it, and never acts in a mode that permits more.
-4. In a hub, a child turn that waits for a person goes on after a restart, if the turn above it runs again
-   as the `work` of its session or of the application, or the turn is detached: when it is begun again, by a turn
-   of an agent with the same name, it has its earlier id, conversation and events, and the request is asked once.
-   Options do not go on (`options`).
-5. `final.usage` of a turn covers its own model calls; those below it have `usage` events in their own turns.
+1. A child turn has its own id, on each of its events (`RuntimeEvent.turn_id`); its `turn_started` names its parent
+   (`parent_turn_id`). Its generator yields only its own events. The generator of the root turn also yields the events
+   of all its child turns, at any depth, each turn's in order, all before its own terminal event; a hub stores them in
+   the session of the root turn.
+2. A stop of a turn stops its child turns at the same moment. A child turn that still runs when its parent ends is
+   stopped before the parent's terminal event, but a `detached` one continues in a hub, where events are stored.
+3. A child turn asks its parent's confirm gate, and never acts in a mode that permits more.
+4. In a hub, a child turn that waits for a person resumes after a restart if it is detached, or if its parent runs again
+   as the `work` of its session or of the application. When an agent of the same name begins it again, it has its
+   earlier id, conversation and events, and the request is asked once. Options do not resume (`options`).
+5. `final.usage` of a turn covers its own model calls; child turns have `usage` events of their own.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ __all__ = ["ChannelChildTurns", "ChildTurn", "ChildTurnWriter", "ChildTurns", "T
 
 
 class TurnSuspended(AgenticXError):
-    """Raised where a turn that waits for a person is left as it is, because the program ends: it goes on later."""
+    """Raised where a turn waits for a person and the program ends: the turn is suspended, and resumes later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildTurn:
-    """A turn that is about to begin below the turn `parent_id`; `stop` requests its end.
+    """A turn that is about to begin as a child of the turn `parent_id`; `stop` requests its end.
 
-    `suspend` is called once no more of it is written, as it goes on after the program's next start. `session` is its
-    conversation, `agent_path` its agent after those above it. If it goes on with the turn `resumed`, its place has the
-    events of that already. With `has_work` it calls no model itself.
+    `suspend` is called once no more events are written, because it resumes after the program's next start. `session` is
+    its conversation, and `agent_path` has the agents from the root turn to this one. The events of `resumed` are
+    written already. A turn that `has_work` calls no model itself.
     """
 
     id: str
@@ -73,12 +72,12 @@ class ChildTurnWriter(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release the turn, which emits no more events; it is ended if that is not written."""
+        """Release the turn, which emits no more events; write its ending if it has none."""
         ...
 
 
 class ChildTurns(Protocol):
-    """The place where the events of the child turns of a turn are written, at any depth."""
+    """The place where the events of a turn's child turns, at any depth, are written."""
 
     @property
     def is_durable(self) -> bool:
@@ -86,13 +85,13 @@ class ChildTurns(Protocol):
         ...
 
     def begin(self, child: ChildTurn) -> ChildTurnWriter:
-        """Return the writer of a turn; nothing is written before its first events."""
+        """Return the writer of a child turn; nothing is written before its first events."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelChildTurns:
-    """The channel of the turn at the top, through which its consumer gets all events."""
+    """The channel of the root turn, as the place for the events of its child turns."""
 
     channel: Channel
     journal: CallJournal = field(default_factory=NullCallJournal)

@@ -52,8 +52,7 @@ class RoundsExhausted(AgenticXError):
 class Endings:
     """The ways in which a turn ends.
 
-    `final`, `work_done`, `failed`, `paused` and `out_of_rounds` each emit the terminal event; no event may follow it.
-    `checkpoint` does not end the turn.
+    Each method but `checkpoint` emits the terminal event; no event may follow it.
     """
 
     clock: Clock
@@ -62,7 +61,7 @@ class Endings:
         """End the turn with an answer, whole or partial, or because a call ended it."""
         await self._end_work(turn, reason, text)
         if reason == "handoff":
-            turn.emit(EventType.HANDOFF, turn.handover.handoff_data(turn.agent.name))
+            turn.emit(EventType.HANDOFF, turn.handoff.handoff_data(turn.agent.name))
         await _cite(turn, text, message_id)
         await _keep_page(turn, text)
         turn.enter("done")
@@ -70,8 +69,8 @@ class Endings:
         turn.emit(EventType.FINAL, {**data, **turn.output.data, **more})
 
     async def ended_by_call(self, turn: Turn, text: str, message_id: str) -> None:
-        """End the turn because of a call, with the text of the reply that made it, or if it has none, of the call."""
-        reason, answer = turn.ending or "answer", clean_text(turn.handover.answer)
+        """End the turn as a call asked, with the text of the reply that made it, else the text that the call gave."""
+        reason, answer = turn.ending or "answer", clean_text(turn.handoff.answer)
         if text or not answer or turn.ending is None:
             return await self.final(turn, text, message_id, reason)
         message_id = new_id("msg")
@@ -86,7 +85,7 @@ class Endings:
         turn.emit(EventType.ERROR, {"text": str(failure), "code": code, "fatal": True, **more})
 
     async def paused(self, turn: Turn) -> None:
-        """Pause an agent other than the main one that is out of rounds; it can continue from its checkpoint."""
+        """Pause a sub-agent that is out of rounds; it can continue from its checkpoint."""
         await self._end_work(turn, "paused", turn.last_text)
         turn.enter("done")
         checkpoint = {
@@ -97,7 +96,7 @@ class Endings:
         turn.emit(EventType.SUBAGENT_PAUSED, {**_rounds(turn), "checkpoint": checkpoint})
 
     async def out_of_rounds(self, turn: Turn) -> None:
-        """End a turn that has used all of its rounds; raises `RoundsExhausted` if that is an error."""
+        """End a turn that has used all of its rounds; raise `RoundsExhausted` if that is an error."""
         if turn.on_exhausted == "pause":
             return await self.paused(turn)
         if turn.on_exhausted == "summary":
@@ -106,7 +105,7 @@ class Endings:
         raise RoundsExhausted(f"The turn used all of its {turn.max_rounds} rounds without an answer.")
 
     async def work_done(self, turn: Turn, result: WorkResult) -> None:
-        """End the turn with the answer of its work, which no model call gave."""
+        """End the turn with the result of its work."""
         message_id, text = new_id("msg"), clean_text(result.text)
         if text:
             turn.append(AssistantMessage(content=text, message_id=message_id))
@@ -118,7 +117,7 @@ class Endings:
             turn.emit(EventType.TOKEN, {"text": text, "message_id": message_id, "offset": 0})
         await self.final(turn, text, message_id, reason, **more)
 
-    async def composed(self, turn: Turn, text: str) -> None:
+    async def partial_answer(self, turn: Turn, text: str) -> None:
         """End the turn with a partial answer that no model wrote."""
         message_id = new_id("msg")
         turn.append(AssistantMessage(content=text, message_id=message_id))
@@ -126,7 +125,7 @@ class Endings:
         await self._emit_answer(turn, text, message_id, "partial")
 
     def checkpoint(self, turn: Turn) -> None:
-        """Emit `subagent_checkpoint` between rounds, in every eighth round of an agent other than the main one."""
+        """Emit `subagent_checkpoint` after every eighth round of a sub-agent."""
         if turn.on_exhausted == "pause" and turn.round % CHECKPOINT_ROUNDS == 0:
             turn.emit(EventType.SUBAGENT_CHECKPOINT, _rounds(turn))
 
@@ -161,11 +160,11 @@ class Endings:
         return {"retryable": failure.retryable, "retry_at": rfc3339(at)}
 
     async def _end_work(self, turn: Turn, reason: str, text: str) -> None:
-        """End its child turns and run the hooks of its end."""
+        """End the child turns, report the sources, and run the on_agent_end hooks."""
         if turn.children:
             await turn.end_children()
         turn.accepts_children = False
-        turn.pass_sources_up()
+        turn.report_sources()
         await self._run_end_hooks(turn, reason, text)
 
     async def _run_end_hooks(self, turn: Turn, reason: str, text: str) -> None:
@@ -191,10 +190,10 @@ class Endings:
 
 
 async def _keep_page(turn: Turn, text: str) -> None:
-    """Keep a web page that stands in the answer as a file of the session, if it has none and could have been given one.
+    """Store a web page in the answer as a file of the session, if the turn has `create_file` and the session no file.
 
-    Some models write the page that they are asked for as text, whatever tools they have. It has the path of its
-    `<file>` wrapper if a file of a session may have that, and is `index.html` otherwise.
+    Some models write the page as text, whatever tools they have. Its path is that of its `<file>` wrapper if a file of
+    a session may have it, else `index.html`.
     """
     if not text or "create_file" not in turn.tools or turn.session.artifacts.current:
         return
@@ -213,7 +212,7 @@ async def _keep_page(turn: Turn, text: str) -> None:
 
 
 async def _cite(turn: Turn, text: str, message_id: str) -> None:
-    """Emit the citations of an answer; notes that cannot be read leave it without any, which the log says."""
+    """Emit the citations of an answer; if the notes cannot be read, log that and emit none."""
     if turn.context.notes is None or not text:
         return
     try:
@@ -241,6 +240,6 @@ async def _wait_for(task: asyncio.Task[None]) -> None:
 
 
 def _rounds(turn: Turn) -> dict[str, Any]:
-    *above, _ = turn.agent_path
-    parent = {"parent_agent_id": above[-1] if above else None, "depth": len(above)}
+    *ancestors, _ = turn.agent_path
+    parent = {"parent_agent_id": ancestors[-1] if ancestors else None, "depth": len(ancestors)}
     return {"round": turn.round, "max_rounds": turn.max_rounds, **parent}

@@ -113,7 +113,7 @@ class Interrupts:
         self._cancel_requested = False
         self._signal: StopSignal | None = None
 
-    def obey(self, signal: StopSignal) -> None:
+    def attach(self, signal: StopSignal) -> None:
         """Let a stop count as requested once `signal` is set, also before the event loop has learned of it."""
         self._signal = signal
 

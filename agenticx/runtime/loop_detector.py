@@ -5,11 +5,10 @@ Differences from the originally specified detector:
 1. Calls are judged between rounds, not after each call. All calls of a round are recorded, then there is one verdict;
    identical calls within a round count once, and so do calls that fail or repeat in the same round.
 2. A round in which the user (or the mode) denied a call is no part of a loop: counting restarts after it.
-3. A round of read-only calls whose results are unchanged counts a third, whatever the results say: the model may be
+3. A round of read-only calls with unchanged results counts a third, whatever the results say: the model may be
    waiting for something. The runtime also waits before it repeats such a call (`polling`).
-4. A handoff is recorded as one call from agent to agent with its result, whatever its tool and the reason that it
-   gives are. A text beside it, or other arguments, that no handoff had before are progress, as are context variables
-   that were not there before.
+4. A handoff is recorded as one call from agent to agent with its result, whatever its tool and its reason are. A new
+   text in the reply with the handoff, new arguments other than the reason, and new context variables are progress.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _DIGITS = re.compile(r"[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class LoopVerdict:
-    """A pattern of `detector` over the last `count` rounds."""
+    """A pattern that `detector` found in the last `count` rounds."""
 
     level: Literal["warning", "critical"]
     detector: Detector
@@ -91,9 +90,9 @@ class LoopDetector:
 
     - `generic_repeat`: the same calls with the same results, round after round.
     - `ping_pong`: two rounds of different calls in turn, each with unchanged results.
-    - `no_progress`: rounds none of which had a new outcome. New are a result or a write that was not seen before, an
-      artifact, the text of a handoff, and a change of the scratchpad, the to-do list or the context variables. Not new
-      are a failure, a repetition, and a result that reports that nothing was found.
+    - `no_progress`: rounds without a new outcome. New are a result or a write that was not seen before, an artifact,
+      the text of a handoff, and a change of the scratchpad, the to-do list or the context variables. Not new are a
+      failure, a repetition, and a result that reports that nothing was found.
 
     For `no_progress` some rounds count in part, because they may be legitimate work: a half, if a read with other
     arguments returned a text that is already known (unless that is a verdict: a check that passed, a yes or no,
@@ -150,9 +149,9 @@ class LoopDetector:
         )
 
     def record_state(self, *parts: str) -> None:
-        """Record the scratchpad and the to-do list as they are; a change is progress of the current round.
+        """Record the scratchpad and the to-do list; a change is progress of the current round.
 
-        The first recorded state is the one at the beginning of the turn.
+        The first recorded state is that of the turn's beginning.
         """
         state = _digest("state", *parts)
         first, self._state = self._state is None, state
@@ -170,10 +169,10 @@ class LoopDetector:
             self._has_progress = True
 
     def record_variables(self, variables: Mapping[str, Any]) -> None:
-        """Record the context variables as they are; values that are new together are progress of the current round.
+        """Record the context variables; a combination of values that is new is progress of the current round.
 
-        The first recorded ones are those at the beginning of the turn. Of their items at any depth the first 1,000
-        count; an object that is neither text, number nor container is new if it is another object.
+        The first recorded variables are those of the turn's beginning. The first 1,000 items at any depth count; an
+        object that is no text, number or container is compared by identity.
         """
         values = _digest("variables", *self._variable_texts.of(variables))
         first, self._variables = self._variables is None, values
@@ -181,7 +180,7 @@ class LoopDetector:
             self._has_progress = True
 
     def record_user_message(self) -> None:
-        """Record that the user has said something: no streak goes on beyond it."""
+        """Record a message of the user, which ends all streaks."""
         self._reset()
 
     def record_round(self, calls: Sequence[RecordedCall]) -> None:
@@ -306,10 +305,10 @@ class _VariableTexts:
 
 @dataclass(frozen=True, slots=True)
 class _CallDigest:
-    """A call as the detector compares it: digests of the call, of it with its result, and of the result alone.
+    """A call as the detector compares it: digests of the call, of the call with its result, and of the result alone.
 
     `ran` is false for a call that was refused before its tool could run, `is_read` is true for a read-only call that
-    succeeded; `is_repeat_suspect` means that a text that is known from other arguments counts as little progress.
+    succeeded. `is_repeat_suspect` means that a result that is known from other arguments counts as half progress.
     """
 
     call: bytes

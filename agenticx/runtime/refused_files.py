@@ -1,4 +1,4 @@
-"""The record of attached files that a model refused, which later requests leave out."""
+"""The record of attached files that a model refused; later requests leave them out."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _log = get_logger(__name__)
 
 
 def record_refused_files(turn: Turn, error: ModelError) -> None:
-    """Record the files that `error` refuses in the session, and name them in its message; nothing if it refuses none.
+    """Record the files that `error` refuses, if any, in the session, and name them in the error's message.
 
-    The record is in the newest message of the user, so that it is stored and forked with the conversation, and a rewind
-    to before the refusal removes it. An error without a reason makes the files of its request suspected; if it comes
-    again without them, they are sent again.
+    The record is in the user's newest message, so that it is stored and forked with the conversation, and a rewind to
+    before the refusal removes it. An error without a reason makes the files of its request suspected; if it comes again
+    without them, they are sent again.
     """
     messages, model = turn.session.messages, turn.answering_model or turn.agent.model.name
     suspected = False

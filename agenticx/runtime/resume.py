@@ -1,4 +1,4 @@
-"""The journal of calls that are about to run, and turns of an earlier process that go on."""
+"""The journal of calls that are about to run, and the turns of an earlier process that can be resumed."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class NullCallJournal:
 class ResumedRequest:
     """A request to the user that was asked before the interruption.
 
-    `answer` is of the same kind. `asked_at` is the time of the event that asked, None if it is not known.
-    `is_response_logged` is true if the event with the answer is in the log already. `asked` is set once the gate has
-    the request again, or the turn no longer needs an answer.
+    `asked_at` is the time of the event that asked, None if it is unknown. `is_response_logged` is true if the event
+    with the answer is in the log already. `asked` is set once the gate has the request again, or the turn no longer
+    needs an answer.
     """
 
     request: UserRequest
@@ -68,12 +68,13 @@ class ResumedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumePoint:
-    """The point in a round at which no call is running: those of `calls` are to begin, all others are answered.
+    """The point in a round from which a turn resumes: `calls` are to begin, all other calls are answered.
 
-    The reply that made them is in the session's messages. `requests` are those about these calls, by call id. A turn
-    with `work` has no calls: its work begins anew, and finds the `requests` that it has asked, by their own ids, and
-    its child turns, `children`, which go on when they are begun again. `acting_agent` is the agent that acts.
-    `previews` are those of its calls, by id, that ended with the earlier process.
+    The reply that made the calls is in the session's messages. `requests` are the requests to the user about these
+    calls, by call id, and `previews` their previews when the earlier process ended.
+
+    A turn with `work` has no calls: its work starts again and finds the `requests` that it has asked, by request id,
+    and its `children`, the child turns that resume when they are begun again.
     """
 
     round: int
@@ -89,10 +90,10 @@ class ResumePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumedTurn:
-    """A child turn, of an earlier process, that waits for a person and goes on at `point`.
+    """A child turn of an earlier process that waits for a person and resumes at `point`.
 
-    `agent_path` names its agent, after those of the turns above it. `messages` are its conversation and `state` the
-    state of its tools; `events` are those that the log has of it, from `turn_started` on.
+    `agent_path` has the agents from the root turn to this one. `messages` are its conversation, `state` is the state of
+    its tools, and `events` are its events in the log, from `turn_started` on.
     """
 
     turn_id: str
@@ -110,11 +111,11 @@ class ResumedTurn:
 
 
 class ChildTurnResumer(Protocol):
-    """The owner of turns that outlive their parents, which begins them again after a restart."""
+    """The owner of detached child turns, which begins them again after a restart."""
 
     def resume(self, resumed: ResumedTurn, /) -> bool:
-        """Have the turn go on, with a `TurnContext` that has it as `resumed`; return False if that is impossible.
+        """Begin the turn again, with a `TurnContext` that has it as `resumed`.
 
-        It is ended as interrupted then.
+        Return False if that is impossible; the turn is ended as interrupted then.
         """
         ...

@@ -160,9 +160,9 @@ class TurnOutput:
         self.data: Mapping[str, Any] = {}
         self._tool: ToolSchema | None = None
         self._problems: list[str] = []
-        self.use(model, tool_names)
+        self.set_model(model, tool_names)
 
-    def use(self, model: ChatModel, tool_names: Sequence[str]) -> None:
+    def set_model(self, model: ChatModel, tool_names: Sequence[str]) -> None:
         """Ask `model`, which has tools of these names, for the output from now on."""
         if self._type is None or takes_output_schema(model, self._type.schema, with_tools=bool(tool_names)):
             self._tool = None

@@ -295,7 +295,7 @@ class ToolCalls:
         if outcome.effect is not None and (obstacle := turn.apply_result(outcome.effect)) is not None:
             outcome = CallOutcome(f"Blocked: {obstacle}.", "blocked")
         text = clean_text(outcome.text)  # reasons of hooks and gates are untrusted text
-        sources = tuple(dict.fromkeys([*outcome.sources, *turn.take_sources_below()]))
+        sources = tuple(dict.fromkeys([*outcome.sources, *turn.take_child_sources()]))
         data: dict[str, Any] = {
             "tool_call_id": pending.call.id,
             "name": pending.call.name,

@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _KEPT_SOURCES = 200
-_CHILDREN_SECONDS = 1.0  # for the ends of the child turns of a turn to be written; a stop takes them 0.2 s
+_CHILDREN_SECONDS = 1.0  # for stopped child turns to write their last events; a stop takes 0.2 s
 
 _log = get_logger(__name__)
 
@@ -60,128 +60,141 @@ CURRENT_TURN: ContextVar[Turn | None] = ContextVar("agenticx_turn", default=None
 
 
 def current_turn() -> Turn | None:
-    """Return the turn in which the code runs, such as that of a tool's call; None outside of turns.
+    """Return the turn in which the code runs, for example a tool's; None outside of turns.
 
-    Code on an event loop of its own, in a thread that a turn started, is outside: turns are not safe to share.
+    Code in another event loop, in a thread that a turn started, is outside: turns are not thread-safe.
     """
     turn, loop = CURRENT_TURN.get(), None
     with suppress(RuntimeError):
         loop = asyncio.get_running_loop()
-    return turn if turn is None or loop in (None, turn.loop) else None
+    return turn if turn is None or loop in (None, turn.event_loop) else None
 
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
-    """One user message and its processing up to the terminal event. All events of a turn are emitted by `emit`.
-
-    `read_only_calls` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
-    `resumed_requests` are those of an interrupted turn, by call id. `closing` is there once the consumer
-    has gone, and set once the turn has ended. `agent` is the one that acts now; its name, tools, hooks and model's name
-    are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`; its result
-    is `handover` then. `calling_replies` holds the ids of the replies with which the acting agent has made calls.
-    `loop` runs the turn. `gate` is asked before risky calls: that of the agent which acts, if it has one, else
-    `turn_gate`. `agents` makes those to which calls hand over.
-
-    `previews` are those of calls, by id, of whose files no last event was emitted yet.
-
-    `unreported` is what budgets count of a call without counts, until its usage is emitted.
-
-    `children` are the turns that run below this one, by id; `waiting_children` are those of an earlier process that go
-    on once they are begun again, and `earlier_events` its events of this turn. `writer` is that of a child
-    turn, whose last event is written once `written` is set. `accepts_children` is false once the turn is about to end.
-    """
+    """One user message and its processing up to the terminal event. All events of a turn are emitted by `emit`."""
 
     session: Session
-    agent: TurnAgent
-    output: TurnOutput
-    max_rounds: int
-    on_exhausted: OnExhausted
-    clock: Clock
-    loops: LoopDetector
-    turn_gate: ConfirmGate
-    agents: TurnAgents = field(repr=False)
-    settings: Settings = field(repr=False)
-    gate: ConfirmGate = field(init=False)
+    context: TurnContext = field(default_factory=TurnContext)
     id: str = field(init=False)
     session_id: str = field(init=False)
+    """The id of the root turn's session, whose log has the events of all child turns."""
+    settings: Settings = field(repr=False)
+    clock: Clock
+    event_loop: asyncio.AbstractEventLoop | None = None
+    """The event loop that runs the turn."""
+
+    agent: TurnAgent
+    """The acting agent. `agent_id`, `tools`, `hooks`, `model_name` and `gate` change with it."""
     agent_id: str = field(init=False)
     tools: Toolbox = field(init=False)
     hooks: HookRegistry = field(init=False)
     model_name: str = field(init=False)
+    gate: ConfirmGate = field(init=False)
+    """The gate that is asked before risky calls: the acting agent's own, else `turn_gate`."""
+    turn_gate: ConfirmGate
+    agents: TurnAgents = field(repr=False)
+    """The agents to which calls can hand off."""
     next_agent: TurnAgent | None = None
+    """The agent to which a call of this round has handed off; it acts from the next round on."""
     ending: EndReason | None = None
+    """The reason with which a call of this round ends the turn."""
+    handoff: ToolResult = field(default_factory=ToolResult)
+    """The result of the call that set `next_agent` or `ending`."""
     calling_replies: set[str] = field(default_factory=set[str])
-    handover: ToolResult = field(default_factory=ToolResult)
-    poll_backoff: PollBackoff = field(default_factory=PollBackoff)
-    read_only_calls: set[str] = field(default_factory=set[str])
-    context: TurnContext = field(default_factory=TurnContext)
-    journal: CallJournal = field(init=False)
-    steering: Steering = field(init=False)
-    resumed_requests: dict[str, ResumedRequest] = field(default_factory=dict[str, ResumedRequest])
-    channel: Channel = field(default_factory=Channel)
-    loop: asyncio.AbstractEventLoop | None = None
-    interrupts: Interrupts = field(default_factory=Interrupts)
+    """The ids of the replies in which the acting agent has made calls."""
+
+    output: TurnOutput
+    max_rounds: int
+    on_exhausted: OnExhausted
     message_id: str = ""
     round: int = 0
     state: TurnState = "idle"
-    usage: Usage | None = None
-    unreported: Spent = field(default_factory=Spent)
     last_input_tokens: int | None = None
     last_text: str = ""
     answering_model: str | None = None
+    """The name of the model that gave the last reply, which may be a fallback."""
     reminded_of_tools: bool = False
-    stopped: bool = False
     overflowed_in_reply: bool = False
-    closing: asyncio.Event | None = None
-    child_turns: ChildTurns = field(init=False)
-    children: dict[str, Turn] = field(default_factory=dict[str, "Turn"], repr=False)
-    sources_below: dict[str, None] = field(default_factory=dict[str, None], repr=False)
-    waiting_children: list[ResumedTurn] = field(default_factory=list[ResumedTurn], repr=False)
-    earlier_events: Sequence[Event] = ()
-    accepts_children: bool = True
+    """True if the context window overflowed after a part of the reply was shown."""
+
+    loop_detector: LoopDetector
+    poll_backoff: PollBackoff = field(default_factory=PollBackoff)
+    read_only_calls: set[str] = field(default_factory=set[str])
+    """The ids of the round's calls whose command seems to change nothing, though their tool may."""
     previews: dict[str, ArtifactPreview] = field(default_factory=dict[str, ArtifactPreview], repr=False)
-    writer: ChildTurnWriter | None = None
-    written: asyncio.Event = field(default_factory=asyncio.Event)
-    log: TurnLog = field(init=False)
+    """The previews of calls, by call id, that have had no last event yet."""
+    journal: CallJournal = field(init=False)
+    resumed_requests: dict[str, ResumedRequest] = field(default_factory=dict[str, ResumedRequest])
+    """The requests to the user of the interrupted turn that this one resumes, by call id."""
+    background: BackgroundTasks = field(default_factory=BackgroundTasks)
+
+    usage: Usage | None = None
+    unreported: Spent = field(default_factory=Spent)
+    """What budgets count of a call whose provider reported no usage, until its usage is emitted."""
     budget: Budget | None = field(init=False)
     work_clock: WorkClock = field(init=False)
-    background: BackgroundTasks = field(default_factory=BackgroundTasks)
+
+    channel: Channel = field(default_factory=Channel)
+    log: TurnLog = field(init=False)
+    steering: Steering = field(init=False)
+    interrupts: Interrupts = field(default_factory=Interrupts)
+    stopped: bool = False
+    closing: asyncio.Event | None = None
+    """Made when the consumer stops reading, and set when the turn has ended."""
+
+    child_turns: ChildTurns = field(init=False)
+    """The place where the events of child turns are written."""
+    children: dict[str, Turn] = field(default_factory=dict[str, "Turn"], repr=False)
+    """The running child turns, by id."""
+    accepts_children: bool = True
+    """False once the turn is about to end."""
+    child_sources: dict[str, None] = field(default_factory=dict[str, None], repr=False)
+    """The sources read by child turns that have ended, until a call's result names them."""
+    waiting_children: list[ResumedTurn] = field(default_factory=list[ResumedTurn], repr=False)
+    """The child turns of an earlier process that continue when they are begun again."""
+    earlier_events: Sequence[Event] = ()
+    """The events of this turn from an earlier process."""
+    writer: ChildTurnWriter | None = None
+    """The writer of a child turn's events; None for a root turn."""
+    written: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the last event of a child turn is written."""
 
     def __post_init__(self) -> None:
         context = self.context
-        above = context.parent
+        parent = context.parent
         self.id = context.turn_id or new_id("turn")
-        self.session_id = self.session.id if above is None else above.session_id
-        self.budget = context.budget if above is None else Budget.joined(context.budget, above.budget)
-        self._use(self._within_budget(self.agent))
+        self.session_id = self.session.id if parent is None else parent.session_id
+        self.budget = context.budget if parent is None else Budget.joined(context.budget, parent.budget)
+        self._set_agent(self._within_budget(self.agent))
         seconds = None if context.work_seconds is None else Budget(seconds=context.work_seconds)
         limits: Mapping[InterruptReason, Budget | None] = {"budget_exceeded": self.budget, "timeout.turn": seconds}
         self.work_clock = WorkClock(self.clock, limits, lambda reason: self.interrupts.fire(reason))
-        below = None if above is None else above.child_turns
-        self.child_turns = context.child_turns or below or ChannelChildTurns(self.channel)
+        inherited = None if parent is None else parent.child_turns
+        self.child_turns = context.child_turns or inherited or ChannelChildTurns(self.channel)
         self.channel.pacer = context.pacer
         self.log = TurnLog(self.clock)
         self.journal, self.steering = context.journal, context.steering
 
     @property
     def permission_mode(self) -> PermissionMode:
-        """The turn's own mode, else that of the session, which may change while the turn runs.
+        """The turn's own mode, else the session's, which may change while the turn runs.
 
-        It permits no more than the mode of the turn above.
+        It permits no more than the parent's mode.
         """
         mode, parent = self.context.permission_mode or self.session.permission_mode, self.context.parent
         return mode if parent is None else stricter_mode(mode, parent.permission_mode)
 
     @property
     def has_gate(self) -> bool:
-        """True if the application gave a confirm gate for the turn, or for one above it; a hub always does."""
+        """True if the application gave a confirm gate for the turn or an ancestor; a hub always does."""
         return self.gate.is_given
 
     def gate_for(self, request: UserRequest) -> ConfirmGate:
         """Return the gate for a request.
 
-        A call that is asked about in every mode, such as one that touches a protected path, is no matter of the agent's
-        own gate: of the gates that were given for this turn and those above it, the outermost is asked.
+        A call that is asked about in every mode, such as a call that touches a protected path, is not for the agent's
+        own gate: the outermost gate that was given for this turn or an ancestor is asked.
         """
         if not (isinstance(request, ConfirmRequest) and is_asked_in_every_mode(request.reasons)):
             return self.gate
@@ -194,7 +207,7 @@ class Turn:
 
     @property
     def deps(self) -> Any:
-        """The object that the application gave the tools of this turn, or of the nearest turn above it that has one."""
+        """The object that the application gave the tools of this turn, else of its nearest ancestor with one."""
         parent = self.context.parent
         return self.context.deps if self.context.deps is not None or parent is None else parent.deps
 
@@ -205,73 +218,73 @@ class Turn:
 
     @property
     def agent_path(self) -> tuple[str, ...]:
-        """The ids of the agents from the turn at the top to this one."""
+        """The ids of the agents from the root turn to this one."""
         return (*(() if self.context.parent is None else self.context.parent.agent_path), self.agent_id)
 
     @property
     def foreign_sources(self) -> tuple[str, ...]:
-        """The names of the texts of others that the turn may act on, each once, the newest of its own first.
+        """The names of the foreign texts that the turn may act on, each once, the newest of its own first.
 
-        They are in its conversation, in those of the turns above it, which gave it its task, and in those of turns
-        below them that have ended, whose results they have.
+        They are in its conversation, in the conversations of its ancestors, which gave it its task, and in those of
+        ended child turns, whose results are in these conversations.
         """
-        above: dict[str, None] = {}
+        sources: dict[str, None] = {}
         turn = self
         while True:
-            above |= dict.fromkeys(sources_of(reversed(turn.session.messages)))
-            above |= dict.fromkeys([*turn.sources_below, *turn.session.state.sources_below])
+            sources |= dict.fromkeys(sources_of(reversed(turn.session.messages)))
+            sources |= dict.fromkeys([*turn.child_sources, *turn.session.state.sources])
             if turn.context.parent is None:
-                return tuple(above)
+                return tuple(sources)
             turn = turn.context.parent
 
-    def take_sources_below(self) -> tuple[str, ...]:
-        """Return the names of texts of others read in its child turns that have ended since the last call."""
-        taken = tuple(self.sources_below)
-        self.sources_below.clear()
+    def take_child_sources(self) -> tuple[str, ...]:
+        """Return the sources read by child turns that have ended since the last call of this method."""
+        taken = tuple(self.child_sources)
+        self.child_sources.clear()
         return taken
 
     def keep_sources(self) -> None:
-        """Remember the texts of others for good, as what was written to the to-do list or the scratchpad may have them.
+        """Keep the foreign sources in the session's state, because the to-do list or the scratchpad may quote them.
 
-        These outlast a rewind of the conversation, and a fork has them.
+        A rewind of the conversation leaves both as they are, and a fork copies them.
         """
         self._keep(self.foreign_sources)
 
     def _keep(self, sources: Iterable[str]) -> None:
         state = self.session.state
-        state.sources_below = [*dict.fromkeys([*state.sources_below, *sources])][-_KEPT_SOURCES:]
+        state.sources = [*dict.fromkeys([*state.sources, *sources])][-_KEPT_SOURCES:]
 
-    def pass_sources_up(self) -> None:
-        """Tell the turn above which texts of others were read in this one, which is about to end.
+    def report_sources(self) -> None:
+        """Report the foreign sources of this turn, which is about to end, to its parent.
 
-        What the result of no call has told is kept in the state of the session. A turn that outlives the one above
-        reports them with its ending.
+        A root turn keeps those that no call's result has named in the session's state. A detached turn reports its
+        sources with its ending.
         """
         parent, session = self.context.parent, self.session
         if parent is None:
-            self._keep(self.sources_below)
+            self._keep(self.child_sources)
         elif not self.context.detached:
-            read = [*sources_of(session.messages), *self.sources_below, *session.state.sources_below]
-            parent.sources_below |= dict.fromkeys(read)
+            read = [*sources_of(session.messages), *self.child_sources, *session.state.sources]
+            parent.child_sources |= dict.fromkeys(read)
 
     @property
     def asking_path(self) -> tuple[str, ...]:
-        """The `agent_path` that a request to the user shows; empty for the turn at the top."""
+        """The `agent_path` that a request to the user shows; empty for a root turn."""
         return () if self.context.parent is None else self.agent_path
 
-    def titled(self, text: str) -> str:
-        """Return `text`, for the user, after the title of this turn or of the nearest one above it that has one."""
+    def with_title(self, text: str) -> str:
+        """Return `text`, for the user, after the title of this turn or of its nearest ancestor with a title."""
         if self.context.title is not None:
             return f"{self.context.title}: {text}"
-        return text if self.context.parent is None else self.context.parent.titled(text)
+        return text if self.context.parent is None else self.context.parent.with_title(text)
 
     @property
     def detached(self) -> bool:
-        """True if the turn goes on after the end of the one above it."""
+        """True if the turn continues after the end of its parent."""
         return self.context.detached and self.child_turns.is_durable
 
     def hook_context(self, call: ToolCall | None = None) -> HookContext:
-        """Return the context of a hook, which runs for `call` if one is given."""
+        """Return the context of a hook; `call` is the tool call that it runs for, if any."""
         return HookContext(
             session_id=self.session_id,
             agent_id=self.agent_id,
@@ -283,17 +296,11 @@ class Turn:
         )
 
     def is_read_only(self, call: ToolCall) -> bool:
-        """Return whether a call counts as a read for loops and polling.
-
-        It does if its tool is read-only, or if its command only reads.
-        """
+        """Return whether a call's tool or command only reads, as loop detection and polling need to know."""
         return call.id in self.read_only_calls or (call.name in self.tools and self.tools.get(call.name).read_only)
 
     def begin(self, message: UserMessage) -> None:
-        """Reserve the session, emit the first event and append the user's message, if it is new.
-
-        Its attachments are checked.
-        """
+        """Check attachments, reserve the session, emit `turn_started` and append the user's message if it is new."""
         if message.attachments:
             check_attachments(message.attachments)
         self.session.begin_turn(self)
@@ -310,7 +317,7 @@ class Turn:
             self.append(message)
 
     def own_messages(self) -> Sequence[Message]:
-        """Return the messages of this turn: the user's, what was injected just before it, and what followed."""
+        """Return the messages of this turn: from those injected just before the user's message to the last."""
         messages = self.session.messages
         said = [index for index, message in enumerate(messages) if _is_of_user(message)]
         own = (index for index in said if messages[index].message_id == self.message_id)
@@ -320,7 +327,7 @@ class Turn:
         return messages[start:]
 
     async def end_children(self) -> None:
-        """Stop the child turns, but for detached ones, and wait until their ends are written."""
+        """Stop the child turns that are not detached and wait until their last events are written."""
         self.accepts_children = False
         ending = [child for child in self.children.values() if not child.detached]
         for child in ending:
@@ -344,18 +351,18 @@ class Turn:
             shown = self.previews.get(data.get("tool_call_id", ""))
             if data["final"] and shown is not None and (shown.path, shown.revision) == (data["path"], data["revision"]):
                 del self.previews[data["tool_call_id"]]
-            self.loops.record_artifact(data["path"], data.get("content", ""), data.get("delta", ""))
+            self.loop_detector.record_artifact(data["path"], data.get("content", ""), data.get("delta", ""))
         self.channel.put(EVENT_CLASSES[type_](type_, data, self.agent_id, self.id))
         if type_ in LOGGED_EVENTS:
             self.log.record(type_, data)
 
     def drop_previews(self, call_ids: Collection[str] | None = None) -> None:
-        """Say of these calls, or all, that nothing was stored of what was shown of them and has no last event yet."""
+        """Emit that nothing was stored of the previewed files of these calls, or of all; each has no last event yet."""
         for call_id in [call_id for call_id in self.previews if call_ids is None or call_id in call_ids]:
             self.emit(EventType.ARTIFACT, self.previews[call_id].dropped_data | {"tool_call_id": call_id})
 
     def emit_deltas(self, events: Sequence[Event]) -> None:
-        """Emit tokens, thinking and deltas of tool calls, which need nothing more than to be written."""
+        """Emit tokens, thinking and deltas of tool calls, past the bookkeeping of `emit`."""
         self.channel.put(*events)
 
     def end(self, task: asyncio.Task[None]) -> None:
@@ -366,16 +373,16 @@ class Turn:
         self.log.end(task, model=self.model_name, rounds=self.round, usage=self.usage)
 
     def stop(self) -> None:
-        """Stop the turn on behalf of the user, and those below it."""
+        """Stop the turn and its child turns on behalf of the user."""
         self.stopped = True
         self.interrupts.fire("stopped")
         for child in list(self.children.values()):
             child.stop()
 
     def renew_interrupts(self, limit: float = 0.0) -> Interrupts:
-        """Return a new scope with its own limit, for the work after the first scope was left.
+        """Return a new scope with its own limit, for work after the first scope has ended.
 
-        A stop that was requested before applies to the new scope too.
+        An earlier stop applies to the new scope too.
         """
         self.interrupts = Interrupts(limit)
         if self.stopped:
@@ -395,7 +402,7 @@ class Turn:
         self.session.messages.append(message)
 
     def append_reply(self, reply: Reply, message_id: str, calls: Sequence[ToolCall] = ()) -> None:
-        """Append the model's text and those of its calls that count; a reply with neither adds no message."""
+        """Append the model's text and its usable `calls`; a reply with neither adds no message."""
         if not (reply.text or calls):
             return
         self.append(
@@ -410,18 +417,18 @@ class Turn:
         )
 
     def apply_result(self, result: ToolResult) -> str | None:
-        """Let the result of a call change the turn; return what keeps it from doing so, None if nothing does."""
-        if result.handover is not None or result.ending is not None:
+        """Apply the change of the turn that a call returned; return why it cannot be applied, else None."""
+        if result.next_agent is not None or result.ending is not None:
             if self.next_agent is not None:
                 return f"an earlier call of this round has handed over to {self.next_agent.name!r}"
             if self.ending is not None:
                 return f"an earlier call of this round has ended the turn as {self.ending!r}"
-            self.next_agent, self.ending, self.handover = result.handover, result.ending, result
+            self.next_agent, self.ending, self.handoff = result.next_agent, result.ending, result
         self.session.state.context_variables.update(result.variables or {})
         return None
 
     def _within_budget(self, agent: TurnAgent) -> TurnAgent:
-        """Return `agent` with a model whose calls are made within the turn's budget, if there is one."""
+        """Return `agent` with a model that reserves each call at the turn's budget, if there is one."""
         budget = self.budget
         return (
             agent if budget is None else replace(agent, model=BudgetedModel(agent.model, budget, self.add_unreported))
@@ -429,35 +436,35 @@ class Turn:
 
     @contextmanager
     def waiting_for_person(self) -> Generator[None]:
-        """Count the time of the block neither in the limits of the turn nor in those of the turns above it."""
+        """Stop the work clocks of the turn and its ancestors while the block runs."""
         parent = self.context.parent
-        above = nullcontext() if parent is None else parent.waiting_for_person()
-        with self.work_clock.waiting_for_person(), above:
+        parent_waiting = nullcontext() if parent is None else parent.waiting_for_person()
+        with self.work_clock.waiting_for_person(), parent_waiting:
             yield
 
-    def _use(self, agent: TurnAgent) -> None:
-        """Let `agent` act from now on."""
+    def _set_agent(self, agent: TurnAgent) -> None:
+        """Make `agent` the acting agent."""
         self.agent, self.agent_id, self.tools, self.hooks = agent, agent.name, agent.tools, agent.hooks
         self.gate = agent.confirm_gate or self.turn_gate
         self.model_name = agent.model.name
 
-    def hand_over(self) -> None:
-        """Make `next_agent` the agent that acts, if there is one."""
+    def apply_handoff(self) -> None:
+        """Make `next_agent` the acting agent, if there is one."""
         agent, self.next_agent = self.next_agent, None
         if agent is None:
             return
-        self.emit(EventType.HANDOFF, self.handover.handoff_data(self.agent.name))
-        self._use(self._within_budget(agent))
+        self.emit(EventType.HANDOFF, self.handoff.handoff_data(self.agent.name))
+        self._set_agent(self._within_budget(agent))
         self.calling_replies.clear()
         self.last_input_tokens, self.session.active_agent = None, agent.name
-        agent.on_handover()
+        agent.on_handoff()
         bind_ids(agent=agent.name, organization=agent.organization_id)
-        self.output.use(self.agent.model, agent.tools.names)
+        self.output.set_model(self.agent.model, agent.tools.names)
 
     def drop_tools(self) -> None:
-        """Give the model one more round without tools, and those that a corrected output takes."""
-        self._use(replace(self.agent, tools=Toolbox(()), required_tool=None))
-        self.output.use(self.agent.model, ())
+        """Give the model one more round without tools, and the rounds for corrections of its output."""
+        self._set_agent(replace(self.agent, tools=Toolbox(()), required_tool=None))
+        self.output.set_model(self.agent.model, ())
         self.max_rounds += 1 + (MAX_REPAIRS if self.output.is_requested else 0)
         self.on_exhausted = "error"
 
@@ -466,7 +473,7 @@ class Turn:
         self.append(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
 
     def attached_files(self) -> Sequence[Attachment]:
-        """Return the files that the user attached to this conversation and to those above it, newest first."""
+        """Return the files that the user attached to this conversation and its ancestors', newest first."""
         files, turn = list[Attachment](), self
         while turn is not None:
             users = (message for message in reversed(turn.session.messages) if _is_of_user(message))
@@ -475,28 +482,28 @@ class Turn:
         return files
 
     def append_steering(self) -> Sequence[UserMessage]:
-        """Append what was sent since the last model call, so that the next one has it; return the user's messages."""
-        if self.context.work is None:  # work tells no model; notices wait for its child turns
+        """Append the notices and steering messages since the last model call; return the user's messages."""
+        if self.context.work is None:  # work calls no model; its child turns get the notices
             if self.session.notices:
                 self.append(self.session.take_notices(self.id, self.id))
-            self._append_notices_of_top()
+            self._append_notices_of_root()
         messages = self.steering.take() if self.steering.left else ()
         for message in messages:
-            self.loops.record_user_message()
+            self.loop_detector.record_user_message()
             data = {"message_id": message.message_id, "text": message.content, **attachment_data(message)}
             self.emit(EventType.STEERED, data)
             self.append(message)
         return messages
 
-    def _append_notices_of_top(self) -> None:
-        """Append what is for this agent, or for nobody in particular if the top turn calls no model, as a team's."""
-        top: Turn = self
-        while top.context.parent is not None:
-            top = top.context.parent
-        takes_others = top.context.work is not None and not self.context.detached
+    def _append_notices_of_root(self) -> None:
+        """Append the root session's notices for this agent, and those for any agent if the root calls no model."""
+        root: Turn = self
+        while root.context.parent is not None:
+            root = root.context.parent
+        takes_others = root.context.work is not None and not self.context.detached
         readers = {self.agent_id, ""} if takes_others else {self.agent_id}
-        if chosen := [notice for notice in top.session.notices if notice.reader in readers]:
-            self.append(top.session.take_notices(self.id, top.id, chosen))
+        if chosen := [notice for notice in root.session.notices if notice.reader in readers]:
+            self.append(root.session.take_notices(self.id, root.id, chosen))
 
     @property
     def has_steering(self) -> bool:
@@ -504,27 +511,27 @@ class Turn:
         return bool(self.steering.left) and self.round < self.max_rounds
 
     def add_unreported(self, spent: Spent) -> None:
-        """Take note of what budgets count of a call because its provider reported nothing else."""
+        """Add to what budgets count of a call whose provider reported no usage."""
         known = self.unreported
         self.unreported = Spent(known.tokens + spent.tokens, known.cost_usd + spent.cost_usd)
 
     def reserve_cost(self, name: str, cost_usd: Decimal | None) -> SettleCost:
         """Reserve a call of the paid service `name`, such as an image model, at the turn's budgets.
 
-        `cost_usd` is the most that it costs, in US dollars, None if that is unknown. The function that is returned ends
-        the reservation, and adds what was used to the turn's usage. Raises `BudgetExceeded`.
+        `cost_usd` is its largest possible cost in US dollars, None if that is unknown. The returned function ends the
+        reservation and adds what was used to the turn's usage. Raises `BudgetExceeded`.
         """
         reservation = None if self.budget is None else self.budget.reserve_cost(name, cost_usd)
 
         def settle(usage: Usage | None) -> None:
             unreported = Spent() if reservation is None else reservation.settle(usage)
-            if usage is not None and self.state != "done":  # nothing may come between that and the last event
+            if usage is not None and self.state != "done":  # no event may follow the state `done` but the terminal one
                 self._record(usage, name, unreported)
 
         return settle
 
     def record_usage(self, usage: Usage, model_name: str) -> int | None:
-        """Add the usage of a model call to the turn's, emit it with what is `unreported`; return its input tokens."""
+        """Add a model call's usage to the turn's and emit it with `unreported`; return its input tokens."""
         unreported, self.unreported = self.unreported, Spent()
         return self._record(usage, model_name, unreported)
 
@@ -550,6 +557,6 @@ def _is_of_user(message: Message) -> bool:
 
 
 def attachment_data(message: UserMessage) -> dict[str, Any]:
-    """Return the payload key with the summaries of a message's attachments, or no key if it has none."""
+    """Return the payload key with the summaries of a message's attachments; empty if it has none."""
     summaries = [dict(attachment.summary) for attachment in message.attachments]
     return {"attachments": summaries} if summaries else {}

@@ -1,8 +1,7 @@
-"""The agent that acts in a turn: its model, instructions and tools, all of which a handoff replaces.
+"""The acting agent of a turn, with its model, instructions and tools, and the handoffs that replace it.
 
-A tool hands over by returning a `TurnChange`, such as an `Agent` or a `Result` of `agenticx.core`; `TurnAgents` makes
-of it the agent that acts next, in every turn alike. Such a value is never sent to a model, see
-`calls.result_rendering`.
+A tool hands off by returning a `TurnChange`, for example an `Agent` or a `Result` of `agenticx.core`. `TurnAgents`
+makes the next acting agent of it. A `TurnChange` is never sent to a model (`calls.result_rendering`).
 """
 
 from __future__ import annotations
@@ -39,24 +38,24 @@ OutputT = TypeVar("OutputT", default=str)
 """The type of the output of an agent's run: text, unless another type is asked for."""
 
 SystemPrompt = str | Callable[[Mapping[str, Any]], Awaitable[str]] | None
-"""Instructions, or a function that is given the context variables before each model call and returns them."""
+"""Instructions, or a function that returns them for the context variables; it is called before each model call."""
 
 EndReason = Literal["answer", "resolved", "not_resolved", "handoff"]
-"""The `reason` of `final` in a turn that a call, or an answer that mentions one, has ended."""
+"""The `reason` of `final` in a turn that was ended by a call, or by an answer with a key of `endings_by_text`."""
 
 
 class TurnChange(ABC):
-    """A base class of the values by which a tool changes the turn as well as answers its call."""
+    """A base class of tool results that also change the turn."""
 
     @abstractmethod
     async def tool_result(self, agents: TurnAgents) -> ToolResult:
-        """Return the change as the turn makes it; `agents` makes the agent that takes over."""
+        """Return the result with the change; `agents` makes the next acting agent."""
 
 
 class AgentDefinition(TurnChange, Generic[DepsT, OutputT]):
-    """A base class of agents as applications describe them; a tool that returns one hands over to it.
+    """A base class of agents as applications describe them; a tool that returns one hands off to it.
 
-    `handoffs` are the agents to which it declares to hand over: agents, names, and functions that return an agent.
+    `handoffs` are the agents that it can hand off to: agents, names, and functions that return an agent.
     """
 
     name: str
@@ -71,19 +70,19 @@ class AgentDefinition(TurnChange, Generic[DepsT, OutputT]):
     def turn_agent(self, agents: TurnAgents) -> TurnAgent:
         """Return the agent as a turn uses it; raise `ValueError`, `TypeError` or `SettingsError` if it cannot be used.
 
-        Runs in a thread. Its model is `agents.model_of(self)`; its own hooks follow `agents.hooks`, and
-        `agents.task_prompt` its instructions. `agents.took_over(self)` is called once it acts.
+        Runs in a thread. Its model is `agents.model_of(self)`, its hooks are `agents.hooks` and then its own, and
+        `agents.task_prompt` is added to its instructions. `agents.took_over(self)` is called once it acts.
         """
 
     async def tool_result(self, agents: TurnAgents) -> ToolResult:
-        return ToolResult(text=json.dumps({"assistant": self.name}), handover=await agents.prepare_handoff(self))
+        return ToolResult(text=json.dumps({"assistant": self.name}), next_agent=await agents.prepare_handoff(self))
 
 
 class TurnAgents:
-    """The agents to which a turn can hand over, each as the turn uses it; `known` are those that a name stands for.
+    """The agents that a turn can hand off to; `known` maps names to agents.
 
-    `model_of` returns the model of an agent. `hooks` run while any of them acts. `task_prompt` ends their instructions;
-    `endings_by_text` are those of each `TurnAgent`.
+    `model_of` returns the model of an agent. `hooks` run while any of them acts. `task_prompt` is added to their
+    instructions, and each `TurnAgent` has these `endings_by_text`.
     """
 
     def __init__(
@@ -102,40 +101,40 @@ class TurnAgents:
         self._made: dict[int, tuple[AgentDefinition[Any, Any], TurnAgent]] = {}
 
     def add_known(self, agents: Mapping[str, AgentDefinition[Any, Any]]) -> None:
-        """Let names stand for these agents, unless they stand for others already."""
+        """Add agents by name; a name that is known already keeps its agent."""
         self.known = {**agents, **self.known}
 
     def of(self, agent: AgentDefinition[Any, Any]) -> TurnAgent:
-        """Return `agent` as the turn uses it, the same for the same object; raises as `turn_agent` does."""
+        """Return `agent` as the turn uses it, always the same for the same object; raises as `turn_agent` does."""
         self.known.setdefault(agent.name, agent)
         if id(agent) not in self._made:
             self._made[id(agent)] = (agent, agent.turn_agent(self))
         return self._made[id(agent)][1]
 
     async def prepare_handoff(self, agent: AgentDefinition[Any, Any]) -> TurnAgent:
-        """Return the agent of a handoff as `of` does, in a thread: to find its model may take requests."""
+        """Return the agent of a handoff as `of` does, from a thread: finding its model may take requests."""
         from agenticx.threads import run_in_thread
 
         return await run_in_thread(self.of, agent, name="agx models")
 
     def took_over(self, agent: AgentDefinition[Any, Any]) -> None:
-        """Take note that `agent` acts from now on; it did not if its handoff was blocked."""
+        """Called when `agent` begins to act; it does not if its handoff was blocked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TurnAgent(TurnChange):
     """An agent as a turn uses it.
 
-    `name` is the `agent_id` of its events. `required_tool` is the tool to call first: the name of one, `""` for any,
-    None for none; once a call was made, the model is free. With `parallel_calls` False the model is asked for one call
-    at a time. `shares_history` says that other agents act in its sessions too: calls of tools which this one does not
-    have are sent to its model as text, but for those that it has made itself since it acts. `organization_id` is on its
-    log lines and in its `usage` events; an agent below has that of the one above unless it has its own. An answer that
-    mentions a key of `endings_by_text` ends the turn with the reason beside it; the first key that it mentions counts.
-    `on_handover` is called when a handoff has made this the agent that acts.
-
-    `confirm_gate` is asked while the agent acts, None for the gate of the turn. A turn that begins with the agent makes
-    at most `max_rounds` model calls, and its answer is of the `output_type`; None for what the turn has.
+    - `name` is the `agent_id` of its events.
+    - `required_tool` is the tool that its first reply must call: a name, `""` for any tool, None for no requirement.
+    - `parallel_calls=False` asks the model for one call at a time.
+    - `shares_history`: other agents act in its sessions too. Their calls of tools that this agent does not have are
+      sent to its model as text.
+    - `organization_id` is in its log lines and `usage` events; a child turn's agent inherits it.
+    - `endings_by_text`: an answer that contains a key ends the turn with the reason of the first such key.
+    - `on_handoff` is called when a handoff has made it the acting agent.
+    - `confirm_gate` is asked while it acts; None for the turn's gate.
+    - `max_rounds` and `output_type` are those of a turn that begins with it; None for what the turn has.
     """
 
     name: str
@@ -149,32 +148,34 @@ class TurnAgent(TurnChange):
     shares_history: bool = False
     organization_id: str | None = None
     endings_by_text: Mapping[str, EndReason] = field(default_factory=dict[str, EndReason])
-    on_handover: Callable[[], None] = lambda: None
+    on_handoff: Callable[[], None] = lambda: None
     confirm_gate: ConfirmGate | None = None
     max_rounds: int | None = None
     output_type: Any = None
 
     async def tool_result(self, agents: TurnAgents) -> ToolResult:
-        return ToolResult(text=json.dumps({"assistant": self.name}), handover=self)
+        return ToolResult(text=json.dumps({"assistant": self.name}), next_agent=self)
 
     def ending_of(self, answer: str) -> EndReason | None:
-        """Return the reason with which the text of an answer ends the turn, None if it is an answer like any other."""
+        """Return the reason with which an answer ends the turn, None if it contains no key of `endings_by_text`."""
         return next((reason for text, reason in self.endings_by_text.items() if text in answer), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult(TurnChange):
-    """A value that a tool may return to change the turn as well as to answer its call.
+    """A tool result that may change the turn.
 
-    `variables` are merged into the context variables. With `handover`, that agent acts from the next model call on;
-    `reason` says why. With `ending` the turn ends after this round, and `answer` is the text of `final` if the model
-    wrote none; with `"handoff"` it ends by handing over to `target`, an agent that acts elsewhere. Of several calls of
-    a round that hand over or end it the first counts, and the others are answered as blocked.
+    - `variables` are merged into the context variables.
+    - `next_agent` acts from the next model call on; `reason` says why.
+    - `ending` ends the turn after this round, and `answer` is the text of `final` if the model wrote none. The ending
+      `"handoff"` hands off to `target`, an agent outside of the turn.
+
+    If several calls of a round hand off or end the turn, the first counts and the others are answered as blocked.
     """
 
     text: str = ""
     variables: Mapping[str, Any] | None = None
-    handover: TurnAgent | None = None
+    next_agent: TurnAgent | None = None
     reason: str = ""
     ending: EndReason | None = None
     target: str = ""
@@ -184,6 +185,6 @@ class ToolResult(TurnChange):
         return self
 
     def handoff_data(self, from_agent: str) -> dict[str, str]:
-        """Return the payload of the `handoff` event of a result that hands over."""
-        to_agent = self.target if self.handover is None else self.handover.name
+        """Return the payload of the `handoff` event."""
+        to_agent = self.target if self.next_agent is None else self.next_agent.name
         return {"from_agent": from_agent, "to_agent": to_agent, **({"reason": self.reason} if self.reason else {})}

@@ -1,4 +1,4 @@
-"""The part of a turn that its caller gives: agents, limits, parent, notes, and work in the place of model calls."""
+"""The rarely needed arguments of a turn: agents, limits, parent, notes, and work instead of model calls."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ __all__ = ["OnExhausted", "TurnContext", "TurnNotes", "TurnWork", "WorkResult"]
 
 @dataclass(frozen=True, slots=True)
 class WorkResult:
-    """The text of the answer, and for the run of a team why it stopped, which `final` has as `stop_reason`."""
+    """The text of the answer; `stop_reason` of `final` says why the run of a team stopped."""
 
     text: str
     stop_reason: str | None = None
 
 
 TurnWork = Callable[["Turn"], Awaitable[str | WorkResult]]
-"""The work of a turn in place of model calls; its result is the answer. See `TurnContext`."""
+"""The work of a turn instead of model calls; its result is the answer. See `TurnContext`."""
 
 OnExhausted = Literal["error", "partial", "pause", "answer", "summary"]
 """The end of a turn that has used all of its rounds; see `TurnContext`."""
 
 
 class TurnNotes(Protocol):
-    """The notes of one turn; `mode` and `mode_reason` are said in its `turn_started` if there is a mode."""
+    """The notes of one turn; a `mode` and its `mode_reason` are in its `turn_started`."""
 
     @property
     def mode(self) -> Literal["chat", "vault", "agent"] | None: ...
@@ -48,11 +48,11 @@ class TurnNotes(Protocol):
     def mode_reason(self) -> str: ...
 
     async def begin(self, session: Session, window: int | None) -> None:
-        """Add to the conversation what the model, whose context window is given, is to have before its first call."""
+        """Add notes for the first model call to the conversation; `window` is the model's context window."""
         ...
 
     async def pin(self, session: Session, message: UserMessage, window: int | None) -> None:
-        """Add to the conversation the notes that a message to the running turn names, before that message."""
+        """Add the notes that a steering message names to the conversation, before that message."""
         ...
 
     async def cite(self, session: Session, text: str) -> Sequence[Mapping[str, Any]]:
@@ -62,59 +62,74 @@ class TurnNotes(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnContext:
-    """The part of a turn that only few applications give: those with a log of their own, or with several agents.
+    """Rarely needed arguments of a turn, for applications with a log of their own or with several agents.
 
-    `client_turn_id` is named in `turn_started`. `journal` records each call before it runs, so
-    that after a crash it is known which calls may have taken effect. Messages put into `steering` while the turn runs
-    are sent to the model with its next call. With a `pacer` text deltas are written at its ticks. `permission_mode`
-    takes the place of the session's for this turn.
+    The turn:
 
-    `agent` takes the place of the runtime's, whose `shares_history` is given here. `agents` makes the agents to which a
-    tool hands over by returning them; by default they have the runtime's hooks, and its model if they name none, act to
-    the end of the turn, and the next one is the runtime's agent's again. `model_of` returns the model of a name for the
-    options of the turn, by default one of the catalogue. `max_rounds` is the largest number of model calls,
-    `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses agents other
-    than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both without tools;
-    `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a reply with
-    calls ends the turn, and they are not run, unless they only submit the object that is asked for. All model calls of
-    the turn, and of those below it, are made within `budget`. After `work_seconds`, in which waiting for a person does
-    not count, it ends with `timeout.turn`. `turn_seconds` takes the place of the setting for the longest time of a
-    turn. `notes` are those that the turn uses.
+    - `turn_id` is its id, by default a new one; `client_turn_id` is an id of the application's, in `turn_started`.
+    - `work` replaces the rounds of model calls; its result is the answer.
+    - `continues`: the user's message is in the conversation already, before results of calls that the application made
+      itself, and no new message is appended.
+    - `resumed` is the turn of an earlier process that this one resumes, by default the parent's waiting child turn of
+      the same agent.
+    - `journal` records each call before it runs, so that a restart knows which calls may have taken effect.
+    - `steering` is the inbox of messages for the running turn; the next model call gets them.
+    - `pacer` makes text deltas be written at its ticks.
+    - `notes` are the notes that the turn uses.
 
-    With a `parent` the turn runs below that one, see `child_turns`; if it is `detached`, it goes on after the
-    parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where its
-    child turns are written, by default its own events. `gate` is asked instead of the parent's or the runtime's. `deps`
-    are those of its tools (`ToolContext.deps`), by default the parent's.
-    `work` takes the place of the rounds of model calls: its result is the answer. With `continues` nothing new is said:
-    the user's message is in the conversation already, before results of calls that the application made itself. With a
-    `title` the requests that the turn and those below it put to the user begin with it. `resumed` is a turn of an
-    earlier process, with which this one goes on; by default the one below the same parent that waits and has the same
-    agent.
+    Agents and models:
+
+    - `agent` replaces the runtime's agent; `shares_history` sets that field of the runtime's agent.
+    - `agents` makes the agents that tools hand off to by returning them. By default these have the runtime's hooks and,
+      if they name no model, its model; they act to the end of the turn, and the runtime's agent has the next turn.
+    - `model_of` returns the model of a name for the turn's options, by default a model of the catalogue.
+    - `gate` replaces the parent's or the runtime's confirm gate; `permission_mode` replaces the session's mode.
+    - `deps` is `ToolContext.deps` of its tools, by default the parent's.
+    - `execute_tools=False` ends the turn at a reply with calls without running them, unless they submit the output.
+
+    Limits:
+
+    - `max_rounds` is the largest number of model calls, by default the runtime's. `on_exhausted` is the ending of a
+      turn that has used them, by default the runtime's, which pauses agents other than `meta`. `"partial"` asks the
+      model for what it found so far, and `"answer"` for its answer, both without tools; `"summary"` makes no call: the
+      results of the last round are the answer.
+    - `budget` limits all model calls of the turn and its child turns.
+    - `work_seconds` ends it with `timeout.turn`, not counting the time in which it waits for a person; `turn_seconds`
+      replaces the setting for the longest time of a turn.
+
+    Child turns (`child_turns`):
+
+    - `parent` is the turn in which this one runs. A `detached` turn continues after its parent's end, in a hub.
+    - `child_turns` is where the events of its child turns are written, by default its own channel.
+    - `title` begins the requests to the user of the turn and its child turns.
     """
 
-    client_turn_id: str | None = None
     turn_id: str | None = None
-    parent: Turn | None = field(default=None, repr=False)
-    detached: bool = False
-    child_turns: ChildTurns | None = None
-    gate: ConfirmGate | None = None
-    deps: Any = field(default=None, repr=False)
+    client_turn_id: str | None = None
     work: TurnWork | None = None
     continues: bool = False
-    title: str | None = None
     resumed: ResumedTurn | None = None
     journal: CallJournal = field(default_factory=NullCallJournal)
     steering: Steering = field(default_factory=Steering)
     pacer: WritePacer | None = None
-    permission_mode: PermissionMode | None = None
+    notes: TurnNotes | None = None
+
     agent: TurnAgent | None = None
+    shares_history: bool = False
     agents: TurnAgents | None = None
     model_of: Callable[[str], ChatModel] | None = None
-    shares_history: bool = False
+    gate: ConfirmGate | None = None
+    permission_mode: PermissionMode | None = None
+    deps: Any = field(default=None, repr=False)
+    execute_tools: bool = True
+
     max_rounds: int | None = None
     on_exhausted: OnExhausted | None = None
-    execute_tools: bool = True
     budget: Budget | None = None
     work_seconds: float | None = None
     turn_seconds: float | None = None
-    notes: TurnNotes | None = None
+
+    parent: Turn | None = field(default=None, repr=False)
+    detached: bool = False
+    child_turns: ChildTurns | None = None
+    title: str | None = None

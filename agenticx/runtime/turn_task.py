@@ -1,4 +1,4 @@
-"""The task in which a turn runs, and its consumers; the beginning of a child turn."""
+"""The task that runs a turn, the consumers of its events, and the beginning of child turns."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _CLOSING_ITERATIONS = 4  # of the event loop, in which it begins to close a gene
 
 
 class TurnTask:
-    """A turn that runs in a task until its consumer closes it; an internal bug is raised from the task.
+    """A turn that runs in a task until its consumer closes it. The task raises internal bugs.
 
-    The events of a child turn are written by a task of their own before its consumer gets them.
+    A second task writes the events of a child turn before its consumer gets them.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class TurnTask:
         self._turn = turn
         self._unwatch_stop = watch_stop(should_stop, turn.stop)
         if isinstance(should_stop, StopSignal):
-            turn.interrupts.obey(should_stop)
+            turn.interrupts.attach(should_stop)
         turn.work_clock.start()
-        turn.loop = asyncio.get_running_loop()
+        turn.event_loop = asyncio.get_running_loop()
         self._output = turn.channel if turn.writer is None else Channel()
         ids = {"session": turn.session_id, "agent": turn.agent_id, "organization": turn.agent.organization_id}
         with bound_ids(**ids, **({} if turn.writer is None else {"turn": turn.id})):
@@ -51,41 +51,41 @@ class TurnTask:
             self.task.add_done_callback(turn.end)
         if turn.earlier_events:
             self._output.put(*turn.earlier_events)
-        self._writing = None if turn.writer is None else asyncio.create_task(self._write_below(turn.writer))
+        self._writing = None if turn.writer is None else asyncio.create_task(self._write_child_events(turn.writer))
 
     async def take(self) -> Sequence[Event]:
-        """Return the next events; none at the end."""
+        """Return the next events; empty at the end."""
         return await self._output.take()
 
     async def join(self) -> None:
-        """Raise what the turn, or the writing of its events, raised."""
+        """Wait for the turn and the writing of its events; raise the exception of either."""
         if self._writing is not None:
             await asyncio.shield(self._writing)
         await self.task
 
     async def write_to(self, sink: EventSink) -> None:
-        """Write the events in a task of their own, as no write may be cancelled midway."""
+        """Write the events in a task of their own, because no write may be cancelled midway."""
         writing = None
         try:
             writing = asyncio.create_task(self._turn.channel.write_to(sink), name=f"agx events {self._turn.session_id}")
             await asyncio.shield(writing)
             await self.task
         finally:
-            await self.close()  # which ends `writing` too, once all events are written
+            await self.close()  # ends `writing` too, once all events are written
             if writing is not None:
                 await asyncio.wait({writing})
                 _ = writing.cancelled() or writing.exception()  # retrieved: the failure that is being raised is older
 
     async def close(self, *, drop_events: bool = False) -> None:
-        """End the turn and everything it started; with `drop_events` its consumer takes no more of them."""
+        """End the turn and everything it started; with `drop_events` its consumer takes no more events."""
         turn = self._turn
         ended = turn.closing = asyncio.Event()
         self._unwatch_stop()
         if self._writing is not None:
             try:
-                return await self._close_below(self._writing, ended)
-            except asyncio.CancelledError:  # by a stop of the turn above, which waits for the end of this one
-                await asyncio.wait({asyncio.create_task(self._close_below(self._writing, ended))})
+                return await self._close_child(self._writing, ended)
+            except asyncio.CancelledError:  # by a stop of the parent, which waits for the end of this turn
+                await asyncio.wait({asyncio.create_task(self._close_child(self._writing, ended))})
                 raise
         if drop_events:
             turn.channel.close()
@@ -95,10 +95,10 @@ class TurnTask:
         if turn.background:
             await turn.background.finish()
 
-    # --- below another turn -------------------------------------------------------------------------------------------
+    # --- child turns --------------------------------------------------------------------------------------------------
 
-    async def _write_below(self, writer: ChildTurnWriter) -> None:
-        """Write the events where those of the turn above are, then pass them to the consumer."""
+    async def _write_child_events(self, writer: ChildTurnWriter) -> None:
+        """Write the events to the parent's place for child turns, then pass them to the consumer."""
         turn = self._turn
 
         async def write(events: Sequence[Event]) -> None:
@@ -114,8 +114,8 @@ class TurnTask:
             self._output.close()
             turn.written.set()
 
-    async def _close_below(self, writing: asyncio.Task[None], ended: asyncio.Event) -> None:
-        """Stop the turn, so that it ends with a terminal event, and release its place."""
+    async def _close_child(self, writing: asyncio.Task[None], ended: asyncio.Event) -> None:
+        """Stop the turn, wait for its terminal event, and release its writer."""
         turn, parent = self._turn, self._turn.context.parent
         assert turn.writer is not None
         assert parent is not None
@@ -135,22 +135,22 @@ class TurnTask:
 
 
 def begin_turn(turn: Turn, message: UserMessage) -> Sequence[ToolCall]:
-    """Begin `turn`, below its parent if it has one; raise `AgenticXError` if that is about to end.
+    """Begin `turn`, as a child turn if it has a parent; raise `AgenticXError` if its parent is about to end.
 
-    A turn of the same agent that has waited for a person since an earlier process goes on in its place; its calls,
-    which are to begin, are returned.
+    If a child turn of the same agent has waited for a person since an earlier process, `turn` resumes it. Returns the
+    calls of the resumed turn that are to begin.
     """
     parent = turn.context.parent
     if parent is None:
         turn.begin(message)
         return ()
     if not (parent.accepts_children or turn.detached):
-        raise AgenticXError(f"no turn can begin below turn {parent.id!r} of {parent.agent_id!r}, which has ended")
-    resumed = turn.context.resumed or _waiting_below(parent, turn.agent_id)
+        raise AgenticXError(f"turn {parent.id!r} of {parent.agent_id!r} has ended, so no child turn can begin in it")
+    resumed = turn.context.resumed or _take_waiting_child(parent, turn.agent_id)
     if resumed is None:
         turn.begin(message)
     else:
-        _take_over_state(turn, resumed)
+        _restore_state(turn, resumed)
     turn.session.share_call_ids(parent.session)
     child = ChildTurn(
         id=turn.id,
@@ -173,8 +173,8 @@ def begin_turn(turn: Turn, message: UserMessage) -> Sequence[ToolCall]:
     return () if resumed is None else resumed.point.calls
 
 
-def _waiting_below(parent: Turn, agent_id: str) -> ResumedTurn | None:
-    """Remove and return the first turn of that agent that waits below `parent` since an earlier process."""
+def _take_waiting_child(parent: Turn, agent_id: str) -> ResumedTurn | None:
+    """Remove and return the parent's first waiting child turn of that agent, from an earlier process."""
     for resumed in parent.waiting_children:
         if resumed.agent_id == agent_id:
             parent.waiting_children.remove(resumed)
@@ -182,8 +182,8 @@ def _waiting_below(parent: Turn, agent_id: str) -> ResumedTurn | None:
     return None
 
 
-def _take_over_state(turn: Turn, resumed: ResumedTurn) -> None:
-    """Reserve the session of `turn`, with the conversation and the state of `resumed`, whose id it gets."""
+def _restore_state(turn: Turn, resumed: ResumedTurn) -> None:
+    """Reserve the session of `turn` and give both the id, conversation and state of `resumed`."""
     turn.resume(resumed.point)
     turn.id, turn.earlier_events = resumed.turn_id, resumed.events
     session = turn.session

@@ -197,7 +197,7 @@ def sources_read(session: Session | None) -> tuple[str, ...]:
     """Return the names of the texts of others in a conversation, and below it; the latest of very many."""
     if session is None:
         return ()
-    found = dict.fromkeys([*sources_of(session.messages), *session.state.sources_below])
+    found = dict.fromkeys([*sources_of(session.messages), *session.state.sources])
     return tuple(found)[-_KEPT_SOURCES:]
 
 

@@ -25,7 +25,7 @@ class ToolState:
     `todos` rows are {"text": str, "status": "pending" | "in_progress" | "done"}; `files` maps a resolved path to
     the (mtime_ns, size) last read or written through a tool; `context_variables` belongs to the application.
     `passages` are those of notes that the model was given, whose numbers it cites: the first is number 1.
-    `sources_below` name texts of others that were read in child turns of the session's, such as a team's.
+    `sources` name foreign texts that were read in child turns, for example a team's.
     """
 
     todos: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -33,7 +33,7 @@ class ToolState:
     files: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     context_variables: dict[str, Any] = field(default_factory=dict[str, Any])
     passages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    sources_below: list[str] = field(default_factory=list[str])
+    sources: list[str] = field(default_factory=list[str])
 
     @property
     def plan(self) -> tuple[str, str]:

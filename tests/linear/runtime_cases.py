@@ -125,7 +125,7 @@ def _turn() -> Turn:
         max_rounds=1,
         on_exhausted="error",
         clock=SystemClock(),
-        loops=LoopDetector(),
+        loop_detector=LoopDetector(),
         turn_gate=AutoApproveConfirmGate(),
         settings=load_settings(environ={}),
     )

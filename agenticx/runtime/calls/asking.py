@@ -155,7 +155,7 @@ def question_request(turn: Turn, call_id: str, question: UserQuestion) -> Questi
     """Return the request for a question that a call asks, or with the id "" the work of the turn."""
     return QuestionRequest(
         id=new_id("qst"),
-        text=turn.titled(clean_text(question.text)),
+        text=turn.with_title(clean_text(question.text)),
         options=tuple(map(clean_text, question.options)),
         expires_at=turn.clock.now() + timedelta(seconds=QUESTION.timeout_seconds(turn.settings)),
         session_id=turn.session_id,

@@ -219,7 +219,7 @@ class _Authorization:
         turn, tool = self.turn, self.tool
         return ConfirmRequest(
             id=new_id("cnf"),
-            question=turn.titled(assessment.question or f"Allow {tool.schema.name}?"),
+            question=turn.with_title(assessment.question or f"Allow {tool.schema.name}?"),
             context=_confirm_context(tool, bound, assessment, verdict, self.context.call_id),
             digest=bound.digest,
             expires_at=self.clock.now() + timedelta(seconds=CONFIRMATION.timeout_seconds(self.settings)),

@@ -102,7 +102,7 @@ def _tool_state(values: _Values) -> ToolState:
         files={path: (seen[0], seen[1]) for path, seen in values.keyed("files").items()},
         context_variables=values.keyed("context_variables"),
         passages=list(values.keyed("passages").values()),
-        sources_below=values.one("sources_below", list[str]()),
+        sources=values.one("sources", list[str]()),
     )
 
 
@@ -218,7 +218,7 @@ class StateParts:
         self._look("files", state.files, _encode_value, change)
         self._look("context_variables", self._variables(state.context_variables), lambda _, text: text, change)
         self._look("passages", dict(enumerate(state.passages)), _encode_value, change)
-        self._look_at_one("sources_below", state.sources_below, change)
+        self._look_at_one("sources", state.sources, change)
         self._look_at_one("incompressible", size, change)
         self._look_at_one("front", counts if any(counts) else None, change)
         self._look_at_files(session, change)

@@ -20,7 +20,7 @@ __all__ = [
     "create_statements",
 ]
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """The version of the schema and of what its rows contain, in the table `meta`."""
 
 PARTITIONS = 64

@@ -262,5 +262,5 @@ async def test_a_turn_that_outlives_its_parent_can_begin_below_one_that_is_over(
     assert (result.text, result.events[0].data["parent_turn_id"]) == ("sent", "turn_1")
     assert (written[0], written[-1]) == ("turn_started", "final")
     assert [request.agent_path for request in gate.requests] == [("meta", "mid", "late")]
-    with pytest.raises(AgenticXError, match="no turn can begin below turn 'turn_1' of 'mid', which has ended"):
+    with pytest.raises(AgenticXError, match="turn 'turn_1' of 'mid' has ended, so no child turn can begin in it"):
         await runtime.run("go", agent_id="soon", context=TurnContext(parent=above))

@@ -61,7 +61,7 @@ async def change_anything(session: Session, rng: random.Random) -> None:
         "no JSON": lambda: state.context_variables.update({rng.choice("xyz"): [object()], 5: [1]}),  # type: ignore[dict-item]
         "passage": lambda: state.passages.append({"path": f"{number}.md"}),
         "outdated": lambda: [row.update(outdated=True) for row in state.passages[:1]],
-        "sources": lambda: state.sources_below.append(f"{number}"),
+        "sources": lambda: state.sources.append(f"{number}"),
         "allowed": lambda: session.allowed.add(f"{rng.randrange(5)}"),
         "size": lambda: setattr(session, "size_at_failed_compaction", rng.choice([None, (number, 2)])),
         "reserved": lambda: session.artifacts.reserve(rng.choice(PATHS)),

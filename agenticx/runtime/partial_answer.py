@@ -1,4 +1,4 @@
-"""The text of a partial answer that no model wrote: what tools and passages of notes gave in a turn."""
+"""The text of a partial answer made without the model, from the results of tools and passages of notes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from agenticx.foreign_text import without_frames
 from agenticx.messages import Message, ToolMessage, UserMessage
 
-__all__ = ["composed_answer"]
+__all__ = ["answer_from_results"]
 
 _MAX_ITEMS = 30
 _MAX_SENTENCE_CHARS = 240
@@ -23,15 +23,14 @@ _KNOWN = re.compile(r"^You have these already: (passage \d{1,9}(?:, passage \d{1
 _SENTENCE_END = re.compile(r"[.!?…](?=\s|$)|[。！？]")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINE_SIGNS = re.compile(r"(?:\s*[>#*+•-]+\s)*\s*")
-"""Those of quotes, headings and list items."""
+"""The signs of quotes, headings and list items at the beginning of a line."""
 
 
-def composed_answer(messages: Sequence[Message], passages: Sequence[Mapping[str, Any]]) -> str:
+def answer_from_results(messages: Sequence[Message], passages: Sequence[Mapping[str, Any]]) -> str:
     """Return an answer made of the results in a turn's `messages`, "" if there are none.
 
-    `passages` are the rows of `ToolState.passages`. Those that the messages show are listed with their place, their
-    first sentence and their marker; of any other result of a tool there is the tool's name, the number of lines and the
-    first sentence.
+    `passages` are the rows of `ToolState.passages`. Each passage that the messages show is listed with its place, first
+    sentence and marker; every other result of a tool with the tool's name, its number of lines and first sentence.
     """
     shown = list(dict.fromkeys(number for message in messages for number in _passages_in(message)))
     rows = [(number, passages[number - 1]) for number in shown if 0 < number <= len(passages)]
@@ -71,12 +70,12 @@ def _line_count(text: str) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    """Return the first sentence of a text on one line, its headings passed over if there is anything else."""
+    """Return the first sentence of a text on one line, after its headings if there is more than these."""
     lines = [line for line in text[:_LOOKED_AT_CHARS].split("\n") if line.strip() and not _FENCE.match(line)]
     line = next((line for line in lines if not line.lstrip().startswith(("#", "---"))), lines[0] if lines else "")
     line = " ".join(_LINE_SIGNS.sub("", line, count=1).split()).replace(
         "[^", "["
-    )  # a marker of a text makes no citation
+    )  # a marker in a result is no citation of the answer
     end = _SENTENCE_END.search(line, 0, _MAX_SENTENCE_CHARS)
     if end is not None:
         return line[: end.end()]
