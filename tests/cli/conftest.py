@@ -76,7 +76,7 @@ def agx(tmp_path: Path) -> Shell:
 class Terminal:
     """A process at a pseudo-terminal, with the text of its screen without colours."""
 
-    process: Process
+    process: Process | subprocess.Popen[bytes]
     descriptor: int
     screen: str = field(default="", init=False)
     raw: str = field(default="", init=False)
@@ -169,6 +169,36 @@ def terminal(agx: Shell) -> Iterator[Callable[..., Terminal]]:
         with suppress(ProcessLookupError):
             os.killpg(one.process.pid, signal.SIGKILL)
         one.process.wait()
+
+
+@pytest.fixture
+def interactive_shell(agx: Shell) -> Iterator[Callable[[str], Terminal]]:
+    """Return a function that starts a shell at a terminal, which it draws on without control sequences."""
+    pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
+    opened: list[tuple[subprocess.Popen[bytes], int]] = []
+
+    def start(program: str) -> Terminal:
+        ours, theirs = pty.openpty()
+        environment = {**agx.environment, "TERM": "dumb", "HISTFILE": ""}
+        shell = subprocess.Popen(
+            [program, "-i"],
+            cwd=agx.folder,
+            env=environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        opened.append((shell, ours))
+        return Terminal(shell, ours)
+
+    yield start
+    for shell, descriptor in opened:
+        os.close(descriptor)
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
 
 
 @dataclass

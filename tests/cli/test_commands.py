@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,45 +38,6 @@ def test_openapi_prints_the_document_of_the_server_without_one(agx: Any) -> None
     done = agx("openapi")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == openapi_document(TABLE)
-
-
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        ("agx cha", ["chat"]),
-        ("agx sessions re", ["rename", "replay", "rewind"]),
-        ("agx sessions list --j", ["--json"]),
-        ("agx run --att", ["--attach"]),
-        ("agx help comp", ["completion"]),
-        ("agx completion ", ["bash", "fish", "zsh"]),
-        ("agx serve --po", ["--port"]),
-        ("agx run --permission-mode a", ["accept_edits", "auto"]),
-        ("agx run -m d", ["demo"]),
-        ("agx chat --model openai:gpt-4.1-m", ["gpt-4.1-mini"]),
-        ("agx chat --session la", ["last"]),
-        ("agx sessions export l", ["last"]),
-        ("agx chat --agent page", ["page-builder"]),
-        ("agx team run tri", ["triage"]),
-    ],
-)
-@pytest.mark.cases(quick=2)
-def test_bash_completes_commands_actions_options_and_values(agx: Any, typed: str, expected: list[str]) -> None:
-    script = agx("completion", "bash").stdout
-    agx.environment |= {"OPENAI_API_KEY": "key", "PATH": f"{Path(sys.executable).parent}:{agx.environment['PATH']}"}
-    ask = f"COMP_LINE={shlex.quote(typed)}; COMP_POINT={len(typed)}; _agx; echo ${{COMPREPLY[@]}}"
-    command = ["bash", "-euc", f"{script}\n{ask}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=agx.environment)
-    assert sorted(set(done.stdout.split()) - {"-h", "--help"}) == expected
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_script_of_each_shell_is_accepted_by_it(agx: Any, shell: str, tmp_path: Path) -> None:
-    done = agx("completion", shell)
-    assert done.returncode == 0
-    assert all(word in done.stdout for word in ("sessions", "rewind", "attach", "serve", "agenticx"))
-    if (program := shutil.which(shell)) is not None:  # bash is everywhere, the others are not
-        (tmp_path / "script").write_text(done.stdout)
-        assert subprocess.run([program, "-n", str(tmp_path / "script")], check=False).returncode == 0
 
 
 def test_models_are_listed_with_the_reason(agx: Any) -> None:

@@ -34,7 +34,8 @@ _KINDS = frozenset({"session", "model", "agent", "team"})
 class _Words:
     """The words that may follow a command or action: options and actions, each with a summary.
 
-    `values` are those of the options that take one, and of the first argument under "": words, or the kind of them.
+    `values` has the values of each option that takes one, and of the first argument under "": words, the kind of
+    them, or "" if they are not known, for example those of a path.
     """
 
     summary: str
@@ -85,8 +86,8 @@ def _words(parser: ArgumentParser, summary: str) -> _Words:
     for action in cast("list[Action]", vars(parser)["_actions"]):
         for option in action.option_strings if action.help != SUPPRESS else ():
             found.options[option] = (action.help or "").partition(";")[0]
-            if action.nargs != 0 and (values := _values(action)):
-                found.values[option] = values
+            if action.nargs != 0:
+                found.values[option] = _values(action)
         choices: Any = action.choices
         if isinstance(choices, dict):  # the parsers of actions such as `sessions list`
             parsers = cast("dict[str, ArgumentParser]", choices)
@@ -111,20 +112,22 @@ def _values(action: Action) -> str:
 
 
 def _option_values(commands: Mapping[str, _Words]) -> dict[str, str]:
-    """Return the values of all options; one that several commands have takes the same values in each."""
-    found: dict[str, str] = {}
-    for words in commands.values():
-        for inner in (words, *words.actions.values()):
-            found.update({option: values for option, values in inner.values.items() if option})
-    return dict(sorted(found.items()))
+    """Return the values of the options that take one in every command that has them: the same values in each."""
+    every = [inner for words in commands.values() for inner in (words, *words.actions.values())]
+    without = {option for words in every for option in words.options if option not in words.values}
+    found = {option: values for words in every for option, values in words.values.items() if option}
+    return {option: found[option] for option in sorted(found) if option not in without}
 
 
 def _cases(commands: Mapping[str, _Words], *, command: str, action: str, at: str, first: int) -> Iterator[str]:
     """Yield the lines that set `candidates`; the arguments are shell expressions."""
+    option_values = _option_values(commands)
     yield '    case "$previous" in'
-    for option, values in _option_values(commands).items():
-        found = f"$(_agx_values {values})" if values in _KINDS else values
-        yield f'    {option}) candidates="{found}" ;;'
+    for option, values in option_values.items():
+        if values:
+            found = f"$(_agx_values {values})" if values in _KINDS else values
+            yield f'    {option}) candidates="{found}" ;;'
+    yield f"    {'|'.join(option for option, values in option_values.items() if not values)}) ;;  # files"
     yield "    *)"
     yield f"    if [[ {at} -eq {first} ]]; then"
     yield f'        candidates="{" ".join(commands)} --help --version"'
@@ -158,10 +161,12 @@ def _bash(commands: Mapping[str, _Words]) -> Iterator[str]:
     yield '    local line="${COMP_LINE:0:COMP_POINT}" candidates="" words'
     yield '    local current="${line##*[[:space:]]}"'
     yield '    read -ra words <<< "${line%"$current"}"  # unlike COMP_WORDS, not cut at the colon of a model'
-    yield '    local at="${#words[@]}" previous="${words[-1]}" colon="${current%"${current##*:}"}"'
+    yield '    local at="${#words[@]}" previous="${words[-1]}"'
     yield '    words+=("$current")'
+    yield '    if [[ "$current" == --*=* ]]; then previous="${current%%=*}" current="${current#*=}"; fi'
     yield from _cases(commands, command="${words[1]}", action="${words[2]}", at="$at", first=1)
     yield '    COMPREPLY=($(compgen -W "$candidates" -- "$current"))'
+    yield '    local colon="${current%"${current##*:}"}"'
     yield '    [[ "$COMP_WORDBREAKS" != *:* ]] || COMPREPLY=("${COMPREPLY[@]#"$colon"}")'
     yield "}"
     yield "complete -o default -F _agx agx agenticx"
@@ -173,6 +178,10 @@ def _zsh(commands: Mapping[str, _Words]) -> Iterator[str]:
     yield _VALUES
     yield "_agx() {"
     yield '    local candidates="" current="$PREFIX" previous="${words[CURRENT-1]}"'
+    yield '    if [[ "$current" == --*=* ]]; then'
+    yield '        previous="${current%%=*}" current="${current#*=}"'
+    yield "        compset -P 1 '*='"
+    yield "    fi"
     yield from _cases(commands, command="${words[2]}", action="${words[3]}", at="$CURRENT", first=2)
     yield "    compadd -- ${=candidates} || _files"
     yield "}"
@@ -181,34 +190,47 @@ def _zsh(commands: Mapping[str, _Words]) -> Iterator[str]:
 
 def _fish(commands: Mapping[str, _Words]) -> Iterator[str]:
     yield "# fish completion of agx, written by `agx completion fish`"
-    for program in ("agx", "agenticx"):
-        for name, words in commands.items():
-            yield _fish_line(program, "__fish_use_subcommand", f"-f -a {name}", words.summary)
-            seen = f"__fish_seen_subcommand_from {name}"
-            for action, inner in words.actions.items():
-                missing = f"{seen}; and not __fish_seen_subcommand_from {' '.join(words.actions)}"
-                yield _fish_line(program, missing, f"-f -a {action}", inner.summary)
-                yield from _fish_words(program, f"{seen}; and __fish_seen_subcommand_from {action}", inner)
-            yield from _fish_words(program, seen, words)
+    yield _FISH_CONDITIONS
+    for option, summary in (("--help", "The commands"), ("--version", "The version")):
+        yield _fish_line("__agx_at", _fish_option(option), summary)
+    for name, words in commands.items():
+        yield _fish_line("__agx_at", f"-f -a {name}", words.summary)
+        for action, inner in words.actions.items():
+            yield _fish_line(f"__agx_at {name}", f"-f -a {action}", inner.summary)
+            yield from _fish_words(f"__agx_after {name} {action}", inner)
+        yield from _fish_words(f"__agx_after {name}", words)
+    yield "complete -c agenticx -w agx"
 
 
-def _fish_words(program: str, condition: str, words: _Words) -> Iterator[str]:
+_FISH_CONDITIONS = """\
+function __agx_at  # true if the words between agx and the cursor are these
+    set -l words (commandline -opc)
+    test "$words[2..-1]" = "$argv"
+end
+function __agx_after  # true if the words after agx begin with these
+    set -l words (commandline -opc) ""
+    set -l last (math 1 + (count $argv))
+    test "$words[2..$last]" = "$argv"
+end"""
+
+
+def _fish_words(condition: str, words: _Words) -> Iterator[str]:
     """Yield the lines of the options and the first argument of a command or action."""
     if words.values.get(""):
-        yield _fish_line(program, condition, f"-f -a {_fish_values(words.values[''])}", "")
+        yield _fish_line(condition, f"-f -a {_fish_values(words.values[''])}", "")
     for option, summary in words.options.items():
-        values = words.values.get(option, "")
-        taken = f"{_fish_option(option)} -x -a {_fish_values(values)}" if values else _fish_option(option)
-        yield _fish_line(program, condition, taken, summary)
+        values = words.values.get(option)
+        takes = "" if values is None else f" -x -a {_fish_values(values)}" if values else " -r"
+        yield _fish_line(condition, _fish_option(option) + takes, summary)
 
 
 def _fish_values(values: str) -> str:
     return f"'(agx completion --values {values} 2>/dev/null)'" if values in _KINDS else f"'{values}'"
 
 
-def _fish_line(program: str, condition: str, words: str, summary: str) -> str:
+def _fish_line(condition: str, words: str, summary: str) -> str:
     quoted = summary.replace("\\", "\\\\").replace("'", "\\'")
-    return f"complete -c {program} -n '{condition}' {words}" + (f" -d '{quoted}'" if quoted else "")
+    return f"complete -c agx -n '{condition}' {words}" + (f" -d '{quoted}'" if quoted else "")
 
 
 def _fish_option(option: str) -> str:

@@ -6,8 +6,10 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
-from agenticx.errors import AgenticXError, SettingsError
+from agenticx.config_files.named import NamedFiles
+from agenticx.errors import AgenticXError, SettingsError, StoreError
 from agenticx.llms.model_catalog import load_model_catalog
 from agenticx.settings import load_settings
 
@@ -36,30 +38,37 @@ def catalogue_models() -> list[str]:
 
 
 def _sessions() -> Sequence[str]:
-    from agenticx.cli.commands.session_access import open_session_reader  # Tab waits for no import that it needs not
+    from agenticx.sessions.store.factory import open_store_reader
 
     async def read() -> list[str]:
-        async with open_session_reader() as (reader, _):
-            return ["last", *(session.id for session in await reader.list_sessions(limit=_MAX_SESSIONS))]
+        reader = open_store_reader(load_settings())
+        try:
+            return [listed.record.id for listed in await reader.catalog.sessions(limit=_MAX_SESSIONS)]
+        finally:
+            await reader.aclose()
 
-    return asyncio.run(read())
+    try:
+        return ["last", *asyncio.run(read())]
+    except StoreError:  # for example before the first session
+        return ["last"]
 
 
-def _agents() -> Sequence[str]:
-    from agenticx.core.agent_files import AgentFiles
-
-    return AgentFiles(load_settings().home).names()
-
-
-def _teams() -> Sequence[str]:
-    from agenticx.teams.configured.files import TeamFiles
-
-    return TeamFiles(load_settings().home).names()
+def _names_of_files(kind: str) -> Sequence[str]:
+    """Return the names of the files of that kind, without the imports that reading the files takes."""
+    files = NamedFiles(
+        load_settings().home,
+        f"{kind}s",
+        noun=kind,
+        parse=lambda text, _: text,
+        error=SettingsError,
+        unknown=SettingsError,
+    )
+    return files.names()
 
 
 _SOURCES: Mapping[str, Callable[[], Sequence[str]]] = {
     "session": _sessions,
     "model": catalogue_models,
-    "agent": _agents,
-    "team": _teams,
+    "agent": partial(_names_of_files, "agent"),
+    "team": partial(_names_of_files, "team"),
 }
