@@ -44,7 +44,7 @@ async def postgres_rows(scale: Scale) -> list[Row]:
     """Measure the store on a server of its own, whose files are on disk: CPU time, and the wall clock for ms.
 
     Per worker 50 sessions commit 20 tokens a second each. The floor inserts the same number of rows, of the same
-    length, into a table of the same columns and indexes, in groups of what comes within 10 ms as the store does.
+    length, into a table of the same columns and indexes, in groups of what comes within 20 ms, as the store does.
     Packing is included: the sessions' turns are at different places.
     """
     async with cluster() as server:

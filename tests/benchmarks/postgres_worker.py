@@ -27,7 +27,7 @@ from tests.support.timeouts import PATIENCE
 __all__ = ["main"]
 
 TOKENS_PER_SECOND = 20
-TICK_SECONDS = 0.01
+TICK_SECONDS = 0.02
 PACKED_COMMITS = 256
 _INSERT = """INSERT INTO bare (session, rev, commit_id, last_seq, position, body)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bytea[])"""

@@ -161,6 +161,17 @@ async def test_of_a_commit_that_fails_nothing_is_stored_and_the_next_one_is(stor
     assert event.seq == 2
 
 
+async def test_an_event_that_json_cannot_have_fails_alone_among_commits_that_are_stored_together(store: Store) -> None:
+    leases = [await store.ownership.claim(await session_in(store)) for _ in range(3)]
+    events = [token("a"), RuntimeEvent(EventType.STATE, {"state": float("nan")}), token("b")]
+    commits = [lease.commit(Commit(events=[event])) for lease, event in zip(leases, events, strict=True)]
+    first, failed, last = await asyncio.gather(*commits, return_exceptions=True)
+    assert isinstance(failed, ValueError)
+    assert [stored[0].seq for stored in (first, last) if not isinstance(stored, BaseException)] == [1, 1]
+    (event,) = await leases[1].commit(Commit(events=[token("c")]))
+    assert event.seq == 1
+
+
 async def test_a_commit_without_events_wakes_no_reader_and_is_loaded(store: Store) -> None:
     session_id = await session_in(store)
     lease, news = await store.ownership.claim(session_id), asyncio.Event()

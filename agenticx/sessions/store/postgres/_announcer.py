@@ -79,9 +79,9 @@ class Announcer:
         seqs = self._seqs
         for job in jobs:
             if job.session in seqs:
-                seqs[job.session] = job.seq
+                seqs[job.session] = job.last_seq
         if self._followed or self._claimed:
-            self._changed.update((job.session, job.seq) for job in jobs)
+            self._changed.update((job.session, job.last_seq) for job in jobs)
             self._has_changed.set()
 
     async def follow(self, sessions: Collection[int], *, all_sessions: bool = False) -> None:

@@ -39,10 +39,8 @@ class PostgresDatabase:
         self.worker = Worker(server, clock, lease=lease, configuration=configuration)
         self.announcer = Announcer(server, self.worker)
         self.follower = Follower(server, self.worker, self.announcer)
-        self.writer = GroupWriter(server, self.worker, opened.position_offset, self.announcer.stored)
+        self.writer = GroupWriter(server, self.worker, opened.position_offset, self.timestamp, self.announcer.stored)
         self.maintenance = Maintenance(server, self.worker)
-        self._now = clock.now()
-        self._timestamp = rfc3339(self._now)
         self._is_started = False
 
     async def start(self) -> None:
@@ -55,11 +53,8 @@ class PostgresDatabase:
             self._is_started = True
 
     def timestamp(self) -> str:
-        """Return the time of a commit as RFC 3339, at most a millisecond old: commits of a group share one text."""
-        now = self.clock.now()
-        if abs(now - self._now) >= _MILLISECOND:
-            self._now, self._timestamp = now, rfc3339(now)
-        return self._timestamp
+        """Return the time as events have it: RFC 3339, UTC."""
+        return rfc3339(self.clock.now())
 
     async def release(self, number: int, epoch: int) -> None:
         """Give a session up, so that any worker can claim it; those that look for work are told if it has some."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 
 from agenticx.errors import StoreError
@@ -13,8 +13,7 @@ from agenticx.runtime.events import EventType
 from agenticx.sessions.log.commit_records import commit_records
 from agenticx.sessions.log.commits import Commit, Loaded, LogEnd
 from agenticx.sessions.log.damage import DamagedData
-from agenticx.sessions.log.events import StoredEvent, encode_events, renumbered
-from agenticx.sessions.log.records import StoredRecord
+from agenticx.sessions.log.events import StoredEvent
 from agenticx.sessions.store.base import Doubtful, OwnershipLost, check_turn
 from agenticx.sessions.store.postgres import _rows as rows
 from agenticx.sessions.store.postgres._changes import Changes, LogHead, changes_of
@@ -23,7 +22,6 @@ from agenticx.sessions.store.postgres._database import PostgresDatabase
 from agenticx.sessions.store.postgres._packing import PACKED_COMMITS, Packer, UnpackedCommit
 from agenticx.sessions.store.postgres._text import to_text
 from agenticx.sessions.store.postgres._writer import CommitJob
-from agenticx.sessions.store.segments import encode_body
 from agenticx.threads import run_sized
 
 __all__ = ["Leases", "PostgresLease"]
@@ -75,16 +73,6 @@ class Leases:
                 self.remove(lease.session_id)
 
 
-@dataclass(slots=True, eq=False)
-class _Unsettled:
-    """A commit of unknown outcome, as it is sent: its events with places instead of positions, and its records."""
-
-    commit: Commit
-    events: Sequence[StoredEvent]
-    records: Sequence[StoredRecord]
-    changes: Changes | None
-
-
 class PostgresLease:
     """The `Lease` of one session: the right to write it under one epoch.
 
@@ -104,7 +92,7 @@ class PostgresLease:
         self._packer = Packer(database.server, session_id, number, epoch)
         self._has_doubtful = False
         self._packing: asyncio.Task[None] | None = None
-        self._unsettled: _Unsettled | None = None
+        self._unsettled: CommitJob | None = None
         self._last: tuple[str, Sequence[StoredEvent]] = ("", ())
 
     async def check(self) -> None:
@@ -130,95 +118,81 @@ class PostgresLease:
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         self._check()
-        unsettled, (last_id, last_events) = self._unsettled, self._last
-        if unsettled is not None:
-            if unsettled.commit.id != commit.id:
-                raise Doubtful("an earlier write of the session has an unknown outcome")
-            return await self._write(unsettled)
-        if last_id == commit.id:
-            return last_events
-        return await self._write(await self._prepare(commit))
-
-    async def _prepare(self, commit: Commit) -> _Unsettled:
-        """Return what is sent of a commit, before which all others are stored."""
-        if self._head is None:
-            await self.load()
-            self._check()
-        head = self._head
-        assert head is not None
-        check_turn(commit, head.open_turns, head.turns.__contains__)
-        events = encode_events(
-            self.session_id,
-            commit.turn_id,
-            commit.events,
-            seq=self._seq,
-            position=0,
-            ts=self._database.timestamp(),
-        )
-        before, after = commit_records(commit, head, rev=self._rev + 1, seq=self._seq)
-        records = [*before, *after]
-        changes = None
-        if records or any(event.terminal or event.type is EventType.USAGE for event in events):
-            messages = () if commit.state is None else commit.state.messages
-            changes = await run_sized(
-                partial(
-                    changes_of,
-                    self.number,
-                    records,
-                    events,
-                    ended_turn=commit.turn_id if events and events[-1].terminal else None,
-                    restored=messages,
-                ),
-                size=sum(len(message.content) for message in messages),
-                name="agx commit",
-            )
-        return _Unsettled(commit, events, records, changes)
-
-    async def _write(self, sent: _Unsettled) -> Sequence[StoredEvent]:
-        database, head = self._database, self._head
-        assert head is not None
-        commit, events = sent.commit, sent.events
-        self._unsettled, was_unsettled = sent, self._unsettled is not None
-        job = CommitJob(
-            session=self.number,
-            epoch=self.epoch,
-            rev=self._rev + 1,
-            commit_id=to_text(commit.id),
-            seq=self._seq + len(events),
-            count=len(events),
-            body=encode_body(events) if events else b"",
-            changes=sent.changes,
-            synced=commit.sync,
-            in_doubt=was_unsettled,
-        )
+        job = self._unsettled
+        if job is None:
+            last_id, last_events = self._last
+            if last_id == commit.id:
+                return last_events
+            if self._head is None:
+                await self.load()
+                self._check()
+            job = self._job(commit)
+            if job.records or any(event.terminal or event.type is EventType.USAGE for event in commit.events):
+                job.changes = await self._changes(job)
+        elif job.commit.id == commit.id:
+            job = replace(job, in_doubt=True)
+        else:
+            raise Doubtful("an earlier write of the session has an unknown outcome")
+        self._unsettled = job
         try:
-            last_position = await database.writer.put(job)
+            position = await self._database.writer.put(job)
         except OwnershipLost:
             self._lose()
             raise OwnershipLost(f"session {self.session_id!r} has another owner") from None
         except Doubtful:
             raise
-        except StoreError as exc:
-            if was_unsettled:  # an earlier attempt may have stored it
+        except (StoreError, TypeError, ValueError) as exc:
+            if job.in_doubt:  # an earlier attempt may have stored it
                 raise Doubtful(str(exc)) from exc
             self._unsettled = None
             raise
         finally:
             self._has_doubtful |= job.in_doubt
-        stored = renumbered(events, last_position - len(events))
-        self._unsettled, self._last = None, (commit.id, stored)
-        self._rev += 1
-        self._seq += len(stored)
-        head.apply(sent.records)
-        ends_turn = bool(stored) and stored[-1].terminal and commit.turn_id is not None
+        return self._stored(job, position)
+
+    def _job(self, commit: Commit) -> CommitJob:
+        """Return what is sent of a commit, before which all others are stored."""
+        head = self._head
+        assert head is not None
+        check_turn(commit, head.open_turns, head.turns.__contains__)
+        rev = self._rev + 1
+        before, after = commit_records(commit, head, rev=rev, seq=self._seq)
+        records = (*before, *after)
+        return CommitJob(self.session_id, self.number, self.epoch, rev, self._seq, commit, to_text(commit.id), records)
+
+    async def _changes(self, job: CommitJob) -> Changes | None:
+        commit, events = job.commit, job.encode(self._database.timestamp())
+        messages = () if commit.state is None else commit.state.messages
+        return await run_sized(
+            partial(
+                changes_of,
+                self.number,
+                job.records,
+                events,
+                ended_turn=commit.turn_id if events and events[-1].terminal else None,
+                restored=messages,
+            ),
+            size=sum(len(message.content) for message in messages),
+            name="agx commit",
+        )
+
+    def _stored(self, job: CommitJob, position: int) -> Sequence[StoredEvent]:
+        """Take a commit into account that the writer has stored; return its events."""
+        head, commit, events = self._head, job.commit, job.events
+        assert head is not None
+        assert events is not None
+        self._unsettled, self._last = None, (commit.id, events)
+        self._rev, self._seq = job.rev, job.last_seq
+        head.apply(job.records)
+        ends_turn = bool(events) and events[-1].terminal and commit.turn_id is not None
         if ends_turn and commit.turn_id is not None:
             head.open_turns.discard(commit.turn_id)
-        database.follower.publish(stored)
+        self._database.follower.publish(events)
         if not self._has_doubtful:
-            self._packer.add(UnpackedCommit(job.rev, job.commit_id, job.seq, last_position, job.body))
+            self._packer.add(UnpackedCommit(job.rev, job.commit_id, job.last_seq, position, job.body))
             if self._packer.count >= PACKED_COMMITS or (ends_turn and not head.open_turns):
                 self._begin_packing()
-        return stored
+        return events
 
     def _begin_packing(self) -> None:
         """Pack the log, unless that is under way.

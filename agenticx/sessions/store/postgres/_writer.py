@@ -16,6 +16,9 @@ from itertools import accumulate
 from typing import Any
 
 from agenticx.errors import StoreError
+from agenticx.sessions.log.commits import Commit
+from agenticx.sessions.log.events import StoredEvent, encode_events, renumbered
+from agenticx.sessions.log.records import StoredRecord
 from agenticx.sessions.store.base import Doubtful, OwnershipLost
 from agenticx.sessions.store.postgres._connection import (
     AlreadyStored,
@@ -27,10 +30,11 @@ from agenticx.sessions.store.postgres._connection import (
 )
 from agenticx.sessions.store.postgres._worker import Worker
 from agenticx.sessions.store.postgres.schema import ADD_COMMITS, ADD_COMMITS_AGAIN
+from agenticx.sessions.store.segments import encode_body
 
 __all__ = ["Changes", "CommitJob", "GroupWriter", "encode_changes"]
 
-_TOKEN_SECONDS = 0.01
+_TOKEN_SECONDS = 0.02
 _MAX_GROUP_COMMITS = 1000
 _MAX_GROUP_EVENTS = 60_000  # fewer than 2 ** POSITION_BITS
 _MAX_GROUP_BYTES = 8 * 1024 * 1024
@@ -59,29 +63,43 @@ _FIND = """SELECT commits.session, commits.position FROM unnest($1::bigint[], $2
 
 @dataclass(slots=True, eq=False)
 class CommitJob:
-    """A commit, to be stored as number `rev` of the session; `seq` is its last event, or the last one before it.
+    """A commit, to be stored as number `rev` of the session, whose last event so far is `seq`.
 
-    `body` are its `count` events with the places 1, 2, … instead of their positions. The result is the position of the
-    last one, or its own if it has none.
+    Its events are encoded as it is sent, all those of a group at once, or before if its `changes` depend on them. They
+    have the places 1, 2, … instead of positions until it is stored, and in its `body`. The result is the position of
+    the last one, or its own if it has none.
     """
 
+    session_id: str
     session: int
     epoch: int
     rev: int
-    commit_id: str
     seq: int
-    count: int
-    body: bytes
-    changes: Changes | None
-    synced: bool
+    commit: Commit
+    commit_id: str
+    records: Sequence[StoredRecord] = ()
+    changes: Changes | None = None
     in_doubt: bool = False  # an attempt of unknown outcome was made
-    done: asyncio.Future[int] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    events: Sequence[StoredEvent] | None = None
+    body: bytes = b""
+    done: asyncio.Future[int] = field(init=False, default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    @property
+    def last_seq(self) -> int:
+        return self.seq + len(self.commit.events)
+
+    def encode(self, ts: str) -> Sequence[StoredEvent]:
+        """Encode the events as those of that time, which is RFC 3339; raises as `encode_envelope` does."""
+        commit = self.commit
+        self.events = encode_events(self.session_id, commit.turn_id, commit.events, seq=self.seq, position=0, ts=ts)
+        self.body = encode_body(self.events) if self.events else b""
+        return self.events
 
 
 class GroupWriter:
     """The task that stores commits in groups, on a connection of its own.
 
-    `on_stored` is called with the commits of each group.
+    `on_stored` is called with the commits of each group, and `timestamp` returns the time of its events.
     """
 
     def __init__(
@@ -89,11 +107,13 @@ class GroupWriter:
         server: Server,
         worker: Worker,
         position_offset: int,
+        timestamp: Callable[[], str],
         on_stored: Callable[[Sequence[CommitJob]], None],
     ) -> None:
         self._server = server
         self._worker = worker
         self._position_offset = position_offset
+        self._timestamp = timestamp
         self._on_stored = on_stored
         self._jobs = deque[CommitJob]()
         self._wakeup = asyncio.Event()
@@ -103,11 +123,11 @@ class GroupWriter:
         self._is_closed = False
         self.error: StoreError | None = None
 
-    async def put(self, job: CommitJob) -> int:
-        """Store a commit and return its position.
+    def put(self, job: CommitJob) -> asyncio.Future[int]:
+        """Store a commit, and return a future of its result.
 
-        Raises `OwnershipLost` if the session has another epoch, `Doubtful` if it is unknown whether it is stored, and
-        `StoreError` if it is known that it is not.
+        It raises `OwnershipLost` if the session has another epoch, `Doubtful` if it is unknown whether the commit is
+        stored, `StoreError` if it is known that it is not, and what `CommitJob.encode` raises.
         """
         if self._is_closed:
             raise StoreError("the store is closed")
@@ -115,9 +135,9 @@ class GroupWriter:
             self._task = asyncio.create_task(self._run(), name="agx store writer")
         self._jobs.append(job)
         self._wakeup.set()
-        if job.synced:
+        if job.commit.sync:
             self._is_due.set()
-        return await job.done
+        return job.done
 
     async def close(self) -> None:
         """Store what was given, and end."""
@@ -136,7 +156,7 @@ class GroupWriter:
                 self._wakeup.clear()
                 await self._wakeup.wait()
                 continue
-            if not any(job.synced for job in self._jobs):
+            if not any(job.commit.sync for job in self._jobs):
                 await self._wait_for_others()
             await self._store(self._next_group())
 
@@ -151,12 +171,23 @@ class GroupWriter:
                 passed.cancel()
 
     def _next_group(self) -> list[CommitJob]:
-        """Take the commits of the next statement from the queue: at most one of each session."""
+        """Take the commits of the next statement from the queue, at most one of each session, and encode their events.
+
+        A commit with an event that JSON cannot have is left out, and fails.
+        """
         group, later, sessions = list[CommitJob](), list[CommitJob](), set[int]()
         events = size = 0
+        ts = self._timestamp()
         while self._jobs and len(group) < _MAX_GROUP_COMMITS:
             job = self._jobs[0]
-            if group and (events + job.count > _MAX_GROUP_EVENTS or size + len(job.body) > _MAX_GROUP_BYTES):
+            if job.events is None:
+                try:
+                    job.encode(ts)
+                except (TypeError, ValueError) as exc:
+                    _fail(self._jobs.popleft(), exc)
+                    continue
+            count = len(job.commit.events)
+            if group and (events + count > _MAX_GROUP_EVENTS or size + len(job.body) > _MAX_GROUP_BYTES):
                 break
             self._jobs.popleft()
             if job.session in sessions:
@@ -164,7 +195,7 @@ class GroupWriter:
                 continue
             group.append(job)
             sessions.add(job.session)
-            events += job.count
+            events += count
             size += len(job.body)
         self._jobs.extendleft(reversed(later))
         return group
@@ -191,13 +222,15 @@ class GroupWriter:
 
     async def _send(self, group: Sequence[CommitJob]) -> None:
         """Have the server store the commits, and set the results of those that it answers for."""
-        places = list(accumulate(max(job.count, 1) for job in group))
+        places = list(accumulate(max(len(job.commit.events), 1) for job in group))
         positions = await self._server.retry(partial(self._attempt, group, places, _merged(group)))
         stored = list[CommitJob]()
         for job in group:
             position = positions.get(job.session)
             if position is not None:
                 stored.append(job)
+                if job.events:
+                    job.events = renumbered(job.events, position - len(job.events))
             if job.done.done():  # whoever waited was cancelled
                 continue
             if position is None:
@@ -220,7 +253,7 @@ class GroupWriter:
             [job.epoch for job in group],
             [job.rev for job in group],
             [job.commit_id for job in group],
-            [job.seq for job in group],
+            [job.last_seq for job in group],
             places,
             [job.body for job in group],
             self._position_offset,
