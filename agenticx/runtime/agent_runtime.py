@@ -36,12 +36,13 @@ from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import read_inline_calls
 from agenticx.runtime.calls.loop_check import check_for_loop
 from agenticx.runtime.channel import EventSink
-from agenticx.runtime.compactor import ContextCompactor, message_count_size
+from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.endings import Endings
 from agenticx.runtime.events import Event, EventType
 from agenticx.runtime.gates.base import ConfirmGate, GateFunction, checked_gate
 from agenticx.runtime.gates.terminal import DefaultConfirmGate
+from agenticx.runtime.history_sizes import message_count_size
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, check_stop_signal
 from agenticx.runtime.loop_detector import LoopDetector

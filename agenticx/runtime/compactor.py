@@ -11,70 +11,51 @@ Differences from the originally specified compactor:
    messages are few in a window of 200,000 tokens.
 3. If leaving out the text of notes in old turns already brings a history well under its limits, nothing else changes;
    if shortening old tool results too does, nothing is summarised.
-4. System messages with which a history begins are instructions of the caller: they follow the summaries word for word.
+4. System messages at the beginning of a history are the caller's instructions: they follow the summaries word for word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from operator import is_not
 from typing import Any, TypeVar, overload
 
-from agenticx import user_code
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import AgenticXError, ModelError
 from agenticx.foreign_text import one_line
-from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, complete
+from agenticx.llms.base import ChatModel, Usage
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import in_given_shape, messages_from_rows
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, clean_text, sources_of
-from agenticx.runtime.history_text import (
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, sources_of
+from agenticx.runtime.history_sizes import count_characters, estimate_tokens, message_count_size
+from agenticx.runtime.summaries import (
     INPUT_CHARS,
-    count_attachment_characters,
-    count_characters,
-    message_texts,
-    render_transcript,
-    snippets,
+    THREAD,
+    WINDOW_SHARE,
+    HistoryParts,
+    Summarizer,
+    UsageCallback,
+    current_request,
+    cut_middle,
+    is_request,
+    is_summary,
+    summarize,
 )
-from agenticx.runtime.turn_log import LlmCallLine
-from agenticx.settings import prompt_text
 from agenticx.threads import run_sized
 
-__all__ = [
-    "SUMMARIES_CHARS",
-    "TAG",
-    "WINDOW_SHARE",
-    "CompactionResult",
-    "ContextCompactor",
-    "UsageCallback",
-    "estimate_tokens",
-    "is_summary",
-    "message_count_size",
-    "without_notes",
-]
+__all__ = ["CompactionResult", "ContextCompactor", "without_notes"]
 
 HistoryT = TypeVar("HistoryT")
 Row = Mapping[str, Any]
 History = Sequence[Message] | Sequence[Row]
-
-UsageCallback = Callable[[Usage], object]
-"""Called with the usage of each summary, also of an attempt that failed."""
-
-TAG = "[compacted]"
-WINDOW_SHARE = 0.7
-"""The part of a known context window that may be used before history is compacted; the rest is for the answer."""
 
 PRUNED_SHARE = 0.8
 """The part of a limit that a history with shortened tool results must stay under, or the next round shortens again."""
 
 THRESHOLD_MESSAGES, THRESHOLD_CHARS = 20, 48_000
 """The default thresholds, as originally specified."""
-
-SUMMARIES_CHARS = 8_000
-"""The most characters of all summaries together, the current request not counted; with more they become one."""
 
 GROWTH = 1.5
 """The factor by which a history must grow before a summary that gained nothing is requested again."""
@@ -83,16 +64,12 @@ _SUMMARY_CHARS = 1_000
 """The usual length of a summary of short messages: a few sentences for each of the four points in its prompt."""
 
 _NOTE_CHARS = 1_000
-"""The size from which on text of notes in old turns is left out."""
-_MAX_SOURCES = 10
+"""A message of an old turn with a longer text of notes loses that text."""
 
-_TOKEN_CHARS = 4
-_MESSAGE_CHARS = 32
-_THREAD = "agx compaction"
+_MAX_SOURCES = 10
 _MIN_GAIN_CHARS = 2_000
 _SHORT_TEXT_CHARS = 1_000
-"""The size to which each long text of the last messages is cut if a provider refuses also a compacted history."""
-_REQUEST_CHARS = 4_000
+"""The size that long texts of the last messages are cut to if a provider refuses even a compacted history."""
 
 _log = get_logger(__name__)
 
@@ -101,10 +78,9 @@ _log = get_logger(__name__)
 class CompactionResult(Sequence[HistoryT]):
     """A shorter history; it can be used as the list of its messages, as in the published `AgentRuntime`.
 
-    Of a history of dict rows the messages are rows: those that stay, and new ones of the same form.
-    Its first `replacement_count` messages replace the first `replaced_count` of the original ones. `summary` is "" if
-    shortening old tool results was enough. Tokens are estimates; `usage` is the cost of the summaries as the provider
-    counted it.
+    If the history was dict rows, so are the messages. The first `replacement_count` messages replace the first
+    `replaced_count` of the original ones. `summary` is "" if shortening old tool results was enough. Tokens are
+    estimates; `usage` is the provider's count for the summaries.
     """
 
     messages: list[HistoryT]
@@ -136,30 +112,10 @@ class CompactionResult(Sequence[HistoryT]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
-    """A history divided into parts.
-
-    `summaries` and `new` messages come before `cut`; `carried` and `tail` stay as they are. Of what comes before `cut`,
-    the caller's leading system messages are carried, and a current request with attachments.
-    """
-
-    cut: int
-    summaries: list[Message]
-    new: list[Message]
-    carried: list[Message]
-    tail: list[Message]
-
-    @property
-    def kept(self) -> list[Message]:
-        """The messages after the summaries."""
-        return [*self.carried, *self.tail]
-
-
-@dataclass(frozen=True, slots=True)
 class _SummaryPlan:
     """A history to be summarised, with its present size."""
 
-    parts: _Parts
+    parts: HistoryParts
     characters: int
     tokens: int
 
@@ -173,8 +129,8 @@ class ContextCompactor:
     that an `AgentRuntime` makes by itself has None for each threshold that no argument, variable or settings file sets:
     if only one is set, that one counts in every window.
 
-    `timeout` limits each model call, in seconds of `clock`. Thresholds below 8 messages and a tail below 4 are raised
-    to these minimums, which are those of the published `AgentRuntime`.
+    `timeout` limits each model call, in seconds of `clock`. A threshold of less than 8 messages and a
+    tail of less than 4 are raised to these minimums, as in the published `AgentRuntime`.
     """
 
     threshold_messages: int | None = THRESHOLD_MESSAGES
@@ -219,13 +175,13 @@ class ContextCompactor:
 
         `input_tokens` is the provider's count for the last call; `on_usage` is also called for a summary that failed,
         took too long or gained nothing. The result begins with the earlier summaries, unchanged, and the new one:
-        system messages tagged `[compacted]`. Other system messages with which the history began follow them, word for
+        system messages tagged `[compacted]`. The other leading system messages of the history follow them, word for
         word, and then the retained tail; if the current request has attachments, it is at the head of the tail. If
         shortening old tool results already brings the history under `PRUNED_SHARE` of its limits, the result is the
-        same messages with those results cut to head and tail.
+        same messages with these results cut to head and tail.
 
-        `messages` may be dict rows of Chat Completions too; those of the result are rows then. Raises `TypeError` for
-        what is neither.
+        `messages` may be dict rows of Chat Completions too; the result has rows then. Raises `TypeError` for anything
+        else.
         """
         model, history = adapt(llm), await _read(messages)
         plan = await run_sized(
@@ -234,10 +190,10 @@ class ContextCompactor:
             model.context_window,
             input_tokens or 0,
             size=message_count_size(history),
-            name=_THREAD,
+            name=THREAD,
         )
         if isinstance(plan, _SummaryPlan):
-            plan = await self._compact(plan, _Summarizer(self, model, on_usage))
+            plan = await self._compact(plan, self._summarizer(model, on_usage))
         return _in_shape_of(messages, history, plan)
 
     def _choose_step(
@@ -287,14 +243,14 @@ class ContextCompactor:
         input_tokens: int | None = None,
         on_usage: UsageCallback | None = None,
     ) -> CompactionResult[Any] | None:
-        """Compact also a history within its limits, which a provider found too long; else like `maybe_compact`.
+        """Compact as `maybe_compact` does, also a history within its limits, because a provider found it too long.
 
         If no summary makes it smaller, the long tool results of the tail are shortened too. Returns None if that gains
         nothing either.
         """
         model, history = adapt(llm), await _read(messages)
-        plan = await run_sized(self._plan, history, input_tokens or 0, size=message_count_size(history), name=_THREAD)
-        result = await self._compact(plan, _Summarizer(self, model, on_usage)) if plan.parts.new else None
+        plan = await run_sized(self._plan, history, input_tokens or 0, size=message_count_size(history), name=THREAD)
+        result = await self._compact(plan, self._summarizer(model, on_usage)) if plan.parts.new else None
         if result is None:
             result = self._with_short_results(history, plan.tokens)
         return _in_shape_of(messages, history, result)
@@ -304,18 +260,18 @@ class ContextCompactor:
     ) -> CompactionResult[Message] | None:
         """Compact all before the current request, for a provider that finds even a compacted history too long.
 
-        If the turn of that request fills most of the history, only its last calls and results stay. Long texts of what
-        stays are cut to head and tail, but not the request itself. Returns None if that gains nothing.
+        If the turn of that request fills most of the history, only its last calls and results stay. Long texts of the
+        messages that stay are cut to head and tail, but not the request itself. Returns None if that gains nothing.
         """
-        plan = await run_sized(self._minimal_plan, messages, size=message_count_size(messages), name=_THREAD)
+        plan = await run_sized(self._minimal_plan, messages, size=message_count_size(messages), name=THREAD)
         result = None
         if _gain(plan.parts) >= _SUMMARY_CHARS:
             # A transcript of the size of the history would be refused like the history.
             limit = min(plan.characters // 2, INPUT_CHARS)
-            result = await self._compact(plan, _Summarizer(self, adapt(llm), on_usage, limit))
+            result = await self._compact(plan, self._summarizer(adapt(llm), on_usage, limit))
         if result is None:
             result = CompactionResult(list(messages), 0, "", plan.tokens, plan.tokens, None)
-        return await run_sized(_with_short_texts, result, size=message_count_size(result.messages), name=_THREAD)
+        return await run_sized(_with_short_texts, result, size=message_count_size(result.messages), name=THREAD)
 
     def _minimal_plan(self, messages: Sequence[Message]) -> _SummaryPlan:
         parts = self._parts(messages, _minimal_tail_start(messages))
@@ -330,12 +286,12 @@ class ContextCompactor:
         count = shortened[-1] + 1
         return CompactionResult(pruned, 0, "", tokens, estimate_tokens(pruned), None, count, count)
 
-    async def _compact(self, plan: _SummaryPlan, summarizer: _Summarizer) -> CompactionResult[Message] | None:
-        """Return the history with its new messages summarised, None if that makes it no smaller."""
+    async def _compact(self, plan: _SummaryPlan, summarizer: Summarizer) -> CompactionResult[Message] | None:
+        """Return the history with its new messages summarised, None if it is no smaller then."""
         parts = plan.parts
-        summaries, summary = await _summarize(parts, summarizer)
+        summaries, summary = await summarize(parts, summarizer)
         named = [*parts.summaries, *parts.new]
-        if sources := await run_sized(sources_of, named, size=message_count_size(named), name=_THREAD):
+        if sources := await run_sized(sources_of, named, size=message_count_size(named), name=THREAD):
             summaries = [message.model_copy(update={"sources": sources}) for message in summaries]
         result = [*summaries, *parts.kept]
         if count_characters(result) >= plan.characters:
@@ -378,7 +334,7 @@ class ContextCompactor:
         history = messages_from_rows(messages)
         return self._is_worth_asking(self._parts(history), count_characters(history))
 
-    def _is_worth_asking(self, parts: _Parts, total_size: int) -> bool:
+    def _is_worth_asking(self, parts: HistoryParts, total_size: int) -> bool:
         gain = _gain(parts)
         if gain < _SUMMARY_CHARS:
             return False
@@ -394,9 +350,10 @@ class ContextCompactor:
         return len(history), count_characters(history)
 
     def has_changed(self, messages: History, before: tuple[int, int]) -> bool:
-        """Return whether a history has changed since it was measured as `before`, when a summary of it gained nothing.
+        """Return whether a history has changed since `measure` returned `before` and a summary gained nothing.
 
-        It has if it has grown by `retain_recent_messages` messages or to `GROWTH` times its characters, or was rewound.
+        It has changed if it has grown by `retain_recent_messages` messages, or to `GROWTH` times its characters, or was
+        rewound.
         """
         history = messages_from_rows(messages)
         count, characters = before
@@ -404,7 +361,10 @@ class ContextCompactor:
             return True
         return count_characters(history) >= characters * GROWTH
 
-    def _parts(self, messages: Sequence[Message], cut: int | None = None) -> _Parts:
+    def _summarizer(self, model: ChatModel, on_usage: UsageCallback | None, max_chars: int = INPUT_CHARS) -> Summarizer:
+        return Summarizer(model, self.timeout, self.clock, on_usage, max_chars)
+
+    def _parts(self, messages: Sequence[Message], cut: int | None = None) -> HistoryParts:
         """Return the history divided at `cut`, by default where the tail begins."""
         cut = self._tail_start(messages) if cut is None else cut
         pruned = self._pruned(messages, cut)
@@ -414,7 +374,7 @@ class ContextCompactor:
         carried = [*instructions, *_request_with_files(pruned[:cut], pruned[cut:])]
         kept_ids = {id(message) for message in (*summaries, *carried)}
         new = [message for message in pruned[:cut] if id(message) not in kept_ids]
-        return _Parts(cut, summaries, new, carried, pruned[cut:])
+        return HistoryParts(cut, summaries, new, carried, pruned[cut:])
 
     def _pruned(self, messages: Sequence[Message], cut: int) -> list[Message]:
         """Return the same messages, without notes of old turns and with long tool results shortened before `cut`."""
@@ -422,7 +382,7 @@ class ContextCompactor:
         return [self._prune(message) for message in shorter[:cut]] + shorter[cut:]
 
     def _tail_start(self, messages: Sequence[Message]) -> int:
-        """Return the index at which the tail begins: never between a call and its result."""
+        """Return the index of the tail's first message, never one between a call and its result."""
         cut = max(0, len(messages) - self.retain_recent_messages)
         while cut > 0 and isinstance(messages[cut], ToolMessage):
             cut -= 1
@@ -438,23 +398,15 @@ def without_notes(messages: Sequence[Message], end: int) -> list[Message]:
 
 
 def _shortened_only(messages: Sequence[Message], shorter: list[Message], tokens: int) -> CompactionResult[Message]:
-    """Return a history with the same messages, some of which are shorter, as the result of a compaction."""
+    """Return the result of a compaction that only shortened messages."""
     end = 1 + max(index for index, message in enumerate(shorter) if message is not messages[index])
     return CompactionResult(shorter, 0, "", tokens, estimate_tokens(shorter), None, end, end)
 
 
 def _shortened(message: Message, limit: int) -> Message:
     """Return the message with a text of more than `limit` characters cut to head and tail."""
-    text = _cut_middle(message.content, limit, "this old result" if isinstance(message, ToolMessage) else "this text")
+    text = cut_middle(message.content, limit, "this old result" if isinstance(message, ToolMessage) else "this text")
     return message if text == message.content else message.model_copy(update={"content": text})
-
-
-def _cut_middle(text: str, limit: int, what: str) -> str:
-    if len(text) <= limit + 100:
-        return text
-    head, tail = text[: limit // 2], text[-(limit // 2) :]
-    left_out = len(text) - len(head) - len(tail)
-    return f"{head}\n[… {left_out} characters of {what} were left out …]\n{tail}"
 
 
 def _with_short_texts(result: CompactionResult[Message]) -> CompactionResult[Message] | None:
@@ -462,10 +414,10 @@ def _with_short_texts(result: CompactionResult[Message]) -> CompactionResult[Mes
     messages, count = list(result.messages), result.replacement_count
     for index in range(count, len(messages)):
         message = messages[index]
-        if _is_request(message) or isinstance(message, SystemMessage):
+        if is_request(message) or isinstance(message, SystemMessage):
             continue
         if isinstance(message, AssistantMessage) and message.provider_state is not None:
-            continue  # the text must remain that which the state of the provider belongs to
+            continue  # the provider's state belongs to this very text
         messages[index] = _shortened(message, _SHORT_TEXT_CHARS)
         if messages[index] is not message:
             count = index + 1
@@ -487,21 +439,21 @@ def _minimal_tail_start(messages: Sequence[Message]) -> int:
     return max(start, last)
 
 
-def _gain(parts: _Parts) -> int:
+def _gain(parts: HistoryParts) -> int:
     """Return the number of characters that a summary can replace; the current request in it is repeated."""
-    return count_characters(parts.new) - len(_current_request(parts.new, parts.kept))
+    return count_characters(parts.new) - len(current_request(parts.new, parts.kept))
 
 
 def _turn_start(messages: Sequence[Message]) -> int:
-    """Return the index of the current request, or of what was injected just before it."""
-    start = next((at for at in range(len(messages) - 1, -1, -1) if _is_request(messages[at])), 0)
+    """Return the index of the current request, or of the first message injected just before it."""
+    start = next((at for at in range(len(messages) - 1, -1, -1) if is_request(messages[at])), 0)
     while start and isinstance(before := messages[start - 1], UserMessage) and before.injected:
         start -= 1
     return start
 
 
 def _without_notes(message: Message) -> Message:
-    """Return the message without the text of notes that it has; their numbers stay valid for citations."""
+    """Return the message without its text of notes; the numbers of passages stay valid for citations."""
     if not isinstance(message, ToolMessage | UserMessage) or (
         isinstance(message, UserMessage) and not message.injected
     ):
@@ -515,7 +467,7 @@ def _without_notes(message: Message) -> Message:
 
 
 async def _read(messages: History) -> list[Message]:
-    return await run_sized(messages_from_rows, messages, size=message_count_size(messages), name=_THREAD)
+    return await run_sized(messages_from_rows, messages, size=message_count_size(messages), name=THREAD)
 
 
 def _in_shape_of(
@@ -524,174 +476,15 @@ def _in_shape_of(
     return None if result is None else replace(result, messages=in_given_shape(given, read, result.messages))
 
 
-# --- asking for summaries ---------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Summarizer:
-    """The model calls of one compaction and their cost; `usage` is None while the provider has counted nothing."""
-
-    compactor: ContextCompactor
-    model: ChatModel
-    on_usage: UsageCallback | None
-    max_chars: int = INPUT_CHARS
-    usage: Usage | None = None
-
-    async def summary(self, messages: Sequence[Message]) -> str | None:
-        """Return the model's summary of `messages`, or None if it fails or takes too long."""
-        size = message_count_size(messages)
-        text = await run_sized(render_transcript, messages, self.max_chars, size=size, name=_THREAD)
-        request = ModelRequest(
-            messages=[SystemMessage(content=prompt_text("compaction")), UserMessage(content=text)],
-            tool_choice="none",
-            timeout=self.compactor.timeout,
-        )
-        builder, summary = ReplyBuilder(), None
-        try:
-            summary = await self._text(request, builder)
-        except AgenticXError as exc:
-            _log.warning(
-                "a compaction summary failed; it is replaced by the beginnings of its messages", reason=str(exc)
-            )
-        finally:
-            for usage in builder.failed_usages:
-                self._record_usage(usage)
-            if summary is not None or builder.usage != Usage():
-                self._record_usage(builder.usage)
-        return summary
-
-    async def _text(self, request: ModelRequest, builder: ReplyBuilder) -> str:
-        """Return the model's answer; raise `ModelError` for anything but a complete answer in time."""
-        clock, what = self.compactor.clock, "the compaction summary"
-        limit = clock.real(self.compactor.timeout)
-        with LlmCallLine(clock, lambda: (self.model.name, builder.usage), purpose="compaction"):
-            reply, error = await user_code.call(complete, self.model, request, builder, what=what, limit=limit)
-            if error is not None:
-                raise error
-            if not (reply.complete and reply.stop == "end" and reply.text.strip()):
-                raise ModelError("the summary is empty or incomplete", code="provider.bad_reply")
-        return clean_text(reply.text.strip()).replace(_REQUEST_MARK, _REQUEST_MARK.replace("\n\n", "\n"))
-
-    def _record_usage(self, usage: Usage) -> None:
-        self.usage = usage if self.usage is None else self.usage + usage
-        if self.on_usage is not None:
-            self.on_usage(usage)
-
-
-async def _summarize(parts: _Parts, summarizer: _Summarizer) -> tuple[list[Message], str]:
-    """Return the summary messages that replace `parts.summaries` and `parts.new`, and the text of the newest.
-
-    The current request is added to them, word for word, if no other message has it.
-    """
-    request = _current_request(parts.new, parts.kept)
-    carried = _carried_request(parts.summaries) if not any(map(_is_request, (*parts.new, *parts.kept))) else ""
-    earlier = parts.summaries if carried else [_without_request(message) for message in parts.summaries]
-    answer = await summarizer.summary(parts.new)
-    summary = answer
-    if summary is None:
-        texts = await run_sized(snippets, parts.new, size=message_count_size(parts.new), name=_THREAD)
-        summary = _cut_middle(texts, SUMMARIES_CHARS, "these messages")
-    text = f"{TAG} Summary of {len(parts.new)} earlier messages:\n{summary}"
-    summaries = [*earlier, SystemMessage(content=text + request)]
-    plain, limit = [_without_request(message) for message in summaries], _summaries_limit(summarizer.model)
-    if not earlier or count_characters(plain) <= limit:
-        return summaries, summary
-    merged = None if answer is None else await summarizer.summary(plain)
-    if merged is not None and len(merged) < count_characters(plain):
-        text = f"{TAG} Summary of {len(plain)} earlier summaries:\n{merged}"
-        return [SystemMessage(content=f"{text}{request or carried}")], merged
-    return _truncate_summaries(summaries, plain, request or carried, limit), summary
-
-
-def _summaries_limit(model: ChatModel) -> int:
-    """Return the most characters of all summaries together: at most half of the usable part of the model's window."""
-    window = model.context_window
-    return SUMMARIES_CHARS if window is None else min(SUMMARIES_CHARS, int(window * WINDOW_SHARE / 2) * _TOKEN_CHARS)
-
-
-def _truncate_summaries(summaries: list[Message], plain: Sequence[Message], request: str, limit: int) -> list[Message]:
-    """Return the summaries that could not be merged, truncated only above twice the limit.
-
-    Below that they are kept as they are, and the next compaction tries to merge them again.
-    """
-    if count_characters(plain) <= 2 * limit:
-        return summaries
-    max_chars = limit // len(plain)
-    texts = (
-        message.content if len(message.content) <= max_chars else f"{message.content[:max_chars]}…" for message in plain
-    )
-    return [SystemMessage(content="\n".join(texts) + request)]
-
-
-# --- sizes ------------------------------------------------------------------------------------------------------------
-
-
-def estimate_tokens(messages: Sequence[Message]) -> int:
-    """Return a rough token count: one per four bytes of UTF-8, the usual rule of thumb for English and code."""
-    texts = sum(
-        len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in message_texts(messages)
-    )
-    return (texts + count_attachment_characters(messages)) // _TOKEN_CHARS
-
-
-def message_count_size(messages: Sequence[object]) -> int:
-    """Return the size of a history for `run_sized`, for passes that look at each message and not at each character."""
-    return _MESSAGE_CHARS * len(messages)
-
-
 def _message_count(messages: Sequence[Message]) -> int:
     """Return the number of messages, all summaries counting as one."""
     summaries = sum(map(is_summary, messages))
     return len(messages) - max(0, summaries - 1)
 
 
-def is_summary(message: Message) -> bool:
-    """Return whether a message is a summary made by a compaction."""
-    return isinstance(message, SystemMessage) and message.content.startswith(TAG)
-
-
-# --- the current request ----------------------------------------------------------------------------------------------
-
-_REQUEST_MARK = "\n\nThe user's current request, word for word: "
-
-
 def _request_with_files(prefix: Sequence[Message], tail: Sequence[Message]) -> list[Message]:
     """Return the current request if it has attachments and the tail does not contain it: no summary can hold files."""
-    if any(_is_request(message) for message in tail):
+    if any(is_request(message) for message in tail):
         return []
-    request = next((message for message in reversed(prefix) if _is_request(message)), None)
+    request = next((message for message in reversed(prefix) if is_request(message)), None)
     return [request] if isinstance(request, UserMessage) and request.attachments else []
-
-
-def _current_request(new: Sequence[Message], kept: Sequence[Message]) -> str:
-    """Return the current request, word for word, if it is in `new` and no message of `kept` is a newer one."""
-    if any(_is_request(message) for message in kept):
-        return ""
-    request = next((message for message in reversed(new) if _is_request(message)), None)
-    if request is None:
-        return ""
-    text = request.content
-    if len(text) > _REQUEST_CHARS:
-        text = f"{text[: _REQUEST_CHARS // 2]} […] {text[-_REQUEST_CHARS // 2 :]}"
-    return f"{_REQUEST_MARK}{text}"
-
-
-def _carried_request(summaries: Sequence[Message]) -> str:
-    """Return the request carried by the last of the summaries that has one."""
-    requests = (
-        message.content.partition(_REQUEST_MARK)[2]
-        for message in reversed(summaries)
-        if _REQUEST_MARK in message.content
-    )
-    request = next(requests, None)
-    return "" if request is None else _REQUEST_MARK + request
-
-
-def _without_request(summary: Message) -> Message:
-    """Return the summary without the request that it carries: there is a newer one, or another message carries it."""
-    text = summary.content.partition(_REQUEST_MARK)[0]
-    return summary if text == summary.content else summary.model_copy(update={"content": text})
-
-
-def _is_request(message: Message) -> bool:
-    return isinstance(message, UserMessage) and not message.injected

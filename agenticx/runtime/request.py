@@ -16,17 +16,13 @@ from agenticx.llms.base import ModelRequest
 from agenticx.llms.file_refusals import without_refused_files
 from agenticx.logs import get_logger
 from agenticx.messages import Message, SystemMessage
-from agenticx.runtime.compactor import (
-    CompactionResult,
-    ContextCompactor,
-    UsageCallback,
-    estimate_tokens,
-    message_count_size,
-)
+from agenticx.runtime.calls_as_text import calls_of_others_as_text
+from agenticx.runtime.compactor import CompactionResult, ContextCompactor
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.events import EventType
-from agenticx.runtime.history_text import calls_of_others_as_text
+from agenticx.runtime.history_sizes import estimate_tokens, message_count_size
 from agenticx.runtime.sanitizing import sanitize
+from agenticx.runtime.summaries import UsageCallback
 from agenticx.runtime.turn import Turn
 from agenticx.threads import run_sized
 from agenticx.tools.plurals import pluralize

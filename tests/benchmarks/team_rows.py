@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from statistics import mean, median
 
-from agenticx.runtime.compactor import estimate_tokens
+from agenticx.runtime.history_sizes import estimate_tokens
 from agenticx.settings import load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, TextMessage
 from agenticx.testing import ScriptedModel, say

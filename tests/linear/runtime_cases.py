@@ -38,12 +38,13 @@ from agenticx.runtime import (
 from agenticx.runtime.calls.inline import parse_function_calls, parse_inline_calls
 from agenticx.runtime.calls.result_rendering import is_large, render_value, render_value_async, truncate
 from agenticx.runtime.calls.validation import validate_arguments
-from agenticx.runtime.compactor import estimate_tokens, message_count_size
+from agenticx.runtime.calls_as_text import calls_of_others_as_text
 from agenticx.runtime.events import check_payload
-from agenticx.runtime.history_text import calls_of_others_as_text, render_transcript, snippets
+from agenticx.runtime.history_sizes import estimate_tokens, message_count_size
 from agenticx.runtime.reply_writer import ReplyWriter
 from agenticx.runtime.sanitizing import is_valid
 from agenticx.runtime.structured_output import TurnOutput
+from agenticx.runtime.summaries import render_transcript, snippets
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest, jsonable, write_json

@@ -76,7 +76,9 @@ MODULES = [
     "runtime.calls.validation",
     "runtime.turn_log",
     "runtime.result_text",
-    "runtime.history_text",
+    "runtime.calls_as_text",
+    "runtime.history_sizes",
+    "runtime.summaries",
     "runtime.user_requests.confirm_digest",
     "runtime.polling",
     "tools.artifact_paths",
@@ -162,8 +164,8 @@ EXEMPT: dict[str, str] = {
             llms.wires.gemini._request.sent_tool_names llms.wires.ollama._request.sent_tool_names
         """,
         "other rows go through it": """
-            runtime.compactor.is_summary runtime.compactor.without_notes runtime.history_text.count_characters
-            runtime.history_text.count_attachment_characters runtime.history_text.message_texts
+            runtime.summaries.is_summary runtime.summaries.is_request runtime.summaries.cut_middle
+            runtime.summaries.current_request runtime.compactor.without_notes runtime.history_sizes.count_characters
             tools.protected.protection_reason tools.builtin.edits.assess_write
             llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel
             llms.wrappers.xml_tools.XmlToolModel

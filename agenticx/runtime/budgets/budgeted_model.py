@@ -11,12 +11,11 @@ from agenticx.llms.base import Attempt, ChatModel, Delta, ModelRequest, Usage, U
 from agenticx.llms.call_limits import output_limit
 from agenticx.llms.sampling import Sampling, sampling_problems
 from agenticx.runtime.budgets.budget import Budget, Reservation, Spent
-from agenticx.runtime.compactor import estimate_tokens, message_count_size
+from agenticx.runtime.history_sizes import TOKEN_CHARS, estimate_tokens, message_count_size
 from agenticx.threads import run_sized
 
 __all__ = ["BudgetedModel", "estimate_input"]
 
-_TOKEN_CHARS = 4
 _MESSAGE_TOKENS = 4
 
 
@@ -108,4 +107,4 @@ async def estimate_input(request: ModelRequest) -> int:
     messages = request.messages
     tokens = await run_sized(estimate_tokens, messages, size=message_count_size(messages), name="agx budget")
     tools = sum(len(tool.name) + len(tool.description) + len(json.dumps(tool.parameters)) for tool in request.tools)
-    return tokens + _MESSAGE_TOKENS * len(messages) + tools // _TOKEN_CHARS
+    return tokens + _MESSAGE_TOKENS * len(messages) + tools // TOKEN_CHARS

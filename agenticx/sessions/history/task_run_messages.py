@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime.events import Event, TurnStartedEvent
-from agenticx.runtime.history_text import count_characters
+from agenticx.runtime.history_sizes import count_characters
 from agenticx.sessions.history.model_history import messages_of_agent
 from agenticx.sessions.history.subagent_notices import with_subagent_notices
 from agenticx.sessions.log.events import SessionEvent, StoredEvent, TokenMerger, decode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agenticx.messages import AssistantMessage, Message, UserMessage, clean_text, names_speaker
-from agenticx.runtime.history_text import calls_of_others_as_text
+from agenticx.runtime.calls_as_text import calls_of_others_as_text
 from agenticx.subagents.records import looks_like_ending
 from agenticx.teams.messages import BaseChatMessage, HandoffMessage
 

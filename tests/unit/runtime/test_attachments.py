@@ -8,7 +8,7 @@ from agenticx.errors import AttachmentRefused
 from agenticx.llms import OpenAIChatModel
 from agenticx.messages import Message, UserMessage
 from agenticx.runtime import ContextCompactor
-from agenticx.runtime.compactor import estimate_tokens
+from agenticx.runtime.history_sizes import estimate_tokens
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, say
 from agenticx.tools import tool
 from tests.support.histories import assistant, result, system, user

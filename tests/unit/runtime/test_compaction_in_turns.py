@@ -10,7 +10,7 @@ import pytest
 from agenticx.errors import AgenticXError, ModelError, SessionBusy
 from agenticx.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 from agenticx.runtime import ContextCompactor
-from agenticx.runtime.compactor import TAG, is_summary
+from agenticx.runtime.summaries import TAG, is_summary
 from agenticx.testing import ScriptedModel, call, cut, fail, finish, hang, outline, say, usage
 from agenticx.tools import tool
 from tests.support.histories import PADDING, conversation

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from agenticx.errors import ModelError
 from agenticx.messages import AssistantMessage, UserMessage
 from agenticx.runtime import AgentHook, AgentRuntime, Session
-from agenticx.runtime.history_text import count_characters
+from agenticx.runtime.history_sizes import count_characters
 from agenticx.testing import ScriptedModel, call, collect, fail, outline, say
 from agenticx.tools import tool
 

@@ -13,7 +13,7 @@ from agenticx.attachments import make_attachment
 from agenticx.errors import StoreError
 from agenticx.llms import ScriptedModel
 from agenticx.messages import AssistantMessage, Message, UserMessage
-from agenticx.runtime.compactor import is_summary
+from agenticx.runtime.summaries import is_summary
 from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
