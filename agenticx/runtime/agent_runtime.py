@@ -300,7 +300,7 @@ class AgentRuntime(RunMethods):
         sampling: Sampling | None,
         shares_history: bool,
     ) -> TurnAgent:
-        """Return the runtime's agent under this name, with what is not None instead of its own."""
+        """Return the runtime's agent with this name and the arguments that are not None."""
         agent = self.agent
         return replace(
             agent,
@@ -481,7 +481,7 @@ class AgentRuntime(RunMethods):
         return await run_sized(turn.output.submit_text, reply, size=len(reply.text), name="agx output")
 
     def _request_correction(self, turn: Turn, reply: Reply, message_id: str, problem: str) -> None:
-        """Append the reply, which is not the requested object, and a reminder that tells the model why."""
+        """Append a reply that is not the requested object, and a reminder that tells the model why."""
         turn.append_reply(reply, message_id)
         turn.append_reminder(problem)
 

@@ -25,10 +25,10 @@ class BackgroundTasks(set[asyncio.Task[None]]):
         task = asyncio.get_running_loop().create_task(_run_user_code(work), name="agx background task")
         self.add(task)
         task.add_done_callback(self._on_done)
-        task.add_done_callback(lambda _task: work.close())  # which a task that is cancelled at once never awaits
+        task.add_done_callback(lambda _task: work.close())  # for a task that is cancelled before it starts
 
     async def finish(self) -> None:
-        """Wait at most 3 s for the tasks, of which there is one at least, then cancel them."""
+        """Wait at most 3 s for the tasks, at least one, then cancel them."""
         _, late = await asyncio.wait(self, timeout=BACKGROUND_SECONDS)
         for task in late:
             task.cancel()

@@ -37,7 +37,7 @@ class TurnInterrupted(AgenticXError):
 
 
 class StopSignal:
-    """A request to stop a turn, which ends within 200 ms with the error `stopped`.
+    """A request to stop a turn: the turn ends within 200 ms with the error `stopped`.
 
         signal = StopSignal()
         task = asyncio.create_task(agent.run("Count the files", should_stop=signal))
@@ -98,9 +98,9 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 class Interrupts:
-    """A scope whose body is cancelled by `fire` and then raises `TurnInterrupted`; other cancellations pass through.
+    """A scope: `fire` cancels its body and the scope raises `TurnInterrupted`; other cancellations pass through.
 
-    `limit` is the real seconds after which the body is ended with `timeout.turn`; 0 is off. It works as
+    After `limit` real seconds the body ends with `timeout.turn`; 0 is no limit. It works as
     `asyncio.timeout` does: the cancellation that it requested is undone (`Task.uncancel`) at the scope's end.
     """
 
@@ -114,7 +114,7 @@ class Interrupts:
         self._signal: StopSignal | None = None
 
     def attach(self, signal: StopSignal) -> None:
-        """Let a stop count as requested once `signal` is set, also before the event loop has learned of it."""
+        """Treat a set `signal` as a request to stop, also before its callback has run on the event loop."""
         self._signal = signal
 
     @property
@@ -129,7 +129,7 @@ class Interrupts:
 
     @property
     def reason(self) -> InterruptReason | None:
-        """The reason with which the body is to end, or ended, None if there is none."""
+        """The reason for the end of the body, None if it has not been interrupted."""
         return self._reason
 
     def fire(self, reason: InterruptReason) -> None:

@@ -1,4 +1,4 @@
-"""One call of a model within its time limits, and a turn's call, whose deltas become events."""
+"""Model calls within their time limits, and the call of a turn, with its deltas as events."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class ModelReader(ABC):
     ) -> None:
         """Receive until the model ends; raise `ClockExpired` if one of the time limits expires first.
 
-        `write` uses the deltas and returns whether any of them was progress. After progress `wait_for_room` is awaited,
-        which returns when more can be used.
+        `write` uses the deltas and returns whether any of them was progress. After progress `wait_for_room` is awaited;
+        it returns when the consumer is ready for more.
         """
         clock, deadlines = self._clock, self._deadlines
         source = ModelStream(model, request, clock)
@@ -77,7 +77,7 @@ class ModelReader(ABC):
     # --- implemented by the readers
 
     def _check_attempt(self) -> None:
-        """React to an `Attempt` among the deltas, which were no progress."""
+        """React to an `Attempt` among deltas that were no progress."""
         return
 
     @abstractmethod

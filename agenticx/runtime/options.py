@@ -61,13 +61,13 @@ def options_work(variants: Variants) -> TurnWork:
 async def run_options(turn: Turn, variants: Variants, prompt: str | None = None) -> str:
     """Make options of the message of `turn`, or of a `prompt` in its place, and return a list of them as text.
 
-    Each is a child turn with at most 20 rounds, `option-1` and so on as its agent, and files that begin as those of the
-    session; numbers go on through the session. One that fails or is stopped leaves the others alone. A number of
-    options use the turn's own model and the fallback models of the settings in rotation. What is left of the turn's
-    budget is divided among them.
+    Each option is a child turn with at most 20 rounds, an agent `option-N` numbered in the session, and a branch of
+    the session's files. An option that fails or is stopped does not affect the others. If `variants` is a
+    number, the options use the turn's own model and the fallback models of the settings in rotation. The rest of the
+    turn's budget is divided among them.
 
-    Raises before any begins: `SettingsError` for a model that is not known, and below another turn, whose options
-    nobody could pick; `BudgetExceeded` if too little is left for a call of each. Raises `StoreError`.
+    Raises before any option begins: `SettingsError` for an unknown model, and in a child turn, because nobody could
+    pick its options; `BudgetExceeded` if too little is left for a call of each. Raises `StoreError`.
     """
     if turn.context.parent is not None:
         raise SettingsError("only the main agent makes options, as one of them goes on as its session")
@@ -92,7 +92,7 @@ async def run_options(turn: Turn, variants: Variants, prompt: str | None = None)
 async def _divided(
     budget: Budget | None, agents: Sequence[TurnAgent], messages: Sequence[Message]
 ) -> AbstractContextManager[Sequence[Budget | None]]:
-    """Return a context in which each agent has its share of the budget, see `Budget.divided`."""
+    """Return a context manager with each agent's share of the budget, see `Budget.divided`."""
     if budget is None:
         return nullcontext([None] * len(agents))
     prompt, schemas = agents[0].system_prompt, [tool.schema for tool in agents[0].tools]

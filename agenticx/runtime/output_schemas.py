@@ -1,4 +1,4 @@
-"""Checks of JSON values against a JSON Schema that an application gives as the form of an answer."""
+"""Checks of JSON values against an application's JSON Schema for the output of a turn."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Back-off before a read-only call is repeated whose result was unchanged.
+"""Back-off before a read-only call with an unchanged result is repeated.
 
 The waits are 1, 2, 4, then 8 s each time. The time since the last result counts towards them, so a model that did
-something else meanwhile waits only for the rest. After a result that has changed the call is repeated at once.
+something else meanwhile waits only for the rest. After a changed result the call is repeated at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REMEMBERED = 256
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The last result of a call, how many times in a row it was the same, and when and in which round it came."""
+    """The last result of a call: its digest, the number of repetitions, its time and its round."""
 
     digest: bytes
     repeated: int

@@ -25,9 +25,9 @@ _log = get_logger(__name__)
 
 
 class Previews:
-    """The previews of the calls of one reply, whose tools have a `preview` function.
+    """The previews of a reply's calls of tools with a `preview` function.
 
-    What is added is shown at once if the last preview of the call is 0.1 s old, else when it is.
+    New arguments are shown at once if the last preview is at least 0.1 s old, else 0.1 s after it.
     """
 
     def __init__(self, turn: Turn) -> None:
@@ -37,7 +37,7 @@ class Previews:
         self._shown_at = float("-inf")
 
     def begin(self, call_id: str, name: str) -> None:
-        """Take note of a call whose name is known now."""
+        """Begin a call, once its name is known."""
         tools = self._turn.tools
         preview = getattr(tools.get(name), "preview", None) if name in tools else None
         if preview is not None:
@@ -59,7 +59,7 @@ class Previews:
             self._show()
 
     def finish(self, *, complete: bool) -> None:
-        """Show what is left of a complete reply, or say that what was shown of another one is not stored."""
+        """Show the rest of a complete reply's calls, or report that an incomplete reply's previews are not stored."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -77,7 +77,7 @@ class Previews:
 
 
 class _GrowingCall:
-    """The arguments of one call so far, and what was shown of them."""
+    """The arguments of one call while they are received, and the preview shown last."""
 
     def __init__(self, turn: Turn, call_id: str, name: str, preview: Callable[[Any], Mapping[str, Any] | None]) -> None:
         self._turn = turn
@@ -92,7 +92,7 @@ class _GrowingCall:
         self._arguments.add(delta)
 
     def show(self, *, is_last: bool = False) -> None:
-        """Emit what the preview has more than when it was last shown; it is not shown any more once it shrinks."""
+        """Emit what was added to the preview since it was last shown; a preview that shrinks is frozen."""
         if is_last:
             self._arguments.end()
         if self._is_frozen or not (self._is_new or is_last):

@@ -81,7 +81,7 @@ class RequestBuilder:
         return replace(request, messages=await self._messages(turn, compacted.messages))
 
     async def compact(self, turn: Turn) -> str:
-        """Compact the conversation of a turn whose message asks for it; return what was done, as its answer."""
+        """Compact the conversation at the user's request; return a sentence about it as the turn's answer."""
         history = await _run_by_size(sanitize, list(turn.session.messages))
         model, on_usage = turn.agent.model, _usage_recorder(turn)
         with self._summarizing(turn):

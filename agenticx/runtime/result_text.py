@@ -174,7 +174,7 @@ _VERDICT = lazy_compile(
 
 
 def reports_verdict(text: str) -> bool:
-    """Return whether `text` is a short verdict, which is new for each subject even if many subjects get the same one.
+    """Return whether `text` is a short verdict: progress for each subject, even if many subjects get the same one.
 
     "false", "not valid", "1 warning: line too long", "a.py:3:1: F401 unused import" and `{"exists": false}` are, while
     "not ok" and `{"ok": false}` may come from a tool that always fails.

@@ -56,14 +56,16 @@ UserInput = str | UserMessage | Mapping[str, Any]
 class RunResult(Generic[OutputT]):
     """The result of a turn.
 
-    `output` is the validated object that an `output_type` asked for (None if a call such as `case_resolved` ended the
-    turn without one), else the text. `text` is the text of the last reply. `reason` is that of the `final` event:
-    `answer`; `resolved`, `not_resolved` or `handoff` after a call that says so; `partial` for an answer after the last
-    round or the time limit, with AGX_ON_EXHAUSTED=partial. Without that setting such a turn has no result: it raises
-    `TurnError` with the code `max_rounds` or `timeout.turn`.
-    `messages` are those that the turn added to the session, the user's first. `usage` sums the turn's model calls;
-    `events` also has those of its child turns. `agent` is the `Agent` that acted last, None if the turn was no agent's;
-    `context_variables` are those at the end.
+    - `output` is the validated object that an `output_type` asked for (None if a call of, for example, `case_resolved`
+      ended the turn without one), else the text.
+    - `text` is the text of the last reply.
+    - `reason` is the reason of the `final` event: `answer`; `resolved`, `not_resolved` or `handoff` after a call that
+      says so; `partial` for an answer after the last round or the time limit, with AGX_ON_EXHAUSTED=partial. Without
+      that setting such a turn raises `TurnError` with the code `max_rounds` or `timeout.turn`.
+    - `messages` were added to the session by the turn, the user's first.
+    - `usage` sums the turn's model calls; `events` includes the events of its child turns.
+    - `agent` is the `Agent` that acted last, None for a turn without an `Agent`.
+    - `context_variables` are the values at the end.
     """
 
     output: OutputT
@@ -92,7 +94,7 @@ class TurnError(AgenticXError):
 
 
 class RunOptions(TypedDict, total=False):
-    """Keyword arguments of `AgentRuntime.run`, as those of `run_turn`."""
+    """Keyword arguments of `AgentRuntime.run`; see `run_turn`."""
 
     should_stop: StopSignal | Callable[[], bool] | None
     agent_id: str
@@ -208,7 +210,7 @@ class RunMethods(ABC):
     async def _run_once(
         self, user_input: UserInput, session: Session | None, output_type: Any, options: RunOptions
     ) -> RunResult[Any]:
-        """Run one turn and close the model's connections, which belong to this event loop."""
+        """Run one turn and close the model's connections on this event loop."""
         try:
             return await self.run(user_input, session, output_type=output_type, **options)
         finally:

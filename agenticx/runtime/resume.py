@@ -26,7 +26,7 @@ __all__ = [
 
 
 class CallJournal(Protocol):
-    """A durable record of the calls that are about to run, which the event log does not show.
+    """A durable record of the calls that are about to run; the event log has no event for that.
 
     An exception that it raises ends the turn.
     """
@@ -111,7 +111,7 @@ class ResumedTurn:
 
 
 class ChildTurnResumer(Protocol):
-    """The owner of detached child turns, which begins them again after a restart."""
+    """The owner of detached child turns that begins them again after a restart."""
 
     def resume(self, resumed: ResumedTurn, /) -> bool:
         """Begin the turn again, with a `TurnContext` that has it as `resumed`.

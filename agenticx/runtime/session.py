@@ -27,10 +27,10 @@ _RANDOM_CHARS = 16
 class Notice:
     """A text for the model, such as the ending of a sub-agent.
 
-    With a `reader` it is for the agent of that name, below the session's turn. A stored one has a `key`: it is recorded
-    as delivered, with `data`, in the commit that first has a conversation with it, in the message `message_id`. That is
-    the conversation of the turn `turn_id`, which is `told_in` or runs below that one. `sources` name texts of others of
-    which it may be made.
+    - `reader` is the name of the child turn's agent that it is for; "" for the session's own agent.
+    - `key` is set if it is stored. The commit that first stores a conversation with it records it as delivered, with
+      `data`, in the message `message_id` of the turn `turn_id`. That is the root turn `told_in` or a child turn of it.
+    - `sources` name foreign texts that it may quote.
     """
 
     text: str
@@ -45,9 +45,9 @@ class Notice:
 
 @dataclass(slots=True)
 class Option:
-    """One of several answers to a message: the turn that makes it, and its files.
+    """One of several answers to a message: the child turn that makes it, and its files.
 
-    `run_id` is the turn above it, `text` the answer once it is done. `stop` stops it while it runs.
+    `run_id` is the parent turn, `text` the answer once it is done. `stop` stops it while it runs.
     """
 
     number: int
@@ -71,24 +71,25 @@ class Session:
     The constructor also takes `messages` and `compacted` as dict rows of Chat Completions, and raises `TypeError` for
     anything else.
 
-    `compacted` holds the original messages, in order, that summaries and shortened tool results have replaced in
-    `messages`; `restore_compacted` puts them back. In sessions of a hub it is empty between turns: there the store
-    keeps them (`Store.compacted_messages`), and `stored_compacted` is their number. A summary whose originals were
-    never kept counts as an original.
+    Raises `ValueError` for an unknown `permission_mode`. The other fields:
 
-    Without a `workspace` it is the current folder. Raises `ValueError` for an unknown `permission_mode`.
-
-    `allowed` holds the digests of calls that the user allowed for the rest of the session. `resumed` is true if
-    there may have been calls that `messages` no longer contains: the history was compacted, and then the program
-    was restarted. `size_at_failed_compaction` is the size, in messages and characters, of the history when a
-    summary last failed to make it smaller: none is requested again before it has grown
-    (`ContextCompactor.has_changed`). `snapshots` keeps the earlier content of files that tools changed. `artifacts`
-    are the files that live in the session itself, which all its turns and their child turns share. `options` are
-    the answers that were made to choose from, `next_option` the number of the next one; `is_option_due` is true
-    until one of the last ones is picked. `active_agent` is the name of the agent that a handoff made the one to
-    answer the next message, None before any. `notices` are texts for the model, such as the endings of sub-agents,
-    which the next model call gets in one message; `unstored_notices` are those of a store which its conversation,
-    or that of a child turn of its turn, has, while that is not stored with them.
+    - `workspace` is by default the current folder.
+    - `compacted` has the original messages, in order, that summaries and shortened tool results have replaced in
+      `messages`; `restore_compacted` puts them back. In sessions of a hub it is empty between turns: there the store
+      keeps them (`Store.compacted_messages`), and `stored_compacted` is their number. A summary without its originals
+      counts as an original.
+    - `allowed` has the digests of calls that the user allowed for the rest of the session.
+    - `resumed` is true if there may have been calls that are no longer in `messages`: the history was compacted, and
+      then the program was restarted.
+    - `size_at_failed_compaction` is the size, in messages and characters, of the history when a summary last failed to
+      make it smaller; the next summary waits until it has grown (`ContextCompactor.has_changed`).
+    - `snapshots` keeps the earlier content of files that tools changed.
+    - `artifacts` are the files that live in the session itself; all its turns and their child turns share them.
+    - `options` are the answers to choose from, `next_option` is the number of the next one, and `is_option_due` is true
+      until one of the newest is picked.
+    - `active_agent` is the name of the agent that a handoff chose for the next message, None without a handoff.
+    - `notices` are texts for the model, such as the endings of sub-agents; the next model call gets them in one
+      message. `unstored_notices` are stored notices that a conversation has and that are not recorded as delivered yet.
     """
 
     id: str
@@ -154,7 +155,7 @@ class Session:
 
     @property
     def all_messages(self) -> Sequence[Message]:
-        """The messages with those that compaction replaced in their place, as far as this session keeps them."""
+        """The messages with their compacted originals, as far as this session has them."""
         return [*self.compacted, *self.messages[self.replacement_count :]] if self.compacted else self.messages
 
     def to_openai(self) -> list[dict[str, Any]]:
@@ -166,10 +167,10 @@ class Session:
         """
         return messages_to_rows(self.messages)
 
-    def inherit(self, above: Session, permission_mode: PermissionMode) -> None:
-        """Work in the workspace and with the files of the session of a turn above, in that mode."""
-        self.workspace, self.snapshots, self.permission_mode = above.workspace, above.snapshots, permission_mode
-        self.artifacts = above.artifacts
+    def inherit(self, parent: Session, permission_mode: PermissionMode) -> None:
+        """Use the workspace and the files of the parent turn's session, in that mode."""
+        self.workspace, self.snapshots, self.permission_mode = parent.workspace, parent.snapshots, permission_mode
+        self.artifacts = parent.artifacts
 
     def begin_turn(self, turn: object) -> None:
         """Reserve the session for `turn`; raise `SessionBusy` while another runs, `ValueError` for an unknown mode."""
@@ -195,7 +196,7 @@ class Session:
         return self._running
 
     def end_turn(self, turn: object) -> None:
-        """Free the session if `turn` is the one that runs it; the late clean-up of an earlier turn changes nothing."""
+        """Free the session if `turn` is its running turn; the late clean-up of an earlier turn changes nothing."""
         if self._running is turn:
             self._running = None
 
@@ -219,8 +220,8 @@ class Session:
     ) -> None:
         """Replace the conversation by `messages`.
 
-        The first `replacement_count` of them replace the first `replaced_count` of `originals`, which is the
-        conversation as it was, possibly repaired. Those originals that already replaced others are not kept.
+        The first `replacement_count` of them replace the first `replaced_count` of `originals`, the former
+        conversation, possibly repaired. Originals that already replaced other messages are not kept.
         """
         replaced_before = self._replacements_in(originals)
         if not replaced_before:
@@ -228,7 +229,7 @@ class Session:
             self.stored_compacted = 0
         self.compacted.extend(originals[replaced_before:replaced_count])
         self.messages[:] = messages
-        # Earlier replacements behind those of this compaction remain replacements: their originals are kept already.
+        # Earlier replacements after the new ones remain replacements: their originals are kept already.
         self.mark_replacements(replacement_count + max(0, replaced_before - replaced_count))
 
     def restore_compacted(self) -> None:
@@ -269,9 +270,9 @@ class Session:
         return chosen
 
     def take_notices(self, turn_id: str = "", told_in: str = "", chosen: Sequence[Notice] | None = None) -> UserMessage:
-        """Remove the notices, or those chosen, and return the message with them, which the caller appends.
+        """Remove the notices, or the `chosen` ones, and return a message with them for the turn `turn_id`.
 
-        That is the conversation of the turn `turn_id`; see `Notice`.
+        The caller appends it to that turn's conversation; see `Notice` for `told_in`.
         """
         notices = self.notices if chosen is None else chosen
         self.notices = [notice for notice in self.notices if notice not in notices]
@@ -282,21 +283,21 @@ class Session:
         return message
 
     def mark_delivered(self, keys: Collection[str]) -> None:
-        """Forget the notices with these keys, which are stored as delivered."""
+        """Forget the notices with these keys: they are recorded as delivered."""
         self.unstored_notices = [notice for notice in self.unstored_notices if notice.key not in keys]
         self.notices = [notice for notice in self.notices if not notice.key or notice.key not in keys]
 
     def return_notices(self, turn_id: str | None = None) -> None:
-        """Take back the notices that are not stored as delivered, as the conversation is stored without them.
+        """Return the notices that are not recorded as delivered to `notices`: the conversation was stored without them.
 
-        With a `turn_id` only those in the conversation of that turn.
+        With a `turn_id` only the notices in that turn's conversation.
         """
         returned = [one for one in self.unstored_notices if turn_id in (None, one.turn_id)]
         self.unstored_notices = [one for one in self.unstored_notices if one not in returned]
         self.notices[:0] = returned
 
     def share_call_ids(self, other: Session) -> None:
-        """Have call ids that are unique within both sessions, whose turns are written to one log."""
+        """Make call ids unique within both sessions, because the turns of both are written to one log."""
         other._call_ids |= self._call_ids
         self._call_ids, self.resumed = other._call_ids, self.resumed or other.resumed
 
@@ -316,7 +317,7 @@ def _check_arguments(id_: object, workspace: object, messages: object, state: ob
 
 
 def checked_session(session: object) -> Session:
-    """Return `session`, without dict rows; raise `TypeError` if it is no `Session` or has what is no message."""
+    """Return `session`, its dict rows read as messages; raise `TypeError` for other types."""
     if not isinstance(session, Session):
         raise TypeError(f"session must be a Session, not {type(session).__name__}; a hub runs those that it stores")
     session.read_rows()

@@ -1,7 +1,7 @@
 """The typed output that ends a turn: how the model is asked for it, and how its answer is validated.
 
 A model that can be held to a schema (`takes_output_schema`) answers in JSON. Any other model gives its answer as the
-arguments of a call, `submit_output`, which no tool runs but which is in the log and the history like any other call. An
+arguments of a call of `submit_output`. No tool runs it, but it is in the log and the history like any other call. An
 answer that does not fit is reported back to the model with its problems, twice at most (`MAX_REPAIRS`); the next one
 ends the turn with `provider.bad_reply`.
 """
@@ -140,7 +140,7 @@ def _schema_reader(schema: Mapping[str, Any]) -> Callable[[bytes], tuple[Any, An
 
 @dataclass(frozen=True, slots=True)
 class OutputCallResult:
-    """The result of a `submit_output` call, which no tool runs."""
+    """The result of a `submit_output` call."""
 
     outcome: ToolOutcome
     text: str
@@ -163,7 +163,7 @@ class TurnOutput:
         self.set_model(model, tool_names)
 
     def set_model(self, model: ChatModel, tool_names: Sequence[str]) -> None:
-        """Ask `model`, which has tools of these names, for the output from now on."""
+        """Ask `model`, with tools of these names, for the output from now on."""
         if self._type is None or takes_output_schema(model, self._type.schema, with_tools=bool(tool_names)):
             self._tool = None
         else:
@@ -266,7 +266,7 @@ def _resolve_root(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object whose one field `value` has `schema`."""
+    """Return the schema of an object with one field, `value`, of this schema."""
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     return {"type": "object", "properties": {_WRAPPED_KEY: inner}, "required": [_WRAPPED_KEY], **definitions}
@@ -295,6 +295,6 @@ def _describe_errors(exc: ValidationError) -> str:
 
 
 def _strip_fence(text: str) -> str:
-    """Return the text without the code fence around all of it, which many models add unasked."""
+    """Return the text without a code fence around all of it; many models add one unasked."""
     fenced = re.fullmatch(r"\s*```\w*\n(.*?)\n?```\s*", text, re.DOTALL)
     return fenced[1] if fenced else text

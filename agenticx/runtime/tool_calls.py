@@ -70,7 +70,7 @@ class ToolCalls:
         return await self._answer_all(turn, calls, cut=cut, announced=False)
 
     async def resume(self, turn: Turn, calls: Sequence[ToolCall]) -> list[CallOutcome]:
-        """Answer calls that an interrupted turn had announced and of which none had begun."""
+        """Answer the calls that an interrupted turn had announced; none of them had begun."""
         return await self._answer_all(turn, calls, cut=False, announced=True)
 
     def cancel(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
@@ -207,7 +207,7 @@ class ToolCalls:
         limit = self.settings.tool_result_chars
 
         async def body() -> CallOutcome:
-            if _is_to_end(turn):  # since this task was made, whose cancellation is on its way
+            if _is_to_end(turn):  # the cancellation of this new task is on its way
                 pending.started = None
                 raise asyncio.CancelledError
             try:
@@ -449,7 +449,7 @@ def _raise_if_stopped(turn: Turn, pending: PendingCall) -> None:
 
 
 def _is_to_end(turn: Turn | None) -> bool:
-    """Return whether the turn, or one above it that it does not outlive, is to end."""
+    """Return whether the turn, or an ancestor that it does not outlive, is to end."""
     while turn is not None:
         if turn.interrupts.is_requested:
             return True
@@ -489,7 +489,7 @@ def _groups(pending_calls: Sequence[PendingCall]) -> Iterator[list[PendingCall]]
 
 
 def _first_failure(tasks: Sequence[asyncio.Task[CallOutcome]]) -> asyncio.Future[asyncio.Task[CallOutcome]]:
-    """Return a future whose result is the first of `tasks` that raises."""
+    """Return a future for the first of `tasks` that raises; the task is its result."""
     first: asyncio.Future[asyncio.Task[CallOutcome]] = asyncio.get_running_loop().create_future()
 
     def set_first(task: asyncio.Task[CallOutcome]) -> None:

@@ -58,7 +58,7 @@ class TurnLog:
         self._is_suspended, self._ending = True, {"reason": "suspended"}
 
     def resume(self, point: ResumePoint) -> None:
-        """Restore the calls and requests whose events were emitted before the turn was interrupted."""
+        """Restore the calls and requests of the events from before the interruption."""
         for request in (resumed.request for resumed in point.requests.values()):
             if isinstance(request, ConfirmRequest):
                 self._confirms[request.id] = (self._clock.monotonic(), request.context)
@@ -148,7 +148,7 @@ def log_interrupted_turn(
 ) -> None:
     """Write the lines that a dead process left out, from the `events` that end its turn; durations are unknown.
 
-    `requests` are those that the turn has asked, by id.
+    `requests` are the requests to the user that the turn has asked, by id.
     """
     for event in events:
         data = event.data

@@ -1,1 +1,1 @@
-"""Budgets: limits on the tokens, the cost and the time of an agent with all agents below it."""
+"""Budgets: limits on the tokens, the cost and the time of an agent and its sub-agents."""

@@ -1,7 +1,7 @@
-"""A budget, its part of a tree, and the reservations of model calls.
+"""Budgets in a tree, and the reservations of model calls.
 
-A model call reserves the most that it may use, at its budget and at every budget above it, before it is made, and is
-settled by what the provider reports. So agents that work at the same time cannot exceed a budget together.
+Before a model call is made, it reserves the most that it may use at its budget and all ancestors of that; what the
+provider reports settles the reservation. So agents that work at the same time cannot exceed a budget together.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from agenticx.settings import Settings
 __all__ = ["Budget", "BudgetExceeded", "Reservation", "Spent", "checked_budget", "settings_budget"]
 
 _DEFAULT_OUTPUT_TOKENS = 32_768
-"""Reserved for the reply of a model whose limit is unknown."""
+"""Reserved for the reply of a model with an unknown limit."""
 
 _LEAST_OUTPUT_TOKENS = 256
-"""A call that could get fewer is not made."""
+"""A call with fewer output tokens left is not made."""
 
 _MANY = 1_000_000
 
 _lock = threading.Lock()
-"""Held while amounts change: a call belongs to several budgets, of which others may be in use elsewhere."""
+"""Held while amounts change: a call changes several budgets, and other threads may use some of them."""
 
 
 class BudgetExceeded(ModelError):
-    """Raised for a model call that a budget has too little left for; its code is `budget_exceeded`."""
+    """Raised when a budget has too little left for a model call; its code is `budget_exceeded`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The tokens, US dollars and nominal seconds used of a budget; a call that is being made counts in full."""
+    """The tokens, US dollars and nominal seconds used of a budget; running calls count as reserved."""
 
     tokens: int = 0
     cost_usd: Decimal = Decimal(0)
@@ -51,14 +51,13 @@ class Spent:
 class Budget:
     """A limit on the tokens, the cost and the time of an agent, and of all agents that have a `child` of it.
 
-    `tokens` are those of input and output together, `cost_usd` US dollars at the prices of the models' catalogue. A
-    call whose price is unknown is refused if a cost is limited. `seconds` is the time during which at least one of the
-    agents is at work; waiting for a person does not count. None is no limit. May be used from several threads.
+    `tokens` counts input and output, `cost_usd` US dollars at the prices of the models' catalogue. If the cost is
+    limited, calls of unknown price are refused. `seconds` is the time during which at least one of the agents is at
+    work; waiting for a person does not count. None is no limit. May be used from several threads.
 
     A turn that has nothing left ends with the error `budget_exceeded`. The input of a call is estimated before it is
-    made, so the last calls, several if they are made at once, may exceed the tokens by what their estimates lack, as
-    may a model that does not take `max_output_tokens`; no call is made after that. A call may have at most half of what
-    is left as its reply.
+    made, so the last calls may exceed the tokens by the error of the estimate, and so may a model that does not take
+    `max_output_tokens`; no call is made after that. The reply of a call may take at most half of what is left.
 
     Raises `TypeError` and `ValueError` for limits that are no numbers above 0.
     """
@@ -74,7 +73,7 @@ class Budget:
         for name in ("tokens", "cost_usd", "seconds"):
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise ValueError(f"{name} must be above 0, not {limit}")
-        self._above: tuple[Budget, ...] = ()
+        self._parents: tuple[Budget, ...] = ()
         self._shares: list[Budget] = []
         self._used_tokens = 0
         self._used_cost = Decimal(0)
@@ -91,35 +90,35 @@ class Budget:
     def child(
         self, tokens: int | None = None, cost_usd: Decimal | float | str | None = None, seconds: float | None = None
     ) -> Budget:
-        """Return a budget within this one; what is spent of it is spent of this one too."""
+        """Return a budget within this one; its spending counts for both."""
         budget = Budget(tokens, cost_usd, seconds)
-        budget._above = self._nodes
+        budget._parents = self._nodes
         return budget
 
     @property
     def limits(self) -> dict[str, Any]:
-        """The limits as JSON; `Budget(**limits)` has them, and nothing is spent of it."""
+        """The limits as JSON; `Budget(**limits)` is an unspent budget with them."""
         cost_usd = None if self.cost_usd is None else str(self.cost_usd)
         return {"tokens": self.tokens, "cost_usd": cost_usd, "seconds": self.seconds}
 
     @staticmethod
     def joined(*budgets: Budget | None) -> Budget | None:
-        """Return a budget within all of these; None is no budget."""
+        """Return a budget within all of these; None stands for no budget."""
         given = [budget for budget in budgets if budget is not None]
         if len(given) < 2:
             return given[0] if given else None
         joined = Budget()
-        joined._above = tuple(dict.fromkeys(node for budget in given for node in budget._nodes))
+        joined._parents = tuple(dict.fromkeys(node for budget in given for node in budget._nodes))
         return joined
 
     @property
     def spent(self) -> Spent:
-        """The tokens, cost and time used so far, with the reservations of calls that are being made."""
+        """The tokens, cost and time used so far, including reservations."""
         with _lock:
             return Spent(self._used_tokens, self._used_cost, self._elapsed())
 
     def add_spent(self, spent: Spent) -> None:
-        """Count what was spent of this budget in an earlier process; those above it are unchanged."""
+        """Count what was spent of this budget in an earlier process; its parents stay unchanged."""
         with _lock:
             self._used_tokens += spent.tokens
             self._used_cost += spent.cost_usd
@@ -128,10 +127,10 @@ class Budget:
     # --- model calls --------------------------------------------------------------------------------------------------
 
     def reserve(self, model: ChatModel, input_tokens: int, output_tokens: int | None) -> Reservation:
-        """Reserve a call of `model` with a reply of at most `output_tokens`, here and above.
+        """Reserve a call of `model` with a reply of at most `output_tokens`, at this budget and its parents.
 
-        The reply may be limited further by what is left. Raises `BudgetExceeded` if too little is left, or if the cost
-        is limited and the model's price unknown.
+        The reservation may have fewer output tokens. Raises `BudgetExceeded` if too little is left, or if the cost is
+        limited and the model's price unknown.
         """
         wanted = _DEFAULT_OUTPUT_TOKENS if output_tokens is None else output_tokens
         with _lock:
@@ -142,9 +141,9 @@ class Budget:
         return reservation
 
     def reserve_cost(self, name: str, cost_usd: Decimal | None) -> Reservation:
-        """Reserve a call of the paid service `name` that costs at most `cost_usd` US dollars, here and above.
+        """Reserve a call of the paid service `name` for at most `cost_usd` US dollars, at this budget and its parents.
 
-        Raises `BudgetExceeded` if too little is left, or if a cost is limited and that of the call unknown (None).
+        Raises `BudgetExceeded` if too little is left, or if the cost is limited and `cost_usd` unknown (None).
         """
         with _lock:
             for node in self._nodes:
@@ -155,11 +154,11 @@ class Budget:
 
     @contextmanager
     def divided(self, models: Sequence[ChatModel], input_tokens: int) -> Generator[Sequence[Budget]]:
-        """Reserve what is left, here and above, while the block runs: an equal share for an agent with each model.
+        """Reserve an equal share of what is left for an agent with each of the models, while the block runs.
 
-        A share is a budget within this one, of which nothing else can be spent. Raises `BudgetExceeded`, with nothing
-        reserved, if one is too small for a call with so many tokens of input, or if the cost is limited and the price
-        of a model unknown.
+        A share is a budget within this one that no other agent can use. Raises `BudgetExceeded`, with nothing
+        reserved, if a share is too small for a call with so many tokens of input, or if the cost is limited and the
+        price of a model unknown.
         """
         try:
             with _lock:
@@ -193,7 +192,7 @@ class Budget:
         return self.child(min(tokens, default=None), min(cost, default=None))
 
     def _taken(self, nodes: Sequence[Budget] = ()) -> tuple[int, Decimal]:
-        """Return what is used of this budget, and reserved for shares of it that are not among `nodes`."""
+        """Return what is used of this budget or reserved for shares, except for the shares among `nodes`."""
         tokens, cost = self._used_tokens, self._used_cost
         for share in self._shares:
             if share not in nodes:
@@ -203,7 +202,7 @@ class Budget:
 
     @property
     def _nodes(self) -> tuple[Budget, ...]:
-        return (self, *self._above)
+        return (self, *self._parents)
 
     def _affordable(self, model: ChatModel, input_tokens: int, wanted: int, nodes: Sequence[Budget] = ()) -> int:
         """Return the output tokens that this budget allows a call within `nodes`.
@@ -245,26 +244,26 @@ class Budget:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def start_work(self, clock: Clock) -> None:
-        """Count the time, here and above, until `end_work`."""
+        """Count the time of this budget and its parents until `end_work`."""
         self._change_work(clock, 1)
 
     def end_work(self, clock: Clock) -> None:
-        """End what `start_work` began, also for the time of waiting for a person."""
+        """Stop counting, at the end of the work or while it waits for a person."""
         self._change_work(clock, -1)
 
     def seconds_left(self) -> float:
-        """Return the nominal seconds until a budget, here or above, is used up by work without a break."""
+        """Return the nominal seconds of work until this budget or one of its parents is used up."""
         with _lock:
             return max(0.0, min(node._seconds_left() for node in self._nodes))
 
     def check_seconds(self) -> None:
-        """Raise `BudgetExceeded` if the time of a budget, here or above, is used up."""
+        """Raise `BudgetExceeded` if the time of this budget or one of its parents is used up."""
         with _lock:
             for node in self._nodes:
                 node._check_seconds()
 
     def _check_used(self) -> None:
-        """Raise `BudgetExceeded` if more is used than this budget has, with what is reserved."""
+        """Raise `BudgetExceeded` if the used and reserved amounts exceed this budget."""
         if self.tokens is not None and self._used_tokens > self.tokens:
             raise _exceeded(f"{self.tokens} tokens", f"{self._used_tokens} are used or needed for another attempt")
         if self.cost_usd is not None and self._used_cost > self.cost_usd:
@@ -291,14 +290,14 @@ class Budget:
 
 
 def checked_budget(budget: Budget | None) -> Budget | None:
-    """Return `budget`; raise `TypeError` if it is none and not None."""
+    """Return `budget`; raise `TypeError` unless it is a `Budget` or None."""
     if budget is not None:
         check_type("budget", budget, Budget, "a Budget")
     return budget
 
 
 def settings_budget(settings: Settings) -> Budget | None:
-    """Return a new budget of one turn, as the settings limit all turns; None if they do not."""
+    """Return a new budget with the settings' limits for each turn; None if they have none."""
     tokens, cost_usd = settings.turn_budget_tokens or None, settings.turn_budget_usd or None
     return None if tokens is None and cost_usd is None else Budget(tokens=tokens, cost_usd=cost_usd)
 
@@ -321,34 +320,34 @@ def _unknown_price(name: str) -> BudgetExceeded:
 
 @dataclass(slots=True)
 class Reservation:
-    """The most that a call may use, held at its budgets until `settle`; `usage` has the reserved tokens."""
+    """The reserved use of a call, held at its budgets until `settle`; `usage` has the reserved tokens."""
 
     nodes: Sequence[Budget]
     usage: Usage
     cost_usd: Decimal
 
     def add(self, tokens: int, cost: Decimal) -> None:
-        """Add to what is used; the caller holds the lock."""
+        """Add to the used amounts; the caller holds the lock."""
         for node in self.nodes:
             node._used_tokens += tokens  # pyright: ignore[reportPrivateUsage]
             node._used_cost += cost  # pyright: ignore[reportPrivateUsage]
 
     def add_failed(self, usage: Usage) -> None:
-        """Count an attempt that failed before another one, for which the reservation stays."""
+        """Count a failed attempt; the reservation stays for the next one."""
         with _lock:
             self.add(_token_sum(usage), usage.cost_usd or Decimal(0))
 
     def check(self) -> None:
-        """Raise `BudgetExceeded` if a budget is exceeded by what is used and reserved."""
+        """Raise `BudgetExceeded` if the used and reserved amounts exceed a budget."""
         with _lock:
             for node in self.nodes:
                 node._check_used()  # pyright: ignore[reportPrivateUsage]
 
     def settle(self, usage: Usage | None) -> Spent:
-        """Replace the reservation by what was used, and return what stays of it because it was not reported.
+        """Replace the reservation by the reported usage, and return the amounts that stay because they were unreported.
 
-        `usage` is None if the call failed before the model answered. A count that the provider did not report stays as
-        it was reserved, and so does the cost of a reply that was cut.
+        `usage` is None if the call failed before the model answered. A count that the provider did not report stays
+        reserved, and so does the cost of a reply that was cut.
         """
         used, unreported = Usage(), Spent()
         if usage is not None:

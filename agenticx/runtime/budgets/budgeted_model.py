@@ -1,4 +1,4 @@
-"""Models whose calls are made within a budget."""
+"""A model that reserves each call at a budget."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ _MESSAGE_TOKENS = 4
 
 
 class BudgetedModel:
-    """A model whose calls are made within a budget; one that does not fit raises `BudgetExceeded`.
+    """A model that reserves each call at a budget; a call that does not fit raises `BudgetExceeded`.
 
-    So does another attempt after one that failed and used too much. `on_unreported` is called after a call of which the
-    budget counts more than the provider reported, with that part. All else, such as `takes_output_schema`, is the inner
-    model's.
+    Another attempt raises it too if the failed one used too much. `on_unreported` is called after a call with what the
+    budget counts beyond the provider's report. All other attributes are the inner model's.
     """
 
     def __init__(self, model: ChatModel, budget: Budget, on_unreported: Callable[[Spent], None]) -> None:
@@ -72,14 +71,14 @@ class BudgetedModel:
 
 @dataclass(slots=True)
 class _Call:
-    """The usage of a call that is being made; `has_reply` is true once a part of its reply has arrived."""
+    """The usage of a running call; `has_reply` is true once a part of its reply has arrived."""
 
     reservation: Reservation
     usage: Usage | None = None
     has_reply: bool = False
 
     def count(self, batch: Sequence[Delta]) -> bool:
-        """Count a batch; return True if it reports an attempt that failed and what that used."""
+        """Count a batch; return True if it reports a failed attempt with its usage."""
         has_failed = False
         for delta in batch:
             if isinstance(delta, UsageDelta):
@@ -93,7 +92,7 @@ class _Call:
 
     @property
     def used(self) -> Usage | None:
-        """The usage of the call, None if nothing is known of it; without a reply no count is missing."""
+        """The usage of the call, None if unknown; without a reply a missing count is 0."""
         usage = self.usage
         if self.has_reply:
             return usage or Usage()

@@ -1,4 +1,4 @@
-"""The time that a turn takes of its budget."""
+"""The clock that counts a turn's work time for its budgets."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from agenticx.clocks import Clock
 from agenticx.runtime.budgets.budget import Budget
 from agenticx.runtime.interrupts import InterruptReason
 
-__all__ = ["CLOCK_AROUND", "WorkClock"]
+__all__ = ["CURRENT_CLOCK", "WorkClock"]
 
 _MARGIN_SECONDS = 0.001
 
-CLOCK_AROUND: ContextVar[WorkClock | None] = ContextVar("agenticx_clock_around", default=None)
-"""The innermost clock, other than those of turns, of the code that is at work here."""
+CURRENT_CLOCK: ContextVar[WorkClock | None] = ContextVar("agenticx_clock_around", default=None)
+"""The innermost work clock of the running code that is not a turn's, for example an agent run's."""
 
 
 class WorkClock:
-    """The time of one turn in its budgets: it runs from `start` to `end`, except while the turn waits for a person.
+    """The work time of one turn: from `start` to `end`, except while the turn waits for a person.
 
-    Then the clocks around it stop too.
-
-    `limits` are budgets by the reason that is passed to `on_expiry`, on the event loop, if the time of one is used up
-    while the turn is at work; None is no budget.
+    While it waits, the `CURRENT_CLOCK` in which the turn began is paused too. `limits` are budgets by reason; if the
+    time of one is used up, `on_expiry` is called with its reason on the event loop.
     """
 
     def __init__(
@@ -40,13 +38,13 @@ class WorkClock:
             reason: budget for reason, budget in limits.items() if budget is not None
         }
         self._on_expiry = on_expiry
-        self._around = CLOCK_AROUND.get()
+        self._outer = CURRENT_CLOCK.get()
         self._waiting = 0
         self._timers: dict[InterruptReason, asyncio.TimerHandle] = {}
         self._is_running = self._has_ended = False
 
     def start(self) -> None:
-        """Start to count."""
+        """Start counting."""
         if self._is_running or self._has_ended or self._waiting:
             return
         self._is_running = True
@@ -55,7 +53,7 @@ class WorkClock:
             self._check(reason, budget)
 
     def end(self) -> None:
-        """Stop to count, for good."""
+        """Stop counting, for good."""
         self._has_ended = True
         self._pause()
 
@@ -70,18 +68,18 @@ class WorkClock:
 
     @contextmanager
     def waiting_for_person(self) -> Generator[None]:
-        """Do not count the time of the block."""
+        """Pause this clock and the outer one while the block runs."""
         self._waiting += 1
         self._pause()
         try:
-            with nullcontext() if self._around is None else self._around.waiting_for_person():
+            with nullcontext() if self._outer is None else self._outer.waiting_for_person():
                 yield
         finally:
             self._waiting -= 1
             self.start()
 
     def _check(self, reason: InterruptReason, budget: Budget) -> None:
-        """Report that the time of the budget is used up, or check again when it would be."""
+        """Report that the budget's time is used up, or check again when it would be."""
         left = budget.seconds_left()
         if left <= 0:
             self._on_expiry(reason)

@@ -73,7 +73,7 @@ class Asker(Generic[RequestT, AnswerT]):
         return await self._ask(turn, request, _Announcement(slot, lambda: turn.emit(self.kind.asked, data)), closing)
 
     def ask_again(self, turn: Turn, resumed: ResumedRequest, request: RequestT, slot: Slot) -> OpenRequest[AnswerT]:
-        """Ask in a task what was asked before an interruption; clients show that request already."""
+        """Ask a request from before an interruption again, in a task; clients show it already."""
         closing = ClosingAnswer(self.kind.no_answer("stop"))
         announce = _Announcement(slot, resumed.asked.set)
         since = 0.0 if resumed.asked_at is None else max((self.clock.now() - resumed.asked_at).total_seconds(), 0.0)
@@ -126,7 +126,7 @@ class Asker(Generic[RequestT, AnswerT]):
         return answer
 
     def _decision(self, request: RequestT) -> AnswerT | None:
-        """Return the answer that the gate has got as it was cancelled."""
+        """Return the answer that the gate got while it was cancelled."""
         try:
             answer: Any = user_code.call_sync(self.kind.decided, self.gate, request.id, what=_GATE)
         except AgenticXError as exc:
@@ -168,8 +168,8 @@ def question_request(turn: Turn, call_id: str, question: UserQuestion) -> Questi
 async def ask_person(text: str, options: Sequence[str] = ()) -> QuestionAnswer:
     """Put a question to the user, who may choose one of `options` or answer in other words, and return the answer.
 
-    It is called by the `work` of a turn (see `TurnContext`), and is an event of that turn (`question_asked`), which
-    asks the turn's gate. An answer without text says by whom there is none: `timeout` after
+    Only the `work` of a turn (`TurnContext`) may call it. The turn's gate is asked, and the question is the event
+    `question_asked` of the turn. If the answer has no text, its `by` says why: `timeout` after
     `question_timeout_seconds`, `policy` if nobody can be asked. In a session of a hub the question is stored, and
     answered once: work that runs again after a restart and asks the same gets that answer. A stop of the turn cancels
     the caller.

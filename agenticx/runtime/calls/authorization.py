@@ -74,7 +74,7 @@ class CallAuthorizer:
     async def authorize(
         self, turn: Turn, pending: PendingCall, context: ToolContext, slot: Slot
     ) -> ValidatedArguments | CallOutcome:
-        """Return the arguments that may run, or the outcome of a call whose result is the user's answer.
+        """Return the arguments that may run, or for a question of the agent the outcome with the user's answer.
 
         Raises `CallRefused` if the call may not run.
         """
@@ -107,7 +107,7 @@ class CallAuthorizer:
             earlier.asked.set()
 
     def close_resumed(self, turn: Turn, by: AnsweredBy = "stop", call_id: str | None = None) -> None:
-        """Close the requests of an interrupted turn that its calls, or the named one, have not taken up."""
+        """Close the requests of an interrupted turn that its calls, or the call `call_id`, have not taken up."""
         for id_ in list(turn.resumed_requests) if call_id is None else [call_id]:
             if (resumed := turn.resumed_requests.pop(id_, None)) is None:
                 continue
@@ -231,7 +231,7 @@ class _Authorization:
     # --- questions ----------------------------------------------------------------------------------------------------
 
     async def _ask_question(self, question: UserQuestion) -> CallOutcome:
-        """Ask a question of the agent and return the answer, which is stored then, as the call's outcome."""
+        """Ask a question of the agent and return the answer, once it is stored, as the call's outcome."""
         turn, pending, open_request = self.turn, self.pending, self.open_request
         asker = Asker(QUESTION, turn.gate, self.settings, self.clock)
         closing = ClosingAnswer(QUESTION.no_answer("stop")) if open_request is None else open_request.closing
@@ -261,14 +261,14 @@ class _Authorization:
         return _asker(self.turn, request, self.settings, self.clock)
 
     def _take_earlier(self) -> None:
-        """Take the earlier request from the turn, which need not close it then."""
+        """Take the earlier request from the turn, so that the turn does not close it."""
         self.turn.resumed_requests.pop(self.context.call_id, None)
 
     async def _assess(self, arguments: Mapping[str, Any]) -> Assessment:
         """Return the tool's assessment; raise `CallRefused` if it fails or returns anything else.
 
-        The tool's code runs in a thread; a function without an assessor has its declared risk. A tool whose name says
-        that it deletes is asked about as a protected path is if it would delete all of a folder that matters.
+        The tool's code runs in a thread; a function without an assessor has its declared risk. If the name of a tool
+        says that it deletes, and it would delete a whole important folder, it is asked about like a protected path.
         """
         tool, context = self.tool, self.context
         name = tool.schema.name

@@ -58,7 +58,7 @@ class Slot:
 
 
 class _RequestOrder:
-    """The order in which calls ask their requests: call order."""
+    """Lets the calls of a group ask their requests in call order."""
 
     def __init__(self, call_count: int) -> None:
         self._asked = [False] * call_count

@@ -17,8 +17,8 @@ Only for models that are known to use them (`InlineForm`):
    is trained to; values are read by the tool's schema. Text may come before these calls, as these models write it, if
    the first call begins a line and is in no code; between them and behind them there may be none.
 
-Any other text beside the wrappers, an example in an answer as well as a word before it, makes all of it plain text. So
-does one call that is incomplete, names no known tool, has arguments that are no object, repeats a key, or has an
+Any text outside of the wrappers, for example an explanation around an example, makes all of it plain text. So does one
+call that is incomplete, names no known tool, has arguments that are no object, repeats a key, or has an
 unknown key or a stray word (`parameters` counts as `arguments`): the arguments of a tool are never guessed.
 """
 
@@ -108,7 +108,7 @@ def parse_function_calls(text: str, tools: Sequence[ToolSchema]) -> tuple[str, l
 def parse_inline_calls(text: str, known_tools: Collection[str], forms: Collection[InlineForm] = ()) -> list[ToolCall]:
     """Return the calls, without ids, that `text` consists of; none if it is anything but calls of `known_tools`.
 
-    `forms` are those that its model is known to use besides the two that are parsed for every model.
+    `forms` are the additional forms of its model; two forms are parsed for every model.
     """
     if len(text) > _MAX_CHARS:
         return []

@@ -21,16 +21,16 @@ from agenticx.threads import start_thread
 __all__ = ["LIMIT_SECONDS", "watched"]
 
 LIMIT_SECONDS = 1.0
-"""Real seconds without an answer of the loop after which the tool is named."""
+"""The tool is named when the loop has not answered for so many real seconds."""
 
-_IDLE_SECONDS = 30.0  # without a running tool, after which the thread ends
+_IDLE_SECONDS = 30.0  # the thread ends when no tool has run for so long
 
 _log = get_logger(__name__)
 
 
 @contextmanager
 def watched(tool_name: str) -> Generator[None]:
-    """Name the tool in the log if the current task, which runs it, blocks its event loop while the body runs."""
+    """Log the tool's name if the current task blocks its event loop while the body runs the tool."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     watchdog = _WATCHDOGS.get(loop)
     if watchdog is None:
@@ -86,7 +86,7 @@ class _Watchdog:
         return True
 
     def _report(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Log the tool whose task the loop is running now, and the line that it has reached."""
+        """Log the tool that the loop is running now, and its current line."""
         task = asyncio.current_task(loop)
         tool_name = None if task is None else self.running.get(task)
         frame = sys._current_frames().get(self._loop_thread)  # pyright: ignore[reportPrivateUsage]

@@ -42,7 +42,7 @@ _SCALARS = frozenset({float, bool, type(None)})
 _PLAIN = _SCALARS | {str, int, bytes}
 
 _MAX_DEPTH = 200
-"""Levels of lists and dicts in which files are looked for; `to_json` refuses a little more."""
+"""The depth of lists and dicts to which files are looked for; `to_json` refuses a little more."""
 
 _RETURNABLE = (
     "A tool may return text, numbers, dates, enum members, paths, lists, sets, dicts, dataclasses and pydantic models, "
@@ -54,16 +54,16 @@ _RETURNABLE = (
 def render_value(value: object, limit: int) -> ToolOutput:
     """Return `value` as text of about `limit` characters at most, and the files in it.
 
-    Text is returned as it is, None as "", bytes as UTF-8 (only the part that is shown is checked), anything else as the
-    JSON that pydantic writes for dates, enums, decimals, sets, paths, data classes and models, with NaN as "NaN"; JSON
-    that is a string is returned without quotes. An `Attachment`, and the bytes of an image or a PDF with header and
-    end, are files of the result, by themselves and in lists and dicts, where the text has their name and type. May
-    raise any exception of the value's own code: call it as user code.
+    - Text is returned as it is, None as "", and bytes as UTF-8 (only the part that is shown is checked).
+    - Anything else is returned as the JSON that pydantic writes for dates, enums, decimals, sets, paths, data classes
+      and models, with NaN as "NaN"; a JSON string is returned without quotes.
+    - An `Attachment`, and the bytes of an image or a PDF with header and end, are files of the result. In a list or
+      dict their name and type replace them.
 
-    Raises `ToolError` that says what a tool may return, for a value without such a form and for one that has an agent
-    in it, or another change of the turn: only as the very value that a tool returns it has an effect, and what belongs
-    to an agent, such as its instructions, is not for a model to read. Raises `AttachmentRefused` or
-    `AttachmentTooLarge` for files that one message cannot have.
+    Raises `ToolError`, with the types that a tool may return, for any other value, and for a `TurnChange` such as an
+    agent inside of a value: no model may read an agent's instructions. Raises `AttachmentRefused` or
+    `AttachmentTooLarge` for files that one message cannot have, and any exception of the value's own code: call it as
+    user code.
     """
     if isinstance(value, str):
         return _output(value, limit)
@@ -147,8 +147,8 @@ def _output(text: str, limit: int) -> ToolOutput:
 def _reject_parts(value: object) -> None:
     """Raise `ToolError` for a `TurnChange`, an iterator or a file in an object.
 
-    In containers, data classes, models and partial functions, at any depth. An iterator, such as an open file, may
-    never end, and reading it may have effects.
+    They are looked for at any depth of containers, data classes, models and partial functions. An iterator, for example
+    an open file, may never end, and reading it may have effects.
     """
     seen, unread = set[int](), [value]
     while unread:
@@ -176,7 +176,7 @@ def _reject_parts(value: object) -> None:
 
 
 def _children(item: Any) -> Sequence[Any]:
-    """Return what is in a container, a data class, a model or a partial function; nothing for any other object."""
+    """Return the items of a container, data class, model or partial function; empty for any other object."""
     if isinstance(item, dict | MappingProxyType | UserDict):
         mapping = cast("Mapping[Any, Any]", item)
         return [*mapping.keys(), *mapping.values()]

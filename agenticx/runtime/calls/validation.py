@@ -1,4 +1,4 @@
-"""Parsing and validation of a reply's calls, and the answers of those that cannot run."""
+"""Parsing and validation of a reply's calls, and the answers to calls that cannot run."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _MAX_CHARS_ON_LOOP = 2 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """The answer of one call; `effect` is its result if that may change the turn, `sources` name texts of others.
+    """The answer of one call.
 
-    `attachments` are the images and files of the result.
+    `effect` is a result that may change the turn, `sources` name foreign texts in the result, and `attachments` are
+    its images and files.
     """
 
     text: str
@@ -54,12 +55,14 @@ class ValidatedArguments:
 class PendingCall:
     """One call and the state of its execution.
 
-    `parsed_arguments` are its arguments as the model wrote them: the object, or the text if that does not parse.
-    `arguments` are those of a call that may run, `problem` is the answer of one that may not; before the call is read
-    both are None. `value` is the return value of the tool and `outcome` the result after the hooks, both kept even if
-    nothing waits for them any more; `partial` is the output of a tool that was cancelled. `failure` is an error of the
-    engine in a service that the tool called: it ends the turn, even if the tool catches it. A `closed` call emits no
-    more events.
+    - `parsed_arguments` are its arguments as the model wrote them: the object, or the text if that does not parse.
+    - `arguments` are the validated arguments of a call that may run, and `problem` is the answer of a call that may
+      not; both are None until the call is read.
+    - `value` has the return value of the tool, and `outcome` is the result after the hooks; both are kept even if
+      nothing waits for them any more. `partial` has the output of a tool that was cancelled.
+    - `failure` is an error of the engine in a service that the tool called: it ends the turn, even if the tool catches
+      it.
+    - A `closed` call emits no more events.
     """
 
     call: ToolCall

@@ -40,13 +40,13 @@ def encode_envelope(event: RuntimeEvent, *, session_id: str, turn_id: str | None
 def envelope_adapter() -> TypeAdapter[Any]:
     """Return the validator of envelopes that are read back; it raises `pydantic.ValidationError`."""
     members = tuple(_envelope_type(type_, payload) for type_, payload in PAYLOADS.items())
-    any_of: Any = Union  # subscripted at run time, which a type checker cannot follow
+    any_of: Any = Union  # subscripted at run time: a type checker cannot follow
     annotated: Any = Annotated
     return TypeAdapter(annotated[any_of[members], Field(discriminator="type")])
 
 
 def _envelope_type(type_: EventType, payload: type) -> Any:
-    """Return the TypedDict of one event type's envelope, which has the name of the event's class.
+    """Return the TypedDict of one event type's envelope, named like the event's class.
 
     It is made at run time, because its literal tag comes from the enum.
     """

@@ -1,7 +1,7 @@
 """The payloads of the events: the keys of `RuntimeEvent.data`, a class per event type.
 
-Names and keys are those of the published `AgentRuntime` and of this project's wire contract. The descriptions of the
-keys stand in the OpenAPI document too.
+Names and keys follow the published `AgentRuntime` and this project's wire contract. The descriptions of the keys are in
+the OpenAPI document too.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ _ToolName = Annotated[str, Field(description="The name of the tool.")]
 _TextOffset = Annotated[
     int, Field(description="The number of Unicode code points of this message that were sent before in such events.")
 ]
-_RequestId = Annotated[str, Field(description="The id of the request, by which it is answered.")]
+_RequestId = Annotated[str, Field(description="The id of the request; an answer names it.")]
 _ExpiresAt = Annotated[str, Field(description="The time at which the request counts as not answered, in RFC 3339.")]
 _AgentPath = Annotated[
     list[str],
-    Field(description="The agents above the one that asks, from the top, and that one; absent for the main agent."),
+    Field(description="The agents from the main agent to the one that asks; absent for the main agent."),
 ]
 _AnsweredBy = Annotated[
     Literal["user", "policy", "timeout", "stop", "restart"],
@@ -86,7 +86,9 @@ class AttachmentData(TypedDict):
     name: Annotated[str, Field(description="The name of the file.")]
     media_type: Annotated[str, Field(description="The media type, found by the content.")]
     size: Annotated[int, Field(description="The size in bytes.")]
-    sha256: Annotated[str, Field(description="The SHA-256 of the content in hexadecimal digits, by which it is read.")]
+    sha256: Annotated[
+        str, Field(description="The SHA-256 of the content in hexadecimal digits; the content is read by it.")
+    ]
 
 
 _Attachments = Annotated[list[AttachmentData], Field(description="The files of the message.")]
@@ -148,7 +150,7 @@ class ToolCallData(TypedDict):
     name: _ToolName
     arguments: Annotated[
         dict[str, Any] | str,
-        Field(description="The arguments; those that are not a JSON object are the text that the model sent."),
+        Field(description="The arguments, or the text that the model sent if it is not a JSON object."),
     ]
 
 
@@ -181,11 +183,11 @@ class ToolResultData(TypedDict):
     ]
     attachments: NotRequired[
         Annotated[
-            list[AttachmentData], Field(description="The images and files of the result, which the model gets too.")
+            list[AttachmentData], Field(description="The images and files of the result; the model gets them too.")
         ]
     ]
     untrusted: NotRequired[
-        Annotated[bool, Field(description="True if the result has texts of others, such as web pages.")]
+        Annotated[bool, Field(description="True if the result has texts of others, for example web pages.")]
     ]
     sources: NotRequired[Annotated[list[str], Field(description="The names of those texts.")]]
 
@@ -193,13 +195,13 @@ class ToolResultData(TypedDict):
 class ConfirmContextData(TypedDict):
     tool: _ToolName
     tool_call_id: _CallId
-    arguments: Annotated[dict[str, Any], Field(description="The arguments of the call, which the answer may replace.")]
+    arguments: Annotated[dict[str, Any], Field(description="The arguments of the call; the answer may replace them.")]
     risk: Annotated[str, Field(description="What the call can do: `read`, `write` or `execute`.")]
     reasons: Annotated[list[str], Field(description="Why the user is asked, a sentence each.")]
     command: NotRequired[Annotated[str, Field(description="The command, if the call runs one.")]]
     path: NotRequired[Annotated[str, Field(description="The path, if the call changes a file.")]]
     diff: NotRequired[Annotated[str, Field(description="The change of the file as a unified diff.")]]
-    rule: NotRequired[Annotated[str, Field(description="A rule by which equal calls would be allowed.")]]
+    rule: NotRequired[Annotated[str, Field(description="A rule that would allow equal calls.")]]
     sandboxed: NotRequired[Annotated[bool, Field(description="True if the command runs in a sandbox.")]]
 
 
@@ -207,7 +209,7 @@ class ConfirmRequiredData(TypedDict):
     id: _RequestId
     question: Annotated[str, Field(description="The question for the user, in a sentence.")]
     context: Annotated[ConfirmContextData, Field(description="What is asked about.")]
-    digest: Annotated[str, Field(description="The digest of the question's content, which an answer repeats.")]
+    digest: Annotated[str, Field(description="The digest of the question's content; an answer repeats it.")]
     expires_at: _ExpiresAt
     agent_path: NotRequired[_AgentPath]
 
@@ -222,9 +224,7 @@ class ConfirmResponseData(TypedDict):
             Field(description="How long the answer counts: for this call, or for equal ones of the session."),
         ]
     ]
-    arguments: NotRequired[
-        Annotated[dict[str, Any], Field(description="The arguments that replace those of the call.")]
-    ]
+    arguments: NotRequired[Annotated[dict[str, Any], Field(description="The arguments that replace the call's own.")]]
     reason: NotRequired[Annotated[str, Field(description="Why a call was denied, for the model.")]]
 
 
@@ -252,7 +252,7 @@ class QuestionAnsweredData(TypedDict):
 
 class CompactionData(TypedDict):
     compacted_count: Annotated[int, Field(description="The number of messages that the summary replaces.")]
-    summary: Annotated[str, Field(description="The summary, which the model gets instead of them.")]
+    summary: Annotated[str, Field(description="The summary that the model gets instead of them.")]
     tokens_before: Annotated[int, Field(description="The estimated tokens of the conversation before.")]
     tokens_after: Annotated[int, Field(description="The estimated tokens of the conversation now.")]
     tokens_spent: NotRequired[Annotated[int, Field(description="The tokens that making the summary took.")]]
@@ -261,8 +261,8 @@ class CompactionData(TypedDict):
 class UsageData(TypedDict):
     """The payload of `usage`: the counts of one model call, null or absent if the provider did not report them.
 
-    `reserved_tokens` and `reserved_usd` are what a budget counts in the place of those: the call may have used less.
-    `organization_id` is that of the agent of an `AgentExecutor` to whose organization the call counts.
+    `reserved_tokens` and `reserved_usd` are what a budget counts instead; the call may have used less.
+    `organization_id` is the organization of an `AgentExecutor`'s agent that made the call.
     """
 
     input_tokens: _InputTokens
@@ -276,16 +276,16 @@ class UsageData(TypedDict):
     reserved_usd: NotRequired[
         Annotated[str, Field(description="The US dollars that a budget counts for them, as a decimal number.")]
     ]
-    organization_id: NotRequired[Annotated[str, Field(description="The organization of the agent whose call it was.")]]
+    organization_id: NotRequired[Annotated[str, Field(description="The organization of the agent that made the call.")]]
     model: Annotated[str, Field(description="The name of the model that was called.")]
 
 
 class StallData(TypedDict):
     """The payload of `stall`: a wait that takes longer than usual, a retry, or an expired clock.
 
-    If `action` is `retrying`, `reason` is the failure and `model` the model that is called next, which may be a
-    fallback. `{tool, waiting}` is the wait of `limit_seconds` before a call is repeated whose last result,
-    `elapsed_seconds` ago, was still pending.
+    If `action` is `retrying`, `reason` is the failure and `model` the model that is called next, possibly a fallback.
+    `{tool, waiting}` is the wait of `limit_seconds` before a call is repeated, because its last result,
+    `elapsed_seconds` ago, was unchanged.
     """
 
     phase: Annotated[
@@ -295,7 +295,7 @@ class StallData(TypedDict):
         ),
     ]
     elapsed_seconds: Annotated[float, Field(description="The seconds waited so far.")]
-    limit_seconds: Annotated[float, Field(description="The seconds after which it became a stall.")]
+    limit_seconds: Annotated[float, Field(description="The limit in seconds that was reached.")]
     action: Annotated[
         Literal["waiting", "retrying", "failed"],
         Field(description="What follows: more waiting, another try, or the end of the turn."),
@@ -487,7 +487,7 @@ class FinalData(TypedDict):
 
 
 class ErrorData(TypedDict):
-    """The payload of `error`, which ends the turn if it is `fatal`.
+    """The payload of `error`; a `fatal` one ends the turn.
 
     Fatal codes: `stopped`, `timeout.` and `first_chunk`, `heartbeat`, `hard` or `turn`, `provider.` and `auth`,
     `rate_limited`, `bad_request`, `bad_reply`, `overloaded`, `truncated`, `content_filter` or `transport`,

@@ -141,10 +141,10 @@ class EventType(StrEnum):
 class RuntimeEvent:
     """One event of a turn; `data` is a plain dict whose keys depend on the type, see `payloads`.
 
-    The events of a turn are instances of the subclasses below, whose `type` is a literal string for type checkers, so
-    that `event.type == "token"` narrows `Event` to `TokenEvent`. At run time it is the member of `EventType`, which is
-    that string. `turn_id` is the id of the event's turn, by which those of child turns are told apart; None for
-    an event of no turn. Events are equal if type, data and agent are, whatever their classes and turns.
+    The events of a turn are instances of its subclasses. For type checkers the `type` of a subclass is a literal
+    string, so that `event.type == "token"` narrows `Event` to `TokenEvent`; at run time it is the equal member of
+    `EventType`. `turn_id` tells the events of child turns apart; it is None for an event of no turn. Events are
+    equal if type, data and agent are, whatever their classes and turns.
     """
 
     type: EventType
@@ -161,7 +161,7 @@ class RuntimeEvent:
     def synced(self) -> bool:
         """True if it is synced before its commit returns, so that it survives what the log's `durability` says.
 
-        Such are all events that report a message, a call, a request, an answer or an ending. The others, such as
+        All events that report a message, a call, a request, an answer or an ending are synced. The others, for example
         tokens, survive the death of the process.
         """
         return _has_flag(_SYNCED, self.type, self.data)
@@ -189,8 +189,8 @@ class _EventHelp:
 
 
 class _TypedEvent(RuntimeEvent, Generic[TypeT, DataT]):
-    # An event of one type, whose class declares all that is known of the type. At run time it is `Event`. The two
-    # attributes are those of the base class, known more closely to type checkers.
+    # The base class of the event types; its subclasses declare the flags of their type. At run time it is `Event`. The
+    # two attributes narrow the base class's for type checkers.
 
     __slots__ = ()
     __doc__ = cast("str", _EventHelp())
@@ -199,19 +199,19 @@ class _TypedEvent(RuntimeEvent, Generic[TypeT, DataT]):
         cls.__doc__ = cast("str", _EventHelp())
 
     ends_turn: ClassVar[bool | str] = False
-    """Whether it is the last one of its turn; as text, it is if that key of its data is true."""
+    """Whether it is the last event of its turn; a string names the key of its data that decides."""
 
     is_synced: ClassVar[bool | str] = True
-    """Whether it is synced before its commit returns; as text, it is if that key of its data is true."""
+    """Whether it is synced before its commit returns; a string names the key of its data that decides."""
 
     is_logged: ClassVar[bool] = False
-    """Whether the log of the program has a line about it."""
+    """Whether the program's log has a line about it."""
 
     is_delta: ClassVar[bool] = False
-    """Whether it is a part of a reply that is being received, which can wait for the next ones."""
+    """Whether it is a part of an incoming reply that can wait for the next parts."""
 
     is_text_delta: ClassVar[bool] = False
-    """Whether neighbouring ones of a message can be merged into one."""
+    """Whether neighbouring events of a message can be merged."""
 
     is_from_tools: ClassVar[bool] = False
     """Whether a tool may emit it."""
@@ -223,7 +223,7 @@ class _TypedEvent(RuntimeEvent, Generic[TypeT, DataT]):
     """Whether it has the answer to the request `id`."""
 
     is_in_transcript: ClassVar[bool] = False
-    """Whether the messages of a session are made of it."""
+    """Whether the transcript of a session is made from it."""
 
     is_in_team_replay: ClassVar[bool] = False
     """Whether a team and its participants are restored from it."""

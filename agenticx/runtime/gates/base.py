@@ -130,7 +130,7 @@ class _FunctionGate(ConfirmGate):
 def checked_gate(gate: ConfirmGate | GateFunction | None) -> ConfirmGate | None:
     """Return a gate, also for a function; None for None.
 
-    Raises `TypeError` for anything else, such as the class of a gate or a function that does not take one argument.
+    Raises `TypeError` for anything else, for example the class of a gate or a function that takes no argument.
     """
     given: object = gate
     if given is None or isinstance(given, ConfirmGate):

@@ -48,9 +48,9 @@ class AsyncConfirmGate(ConfirmGate):
     async def request_confirm(self, question: str, context: Mapping[str, Any] | None = None) -> bool:
         """Wait until the confirmation is answered by `resolve`, and return the decision.
 
-        This is for confirmations outside of turns, which call `ask`. `last_request` and `pending` have the request
-        with its new id. It does not expire: cancelling the caller, as `asyncio.timeout` does, closes it. Raises
-        `AgenticXError` if the answer has other arguments, which a yes or no cannot pass on.
+        It is for confirmations outside of turns; turns call `ask`. `last_request` and `pending` have the request with
+        its new id. It does not expire: cancelling the caller, as `asyncio.timeout` does, closes it. Raises
+        `AgenticXError` if the answer has other arguments, because a yes or no cannot pass them on.
         """
         context = dict(context or {})
         given: object = context.get("arguments")
@@ -72,7 +72,7 @@ class AsyncConfirmGate(ConfirmGate):
         return await self._requests.ask(CONFIRMATION, request, announce)
 
     def pending_requests(self, session_id: str | None = None) -> list[UserRequest]:
-        """Return the pending requests to the user, oldest first; only those of one session if it is named."""
+        """Return the pending requests to the user, oldest first, of all sessions or one."""
         return self._requests.waiting(session_id)
 
     def pending(self, session_id: str | None = None) -> list[ConfirmRequest]:
@@ -98,7 +98,7 @@ class AsyncConfirmGate(ConfirmGate):
         """Answer a confirmation and return the answer that counts.
 
         The first valid answer counts; the same answer again, with any `reason`, returns the first one. Answer `by`
-        policy where nobody was asked: the model is told which it was.
+        policy if no person decided; the model is told that.
 
         Raises `UnknownConfirm`, `DigestMismatch` (if `digest` is given and is another) or `ConfirmClosed`.
         """
@@ -146,7 +146,7 @@ class AsyncConfirmGate(ConfirmGate):
 
 @dataclass(slots=True)
 class _Asked:
-    """A request and the future of its answer, which is cancelled if the request is closed without one."""
+    """A request and the future of its answer; closing the request without an answer cancels the future."""
 
     request: UserRequest
     answer: asyncio.Future[Any]
@@ -180,7 +180,7 @@ class _PendingRequests:
                 self._closed.popitem(last=False)
 
     def waiting(self, session_id: str | None = None) -> list[UserRequest]:
-        """Return the requests without an answer, oldest first; only those of one session if it is named."""
+        """Return the requests without an answer, oldest first, of all sessions or one."""
         waiting = (asked.request for asked in self._pending.values() if not asked.answer.done())
         return [request for request in waiting if session_id is None or request.session_id == session_id]
 

@@ -77,7 +77,7 @@ class SyncConfirmGate(ConfirmGate):
         return line is not None and line.strip().lower() in {"y", "yes"}
 
     async def request_answer(self, text: str, options: Sequence[str]) -> str | None:
-        """Return the line that the user types, or the option whose number it is; None at the end of a pipe."""
+        """Return the line that the user types, or the option with that number; None at the end of a pipe."""
         request_text = "\n".join(line.text for line in question_lines(text, options, _ASKING.get()))
         async with self._lock:
             line = await self._prompt_for_line(f"{request_text}\nYour answer: ")

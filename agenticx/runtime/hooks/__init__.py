@@ -4,7 +4,7 @@ Guards decide what happens, so they fail closed: if `before_model` fails the mod
 fails the call is blocked, if `after_tool_call` fails the result is withheld. Observers (`after_model`, `on_compaction`,
 `on_agent_end`) fail open and are reported as a non-fatal `error{hook_failed}` event.
 
-A hook, beside the two other ways to decide on a call: the assessment of its tool, and the gate that asks about it.
+An example of the three ways to decide on a call: the assessment of its tool, the confirm gate, and a hook.
 
     from agenticx import AgentHook, AgentRuntime, Assessment, Block, ConfirmGate, tool
     from agenticx.testing import ScriptedModel, call, say

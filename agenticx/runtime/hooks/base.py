@@ -1,4 +1,4 @@
-"""The base class of hooks: six methods, each of which may be overridden, plain or async."""
+"""The base class of hooks: six methods to override, plain or async."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["AgentHook", "Block", "HookContext"]
 class HookContext:
     """The place in which a hook runs: session, turn, agent, the name of its model, and the round, from 1 on.
 
-    `call_id` is the id of the tool call in `before_tool_call` and `after_tool_call`, else None. `context_variables` are
-    those that tools get, which belong to the application: the dict itself, so that a change of it is seen by all.
+    `call_id` is the id of the tool call in `before_tool_call` and `after_tool_call`, else None. `context_variables` is
+    the application's dict itself, as tools get it, so that all see a change of it.
     """
 
     session_id: str

@@ -22,7 +22,7 @@ FailureReporter = Callable[[AgenticXError], None]
 
 _HOOK_POINTS = tuple(name for name in vars(AgentHook) if not name.startswith("_"))
 _HOOK_PREFIXES = ("before_", "after_", "on_")
-_SIMILAR, _SIMILAR_IF_PREFIXED, _SIMILAR_WORD = 0.8, 0.5, 0.75  # ratios as of difflib.SequenceMatcher
+_SIMILAR, _SIMILAR_IF_PREFIXED, _SIMILAR_WORD = 0.8, 0.5, 0.75  # ratios of difflib.SequenceMatcher
 
 
 class HookRegistry:
@@ -41,7 +41,7 @@ class HookRegistry:
 
     @classmethod
     def from_hooks(cls, hooks: HookRegistry | Sequence[AgentHook] | None) -> HookRegistry:
-        """Return a registry as it is, or one of these hooks; raise `TypeError` for anything that is no hook."""
+        """Return a registry as it is, or a registry of a list of hooks; raise `TypeError` for other types."""
         if isinstance(hooks, HookRegistry):
             return hooks
         if hooks is not None and not isinstance(hooks, list | tuple):
@@ -51,8 +51,8 @@ class HookRegistry:
     def register(self, hook: AgentHook, priority: int = 0) -> None:
         """Add a hook.
 
-        Raises `TypeError` for an object without any hook method, such as the class of a hook, and for a public method
-        whose name is almost that of a hook method, or begins as theirs do: it would never be called.
+        Raises `TypeError` for an object without any hook method, for example the class of a hook, and for a public
+        method with almost the name, or with the prefix, of a hook method: it would never be called.
         """
         if not any(callable(getattr(type(hook), point, None)) for point in _HOOK_POINTS):
             raise TypeError(f"{_name_of(hook)} is no hook: give an object of a class that derives from AgentHook")
@@ -74,7 +74,7 @@ class HookRegistry:
         return bounded
 
     def with_hooks(self, hooks: Sequence[AgentHook]) -> HookRegistry:
-        """Return a registry of the hooks that this one has now, and `hooks` after those of equal priority."""
+        """Return a registry of this one's present hooks and, after them at priority 0, `hooks`."""
         more = HookRegistry(limit=self.limit)
         for priority, _, hook in self._entries:
             more.register(hook, priority)

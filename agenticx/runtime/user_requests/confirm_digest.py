@@ -23,7 +23,7 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", "
 def confirm_digest(tool: str, arguments: Mapping[str, Any], binding: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a call: the tool, its arguments and all that its assessment bound them to.
 
-    It is that of the compact ASCII JSON of `[tool, arguments, binding]` with sorted keys.
+    The digest is taken of the compact ASCII JSON of `[tool, arguments, binding]` with sorted keys.
     """
     digest = hashlib.sha256()
     write_json([tool, arguments, binding], lambda text: digest.update(text.encode("ascii")))

@@ -1,8 +1,8 @@
 """The kinds of requests to the user: confirmations, and questions of agents.
 
-A kind says how its requests and answers are read, written and compared, which methods of a gate ask and decide them,
-how long they wait, and which errors an answer can have. All else, the asking, limit, durable answer and resumption of a
-request, is written once for all kinds.
+A kind reads, writes and compares its requests and answers, and names the methods of a gate that ask and decide them,
+their time limit, and the errors of answers. The code that asks, limits, stores and resumes requests is the same for all
+kinds.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class RequestKind(ABC, Generic[RequestT, AnswerT]):
 
     `request_type` and `answer_type` are the classes of its requests and answers. `resource` is the name of its route in
     the API, `/api/{resource}/{id}`, and of its list; `asked` and `answered` are the types of its events; `unknown` and
-    `closed` the errors of an answer to a request that nobody made, or that comes too late. `without_answer` says what a
-    request without an answer leads to. With a `stall_phase` one that has expired is also a `stall` event.
+    `closed` are the errors of an answer to an unknown request and of one that comes too late. `without_answer` names
+    the effect of a request without an answer. If there is a `stall_phase`, an expired request is also a `stall` event.
     """
 
     request_type: type[RequestT]
@@ -86,7 +86,7 @@ class RequestKind(ABC, Generic[RequestT, AnswerT]):
 
     @abstractmethod
     def timeout_seconds(self, settings: Settings) -> float:
-        """Return the time after which a request expires."""
+        """Return the seconds until a request expires."""
 
     @abstractmethod
     def ask_method(self, gate: RequestGate) -> Callable[[RequestT, Callable[[], None]], Awaitable[AnswerT]]:
@@ -94,7 +94,7 @@ class RequestKind(ABC, Generic[RequestT, AnswerT]):
 
     @abstractmethod
     def decided(self, gate: RequestGate, request_id: str) -> AnswerT | None:
-        """Return the answer that the gate has got as the request was cancelled; see `ConfirmGate.decided`."""
+        """Return the answer that the gate got while the request was cancelled; see `ConfirmGate.decided`."""
 
     @abstractmethod
     def read_request(self, data: Mapping[str, Any], session_id: str, agent_id: str) -> RequestT:
@@ -122,7 +122,7 @@ class RequestKind(ABC, Generic[RequestT, AnswerT]):
 
     @abstractmethod
     def call_fields(self, request: RequestT) -> dict[str, Any]:
-        """Return the fields of a log line that name the call which asks."""
+        """Return the fields of a log line that name the asking call."""
 
     def checked_answer(self, answer: AnswerT) -> AnswerT:
         """Return an answer of a client as it is stored; raise `TypeError` or `ValueError` if a field is wrong."""
@@ -141,21 +141,21 @@ class RequestKind(ABC, Generic[RequestT, AnswerT]):
         return left == right
 
     def check_digest(self, request_id: str, digest: str, given: str) -> None:
-        """Raise `DigestMismatch` if an answer was `given` for something other than what is being asked."""
+        """Raise `DigestMismatch` unless the digest `given` with an answer is the request's."""
         if given != digest:
             raise DigestMismatch(f"the digest is not the one of {self.name} {request_id!r}; read the request again")
 
     def effective_answer(self, request_id: str, first: AnswerT | None, given: AnswerT) -> AnswerT:
-        """Return the `first` answer to a request, which counts, if the one `given` now is the same.
+        """Return the `first` answer to a request if the answer `given` now is the same.
 
-        Raises the error `closed` for any other, and if the request was closed without an answer.
+        Raises the error `closed` for any other answer, and if the request was closed without one.
         """
         if first is None or not self.is_same(first, given):
             raise self.closed(f"{self.name} {request_id!r} is closed: it was answered, it expired, or its turn ended")
         return first
 
     def unknown_id(self, request_id: str, *, in_session: bool = False) -> AgenticXError:
-        """Return the error for an answer to what nobody asked, or not `in_session`."""
+        """Return the error for an answer to a request that is unknown, or not `in_session`."""
         where = " of this session" if in_session else ""
         return self.unknown(f"no {self.name}{where} has the id {request_id!r}")
 
@@ -218,7 +218,7 @@ class _Confirmation(RequestKind[ConfirmRequest, ConfirmAnswer]):
     def problem(self, value: object) -> str | None:
         if not isinstance(value, ConfirmAnswer):
             return f"{type(value).__name__}; it must return a ConfirmAnswer"
-        answer: Any = value  # made by user code, which may have used values of any type
+        answer: Any = value  # made by user code, with values of any type
         return _wrong_field(
             answer,
             {
@@ -321,7 +321,7 @@ def kind_of(one: UserRequest | UserAnswer) -> RequestKind[Any, Any]:
 
 
 def kind_of_event(type_: str) -> RequestKind[Any, Any]:
-    """Return the kind of which an event of that type asks or answers; it is one of `REQUEST_EVENTS`."""
+    """Return the kind of request that an event of that type, one of `REQUEST_EVENTS`, asks or answers."""
     return _KINDS_BY_EVENT[type_]
 
 

@@ -31,7 +31,7 @@ _MAX_DIGITS = 10
 
 @dataclass(frozen=True, slots=True)
 class RequestLine:
-    """One line and its role, by which a user interface chooses its colour."""
+    """One line and its role; a user interface colours it by the role."""
 
     text: str
     tone: RequestTone = "quiet"
@@ -87,10 +87,10 @@ def parse_choice(line: str, options: Sequence[str]) -> str:
 
 
 def _asking_agent(agent_path: Sequence[str]) -> Iterator[RequestLine]:
-    """Yield the line that names the agent that asks and those between it and the main one, which itself has none."""
+    """Yield a line with the asking agent and its ancestors up to the main agent; none for the main agent."""
     if agent_path:
-        *above, agent = (visible_line(agent_id, _NAME_CHARS) for agent_id in agent_path)
-        yield _field("agent", "".join((agent, *(f", below {other}" for other in reversed(above[1:])))))
+        *ancestors, agent = (visible_line(agent_id, _NAME_CHARS) for agent_id in agent_path)
+        yield _field("agent", "".join((agent, *(f", below {other}" for other in reversed(ancestors[1:])))))
 
 
 def describe_size(text: str) -> str:
@@ -173,7 +173,7 @@ def _ends_with_path(question: str, path: str) -> bool:
 
 
 def _is_changed(value: str, diff: str) -> bool:
-    """Return whether `value` is a whole line that `diff`, which is shown in full, adds or removes."""
+    """Return whether the `diff` is short enough to be shown in full and adds or removes the line `value`."""
     return bool(value) and len(diff) <= _BLOCK_CHARS and not {f"+{value}", f"-{value}"}.isdisjoint(diff.split("\n"))
 
 

@@ -41,7 +41,7 @@ class UnknownConfirm(AgenticXError):
 
 
 class DigestMismatch(AgenticXError):
-    """Raised when an answer was given for something other than what is being asked."""
+    """Raised when the digest of an answer is not the request's."""
 
 
 class ConfirmClosed(AgenticXError):
@@ -97,7 +97,7 @@ class ConfirmRequest:
 
     @property
     def reasons(self) -> Sequence[str]:
-        """Sentences about the call, which help to decide."""
+        """Sentences about the call that help to decide."""
         return self.context.get("reasons", ())
 
     @property

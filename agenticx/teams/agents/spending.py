@@ -13,7 +13,7 @@ from agenticx import user_code
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import Usage
 from agenticx.runtime import Budget
-from agenticx.runtime.budgets.work_clock import CLOCK_AROUND, WorkClock
+from agenticx.runtime.budgets.work_clock import CURRENT_CLOCK, WorkClock
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.context_scopes import scoped
 from agenticx.teams.messages import RequestUsage, TeamRecord
@@ -70,7 +70,7 @@ class Spending:
         """Count the time of the block in the budget; `on_expiry` is called, on the event loop, once that is used up."""
         clock = self._started_clock(self.budget, on_expiry)
         try:
-            with scoped(CLOCK_AROUND, clock):
+            with scoped(CURRENT_CLOCK, clock):
                 yield
         finally:
             clock.end()
@@ -91,13 +91,13 @@ _current: ContextVar[tuple[Spending, ...]] = ContextVar("agenticx_spending", def
 @contextmanager
 def collected_by(spending: Spending) -> Generator[None]:
     """Add the calls of the block to this run too."""
-    with scoped(_current, (*_current.get(), spending)), scoped(CLOCK_AROUND, spending.clock):
+    with scoped(_current, (*_current.get(), spending)), scoped(CURRENT_CLOCK, spending.clock):
         yield
 
 
 def waiting_for_person() -> AbstractContextManager[None]:
     """Do not count the time of the block for the runs; it may be closed in another context."""
-    clock = CLOCK_AROUND.get()
+    clock = CURRENT_CLOCK.get()
     return nullcontext() if clock is None else clock.waiting_for_person()
 
 
