@@ -23,6 +23,9 @@ class Envelope:
     data: Mapping[str, Any]
     agent_id: str
     turn_id: str | None
+    session_id: str | None
+    timestamp: str
+    """The time of the event, as RFC 3339; "" in a line without one."""
 
     @classmethod
     def parse(cls, line: bytes) -> Envelope:
@@ -40,6 +43,8 @@ class Envelope:
             cast("dict[str, Any]", data) if isinstance(data, dict) else {},
             str(fields.get("agent_id", MAIN_AGENT)),
             fields.get("turn_id"),
+            fields.get("session_id"),
+            str(fields.get("ts", "")),
         )
 
     @property

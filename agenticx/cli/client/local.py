@@ -11,8 +11,8 @@ from typing import Any, Literal, cast
 from agenticx.assembly import close_images, configured_images, default_tools, make_hub
 from agenticx.cli.client.base import ResolvedModel, RewindReport, SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
+from agenticx.cli.client.reading import export_log, read_envelopes
 from agenticx.cli.client.sharing import SessionSharing, SharedParts
-from agenticx.cli.client.stored_log import export_log, read_envelopes
 from agenticx.clocks import SystemClock, rfc3339
 from agenticx.core.session_notes import SessionNotes
 from agenticx.errors import AgenticXError, SessionNotFound, StoreError

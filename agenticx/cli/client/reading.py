@@ -8,15 +8,16 @@ from typing import Literal
 
 from agenticx.cli.client.base import SessionInfo
 from agenticx.cli.client.envelopes import Envelope
-from agenticx.cli.client.stored_log import export_log, read_envelopes
 from agenticx.runtime import Session
 from agenticx.sessions.files.options import find_option, stored_session_files
+from agenticx.sessions.history.export import export_jsonl, export_markdown
+from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.usage import DailyUsage
-from agenticx.sessions.store.base import StoreReader
+from agenticx.sessions.store.base import SessionLog, StoreReader, read_log_pages
 from agenticx.sessions.store.blobs import MemoryBlobs
 from agenticx.tools.session_files import Artifact, Artifacts
 
-__all__ = ["ReadingClient"]
+__all__ = ["ReadingClient", "export_log", "read_envelopes"]
 
 
 class ReadingClient:
@@ -74,3 +75,21 @@ class ReadingClient:
 
     async def aclose(self) -> None:
         await self._store.aclose()
+
+
+async def read_envelopes(log: SessionLog, session_id: str) -> AsyncGenerator[Envelope]:
+    """Yield all events of a session."""
+    async for events in read_log_pages(log, session_id):
+        for event in events:
+            yield Envelope.parse(event.frame_json)
+
+
+async def export_log(
+    log: SessionLog, record: SessionRecord, form: Literal["jsonl", "markdown"]
+) -> AsyncGenerator[bytes]:
+    """Yield the parts of a session's export."""
+    if form == "markdown":
+        yield (await export_markdown(log, record)).encode()
+        return
+    async for lines in export_jsonl(log, record.id):
+        yield lines

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from agenticx import __version__
-from agenticx.cli.commands.doctor_checks import CheckResult, check_store, check_token
+from agenticx.cli.client.discovery import server_with_pid
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.options import current_folder, enabled_tools
 from agenticx.errors import AgenticXError, SettingsError, StoreError
@@ -37,15 +37,27 @@ from agenticx.llms.model_catalog import Capability, ModelCatalog, Provider, load
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.llms.transport.proxy_settings import proxy_problems, read_proxies
 from agenticx.provider_keys import ProviderKey
-from agenticx.sessions.store.factory import read_workers, using_shared_place
+from agenticx.sessions.store.factory import (
+    check_file,
+    database_path,
+    probe_store_owner,
+    read_workers,
+    using_shared_place,
+)
 from agenticx.sessions.store.workers import describe_workers
 from agenticx.settings import Settings, load_settings, provider_setting
+from agenticx.token_file import read_token, token_path
 from agenticx.tools.agents_files import find_agents_files
 from agenticx.tools.visible import visible_line
 
 __all__ = ["Finding", "configure", "run", "run_checks"]
 
 Status = Literal["ok", "note", "problem"]
+
+CheckResult = tuple[str, Literal["ok", "note"]]
+"""A sentence and its status: `note` for what does not exist yet or needs attention, else `ok`."""
+
+_RESPONSE_TIMEOUT = 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +117,11 @@ def run_checks(*, online: bool = False) -> Iterator[Finding]:
     yield home
     sentences = (sentence for sentence in check_home(settings.home) if sentence != home.text)
     yield from (Finding("home", sentence, "note") for sentence in sentences)
-    yield _run_check("token", lambda: check_token(settings))
+    yield _run_check("token", lambda: _check_token(settings))
     if settings.postgres_urls:
         yield from _check_workers(settings)
     else:
-        yield _run_check("store", lambda: check_store(settings))
+        yield _run_check("store", lambda: _check_store(settings))
     yield from _check_proxies()
     yield from _check_models(settings, online)
     yield _check_sandbox()
@@ -211,6 +223,40 @@ def _run_check(topic: str, check: Callable[[], CheckResult]) -> Finding:
         return Finding(topic, *check())
     except AgenticXError as exc:
         return Finding(topic, str(exc), "problem")
+
+
+# --- the token and the store ------------------------------------------------------------------------------------------
+
+
+def _check_token(settings: Settings) -> CheckResult:
+    """Report the token file; raise `SettingsError` for one that `agx serve` refuses."""
+    path = token_path(settings)
+    try:
+        read_token(settings)
+    except FileNotFoundError:
+        return f"{path} is created by `agx serve`", "note"
+    return f"{path} (mode {stat.S_IMODE(path.stat().st_mode):04o})", "ok"
+
+
+def _check_store(settings: Settings) -> CheckResult:
+    """Report the owner of the store, or the state of its database if it has no owner.
+
+    Raise `StoreError` or `SettingsError` for a store that no process could open, `ServerUnresponsive` if its owner is a
+    server that does not answer.
+    """
+    path, pid = database_path(settings), probe_store_owner(settings)
+    if pid is None:
+        match check_file(settings):
+            case "missing":
+                return f"{path} is created on first use", "note"
+            case "has unapplied log":
+                return f"{path} has a write-ahead log that is applied at the next start", "note"
+            case "intact":
+                return f"{path} is intact", "ok"
+    server = asyncio.run(server_with_pid(settings, pid, response_timeout=_RESPONSE_TIMEOUT))
+    if server is None:
+        return f"{path} belongs to {f'process {pid}' if pid else 'another process'}", "ok"
+    return f"{path} belongs to the server at {server.url} (process {pid}), which answers", "ok"
 
 
 # --- workers of a database --------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from agenticx.cli.client.base import Client, RewindReport, SessionInfo
 from agenticx.cli.client.http import RequestRejected
 from agenticx.cli.commands.session_access import open_session, print_note
 from agenticx.cli.exit_codes import DONE
-from agenticx.cli.terminal.session_views import read_log_summary, rewound_files, session_rows
+from agenticx.cli.terminal.log_summary import read_log_summary
+from agenticx.cli.terminal.session_views import rewound_files, session_rows
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.messages import UserMessage, clean_text
 from agenticx.sessions.history.transcript import MessageNotFound

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from datetime import datetime
 
@@ -32,7 +31,7 @@ class ReasoningOutput(OutputWrapper):
             self._reasoning = Reasoning()
         with suppress(*PAYLOAD_ERRORS):  # an event of another release, which is shown but is no step
             if event.type in _TIMED:
-                self._at = datetime.fromisoformat(json.loads(event.line)["ts"]).timestamp()
+                self._at = datetime.fromisoformat(event.timestamp).timestamp()
             was_done, self._reasoning = self._reasoning.done, add_event(self._reasoning, event, self._at)
             if self._reasoning.done and not was_done and len(self._reasoning.steps) > 1:
                 steps = " · ".join(self._reasoning.steps[1:])  # the first one only says that work goes on

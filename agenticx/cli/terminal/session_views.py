@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from agenticx.cli.client.base import Client, SessionInfo, SessionReader
+from agenticx.cli.client.base import Client, SessionInfo
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.terminal.event_text import (
     PAYLOAD_ERRORS,
@@ -19,20 +19,14 @@ from agenticx.cli.terminal.event_text import (
     unreadable_event_note,
     user_message_note,
 )
+from agenticx.cli.terminal.log_summary import LogSummary, read_log_summary
 from agenticx.cli.terminal.output import Output
-from agenticx.cli.terminal.subagent_list import SubagentList
 from agenticx.cli.terminal.usage_report import usage_lines, usage_sums_to_json
-from agenticx.runtime.events import TRANSCRIPT_EVENTS, EventType
-from agenticx.sessions.history.transcript import Conversation
-from agenticx.sessions.log.events import decode_line
-from agenticx.sessions.log.turn_tree import LoggedTurn, TurnTree
+from agenticx.runtime.events import EventType
 from agenticx.sessions.log.usage import DailyUsage
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = [
-    "LogSummary",
-    "TurnEnd",
-    "read_log_summary",
     "replay",
     "rewound_files",
     "session_rows",
@@ -78,96 +72,6 @@ def rewound_files(files: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def local_time(timestamp: str) -> str:
     """Return a timestamp of the log in local time, to the minute."""
     return datetime.fromisoformat(timestamp).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-@dataclass(frozen=True, slots=True)
-class TurnEnd:
-    """The end of a turn; `ended` is the type of its terminal event, None while it runs or waits."""
-
-    turn_id: str
-    ended: str | None = None
-    code: str | None = None
-    text: str | None = None
-
-    def describe(self) -> str:
-        """Return a short description for the user."""
-        match self.ended:
-            case None:
-                return "runs, or waits for an answer"
-            case "error":
-                return f"ended with error {self.code}: {self.text}"
-            case _:
-                return "ended with an answer" if self.code == "answer" else f"ended: {self.code}"
-
-
-class LogSummary:
-    """The messages, turns and sub-agents of a session, folded from its log; it keeps no event."""
-
-    def __init__(self) -> None:
-        self.conversation = Conversation()
-        self.tree = TurnTree()
-        """The turns with their parents and terminal events, and nothing else of them."""
-        self.subagents = SubagentList()
-        self.returned: list[dict[str, str]] = []
-        """The queued messages that were returned unsent and not sent since, as `{message_id, input}`."""
-        self._root_starts: list[tuple[int, str]] = []  # the number of the first event of each root turn, and its id
-        self._count = 0
-        self._is_rewound = False
-
-    def feed(self, event: Envelope) -> None:
-        """Fold the next event of the log."""
-        self._count += 1
-        if event.type in TRANSCRIPT_EVENTS or event.terminal:
-            entry = decode_line(event.line)
-            self.conversation.feed_decoded([entry])
-            if event.type == EventType.TURN_STARTED or event.terminal:
-                self.tree.apply(entry.event)
-        self.subagents.feed(event)
-        self._feed_returned(event)
-        if event.begins_root_turn and event.turn_id is not None:
-            self._root_starts.append((self._count, event.turn_id))
-            self._is_rewound = False
-        elif event.type == EventType.SESSION_CHANGED and "rewound_to" in event.data:
-            self._is_rewound = True
-
-    def _feed_returned(self, event: Envelope) -> None:
-        if event.type == EventType.HANDED_BACK:
-            self.returned.append({name: event.data[name] for name in ("message_id", "input")})
-        elif event.type in (EventType.TURN_STARTED, EventType.STEERED):
-            text = event.data.get("input", event.data.get("text"))
-            self.returned = [message for message in self.returned if message["input"] != text]
-
-    def turn_ends(self) -> list[TurnEnd]:
-        """Return the turns that messages of the user began, in order."""
-        return [_turn_end(turn) for turn in self.tree.turns.values() if turn.parent_id is None]
-
-    def event_count(self) -> int:
-        """Return the number of events up to the last message of the conversation if it was rewound since it went on."""
-        if not self._is_rewound:
-            return self._count
-        path = self.conversation.path()
-        return path[-1].last_seq if path else 0
-
-    def last_turn_ids(self) -> set[str]:
-        """Return the ids of the last turn of the conversation that a message of the user began, and of those below."""
-        count = self.event_count()
-        return self.tree.within([turn_id for start, turn_id in self._root_starts if start <= count][-1:])
-
-
-async def read_log_summary(client: SessionReader, session_id: str) -> LogSummary:
-    """Return the summary of a session's log as it is now."""
-    summary = LogSummary()
-    async with client.read_log(session_id) as log:
-        async for event in log:
-            summary.feed(event)
-    return summary
-
-
-def _turn_end(turn: LoggedTurn) -> TurnEnd:
-    if turn.end is None:
-        return TurnEnd(turn.id)
-    data: Mapping[str, Any] = {**turn.end.data}
-    return TurnEnd(turn.id, turn.end.type, data.get("code", data.get("reason")), data.get("text"))
 
 
 def session_to_json(session: SessionInfo, summary: LogSummary, usage: Sequence[DailyUsage]) -> dict[str, Any]:

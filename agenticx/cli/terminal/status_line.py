@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,16 +30,16 @@ class StatusOutput(OutputWrapper):
 
     def __init__(self, output: Output) -> None:
         super().__init__(output)
-        self._session_id = ""
+        self._session_id: str | None = None
         self._turn_id: str | None = None
         self._context_tokens: int | None = None
 
     def show(self, event: Envelope) -> None:
         super().show(event)
         if event.begins_root_turn:
-            session_id, self._turn_id = json.loads(event.line).get("session_id"), event.turn_id
-            if session_id != self._session_id:
-                self._session_id, self._context_tokens = session_id, None
+            self._turn_id = event.turn_id
+            if event.session_id != self._session_id:
+                self._session_id, self._context_tokens = event.session_id, None
         elif event.turn_id == self._turn_id:
             with suppress(*PAYLOAD_ERRORS):  # an event of another release
                 self._take_tokens(event)
