@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.bytecode import keep_aside
+from tests.support.bytecode import import_share, keep_aside
 from tests.support.forked import end_briefly
 from tests.support.lanes import Count, add_options, lane_of, sample, sample_calls
 
@@ -57,10 +57,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, Any, Any]:
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
     """Collect tests without looking for garbage, and never look among what is there then."""
     gc.disable()
     try:
+        if session.config.args == session.config.getini("testpaths"):
+            import_share(Path(__file__).parent)
         return (yield)
     finally:
         gc.enable()
