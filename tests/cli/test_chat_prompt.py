@@ -62,16 +62,16 @@ def test_alt_enter_and_a_backslash_at_the_end_begin_a_line(agx: Any, terminal: C
 def test_keys_typed_during_an_answer_wait_for_the_next_prompt(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
-    screen.type("count to 100\r")
+    screen.type("count to 400\r")
     screen.wait_for("1 2 3 4")
     screen.type("say la\x7f\x7flater\r\x1b[200~say pa\nsted\x1b[201~")
-    screen.wait_for(" 100\n")
-    assert "say la" not in screen.screen.partition(" 100\n")[0]
+    screen.wait_for(" 400\n")
+    assert "say la" not in screen.screen.partition(" 400\n")[0]
     screen.wait_for("later\n")
     screen.wait_for("sted")
     screen.type("\r")
     quit_chat(screen)
-    assert messages(agx) == ["count to 100", "say later", "say pa\nsted"]
+    assert messages(agx) == ["count to 400", "say later", "say pa\nsted"]
 
 
 def test_a_message_of_an_earlier_chat_can_be_called_up(agx: Any, terminal: Callable[..., Any]) -> None:
@@ -153,7 +153,7 @@ def test_the_terminal_is_left_as_it_was(agx: Any, terminal: Callable[..., Any]) 
 
     screen = terminal("chat")
     screen.wait_for("› ")
-    screen.type("count to 1000\r")
+    screen.type("count to 9999\r")
     screen.wait_for("1 2 3 4")
     during = termios.tcgetattr(screen.descriptor)[3]
     assert during & (termios.ECHO | termios.ICANON | termios.ISIG) == termios.ISIG

@@ -303,7 +303,7 @@ def test_control_characters_in_a_model_name_are_escaped(agx: Any, provider: Any)
 
 def test_ctrl_c_stops_the_turn_with_its_terminal_event(agx: Any) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        process = agx.start("run", "count to 1000", "--json")
+        process = agx.start("run", "count to 9999", "--json")
         rows = [json.loads(process.stdout.readline())]
         while rows[-1]["type"] != "token":
             rows.append(json.loads(process.stdout.readline()))
@@ -317,7 +317,7 @@ def test_ctrl_c_stops_the_turn_with_its_terminal_event(agx: Any) -> None:
 
 
 def test_a_second_ctrl_c_exits_at_once(agx: Any, provider: Any) -> None:
-    process = agx.start("run", "count to 1000")
+    process = agx.start("run", "count to 9999")
     process.stdout.read(4)
     process.send_signal(signal.SIGINT)
     assert process.stderr.readline() == "stopping … (Ctrl-C again exits at once)\n"
@@ -327,7 +327,7 @@ def test_a_second_ctrl_c_exits_at_once(agx: Any, provider: Any) -> None:
 
 
 def test_a_closed_stdout_ends_the_turn_without_a_traceback(agx: Any) -> None:
-    process = agx.start("run", "count to 1000", "--json")
+    process = agx.start("run", "count to 9999", "--json")
     process.stdout.readline()
     process.stdout.close()
     assert process.wait(PATIENCE) == 1

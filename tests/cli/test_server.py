@@ -165,7 +165,7 @@ def test_an_automatic_answer_is_sent_to_the_server_as_that_of_a_policy_with_its_
 
 
 def test_ctrl_c_stops_the_turn_in_the_server(agx: Any, studio: CliStudio) -> None:
-    process = agx.start("run", "count to 1000", "--json")
+    process = agx.start("run", "count to 9999", "--json")
     printed = [json.loads(process.stdout.readline())]
     while printed[-1]["type"] != "token":
         printed.append(json.loads(process.stdout.readline()))
@@ -269,7 +269,7 @@ def test_messages_queued_in_a_killed_server_are_returned_before_the_next_turn_an
     agx: Any, studio: CliStudio
 ) -> None:
     session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
-    studio.call("POST", f"/api/sessions/{session}/turns", {"input": "count to 1000"})
+    studio.call("POST", f"/api/sessions/{session}/turns", {"input": "count to 9999"})
     studio.call("POST", f"/api/sessions/{session}/turns", {"input": "say two", "when_busy": "queue"})
     studio.call("POST", f"/api/sessions/{session}/turns", {"input": "say three", "when_busy": "queue"})
     studio.end(signal.SIGKILL)
@@ -381,7 +381,7 @@ def test_a_port_in_use_by_another_program_is_named_without_an_error_number(agx: 
 
 def test_a_server_shuts_down_cleanly_on_sighup(agx: Any, studio: CliStudio) -> None:
     session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
-    studio.call("POST", f"/api/sessions/{session}/turns", {"input": "count to 1000"})
+    studio.call("POST", f"/api/sessions/{session}/turns", {"input": "count to 9999"})
     connection = HTTPConnection("127.0.0.1", studio.port, timeout=PATIENCE)
     token = (studio.home / "token").read_text().strip()
     connection.request("GET", f"/api/sessions/{session}/events", headers={"Authorization": f"Bearer {token}"})
@@ -429,7 +429,7 @@ def test_a_full_disk_is_reported_as_storage_error_until_there_is_room_again(agx:
 
 
 def test_a_turn_of_a_killed_server_ends_as_interrupted(agx: Any, studio: CliStudio) -> None:
-    process = agx.start("run", "count to 1000", "--json")
+    process = agx.start("run", "count to 9999", "--json")
     printed = [json.loads(process.stdout.readline())]
     while printed[-1]["type"] != "token":
         printed.append(json.loads(process.stdout.readline()))

@@ -325,7 +325,7 @@ def test_delete_removes_a_session_after_confirmation(agx: Any, terminal: Callabl
 
 
 def test_a_killed_turn_ends_as_interrupted_and_the_session_continues(agx: Any) -> None:
-    process = agx.start("run", "count to 1000", "--json")
+    process = agx.start("run", "count to 9999", "--json")
     seen = [process.stdout.readline() for _ in range(8)]
     process.kill()
     process.communicate()

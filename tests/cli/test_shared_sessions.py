@@ -107,12 +107,12 @@ def test_a_chat_goes_on_unnoticed_when_the_one_that_has_the_sessions_ends(
 def test_a_turn_of_another_terminal_ends_before_the_chat_that_runs_it(agx: Any, terminal: Callable[..., Any]) -> None:
     first = terminal("chat")
     first.wait_for("› ")
-    with agx.start("run", "count to 200") as running:
+    with agx.start("run", "count to 600") as running:
         assert running.stdout.read(4) == "1 2 "
         first.type("\x04")
         first.wait_for("waiting for the turn of another terminal to end; Ctrl-C stops it")
         out, err = running.communicate(timeout=PATIENCE)
-        assert out.endswith(" 199 200\n")
+        assert out.endswith(" 599 600\n")
         assert (running.returncode, err) == (0, "")
     assert first.exit_code() == 0
 
@@ -145,11 +145,11 @@ def test_a_server_takes_the_sessions_over_from_terminals_between_two_turns(
     first.wait_for("› ")
     second = terminal("chat")
     second.wait_for("› ")
-    second.type("count to 200\r")
+    second.type("count to 600\r")
     second.wait_for("1 2 3")
     with agx.start("serve", "--port", "0") as server:
         assert "waiting for the turn of the chat" in server.stderr.readline()
-        second.wait_for("199 200")
+        second.wait_for("599 600")
         second.wait_for("› ")
         assert "/#" in server.stderr.readline()
         for chat in (first, second):

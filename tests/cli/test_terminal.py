@@ -329,7 +329,7 @@ def test_an_unanswered_question_is_denied_after_its_timeout(agx: Any, terminal: 
 def test_ctrl_c_stops_a_turn_of_a_chat_and_the_conversation_continues(terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
-    screen.type("count to 1000\n")
+    screen.type("count to 9999\n")
     screen.wait_for("1 2 3 4")
     screen.type("\x03")
     screen.wait_for("the turn was stopped")
@@ -354,7 +354,7 @@ def test_the_header_of_a_chat_names_the_files_with_instructions(agx: Any, termin
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("message", ["", "count to 1000\n"])
+@pytest.mark.parametrize("message", ["", "count to 9999\n"])
 @pytest.mark.cases(quick=1)
 def test_a_chat_closes_its_store_on_a_termination_signal(
     agx: Any, terminal: Callable[..., Any], number: signal.Signals, message: str

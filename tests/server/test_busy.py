@@ -316,7 +316,7 @@ async def test_messages_queued_behind_a_turn_that_ends_with_its_process_are_hand
     home = tmp_path / "home"
     async with agx_serve(home) as served, served.client() as client:
         session_id = await create_session(served, client, tmp_path / "workspace")
-        await post(client, session_id, "count to 1000")
+        await post(client, session_id, "count to 9999")
         await events_of(client, session_id, "token")
         modes = {"two": "queue", "three": "steer"}
         posted = {
@@ -328,7 +328,7 @@ async def test_messages_queued_behind_a_turn_that_ends_with_its_process_are_hand
     async with agx_serve(home) as served, served.client() as client:
         events = await events_of(client, session_id, "handed_back", 2)
         assert outcomes(events) == [
-            "turn_started count to 1000",
+            "turn_started count to 9999",
             "queued two",
             "queued three",
             "error",

@@ -36,7 +36,7 @@ async def test_a_signal_ends_streams_turns_and_questions_without_a_traceback(
     async with agx_serve(tmp_path / "home") as served, served.client() as client:
         sessions = [(await client.post("/api/sessions", json={})).json()["id"] for _ in range(3)]
         for session_id, text in zip(
-            sessions, ("Write a.txt with the text x", "count to 1000", "run sleep 60"), strict=True
+            sessions, ("Write a.txt with the text x", "count to 9999", "run sleep 60"), strict=True
         ):
             await client.post(f"/api/sessions/{session_id}/turns", json={"input": text})
 
