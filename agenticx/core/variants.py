@@ -16,10 +16,10 @@ from agenticx.runtime.options import DEFAULT_COUNT, MAX_OPTIONS, MIN_OPTIONS, ch
 from agenticx.runtime.turn_agent import ToolResult
 from agenticx.sessions.files.options import UnknownOption, find_option
 from agenticx.subagents.inheritance import top_turn
+from agenticx.tools.artifacts.files import is_image_type
 from agenticx.tools.base import Assessment
 from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import FunctionTool, tool
-from agenticx.tools.session_files import is_image_type
 
 __all__ = ["variant_tools"]
 

@@ -30,8 +30,8 @@ from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import EndReason
 from agenticx.runtime.turn_context import WorkResult
 from agenticx.threads import run_sized
-from agenticx.tools.artifact_paths import is_artifact_path
 from agenticx.tools.artifacts.extraction import extract_html
+from agenticx.tools.artifacts.paths import is_artifact_path
 from agenticx.tools.artifacts.preview import DEFAULT_PATH
 
 __all__ = ["Endings", "RoundsExhausted"]

@@ -12,8 +12,8 @@ from agenticx.logs import get_logger
 from agenticx.messages import clean_text
 from agenticx.runtime.events import EventType
 from agenticx.runtime.turn import Turn
-from agenticx.tools.artifact_paths import check_artifact_path
-from agenticx.tools.session_files import ArtifactPreview
+from agenticx.tools.artifacts.files import ArtifactPreview
+from agenticx.tools.artifacts.paths import check_artifact_path
 from agenticx.user_code import call_sync
 
 __all__ = ["Previews"]

@@ -12,8 +12,8 @@ from agenticx.llms.base import Usage
 from agenticx.messages import MAIN_AGENT, Message, ToolCall
 from agenticx.runtime.events import Event, TurnState
 from agenticx.runtime.user_requests.requests import UserAnswer, UserRequest
+from agenticx.tools.artifacts.files import ArtifactPreview
 from agenticx.tools.context import ToolState
-from agenticx.tools.session_files import ArtifactPreview
 
 __all__ = [
     "CallJournal",

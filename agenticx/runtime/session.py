@@ -13,9 +13,9 @@ from agenticx.argument_types import check_path, check_sequence, check_str, check
 from agenticx.errors import AgenticXError, SessionBusy
 from agenticx.llms.openai_rows import messages_from_rows, messages_to_rows
 from agenticx.messages import Message, UserMessage, clean_text, new_id
+from agenticx.tools.artifacts.files import Artifacts
 from agenticx.tools.context import Snapshots, ToolState
 from agenticx.tools.permissions import PermissionMode
-from agenticx.tools.session_files import Artifacts
 
 __all__ = ["Notice", "Option", "Session", "checked_session"]
 

@@ -38,10 +38,10 @@ from agenticx.runtime.turn_context import OnExhausted, TurnContext
 from agenticx.runtime.turn_log import TurnLog
 from agenticx.runtime.user_requests.requests import ConfirmRequest, UserRequest
 from agenticx.settings import Settings
+from agenticx.tools.artifacts.files import ArtifactPreview
 from agenticx.tools.context import SettleCost
 from agenticx.tools.permissions import PermissionMode, is_asked_in_every_mode, stricter_mode
 from agenticx.tools.registry import Toolbox
-from agenticx.tools.session_files import ArtifactPreview
 
 __all__ = [
     "CURRENT_TURN",

@@ -12,8 +12,8 @@ from agenticx.attachments import Attachment
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import Usage
 from agenticx.messages import MAIN_AGENT
+from agenticx.tools.artifacts.files import ArtifactPreview, Artifacts
 from agenticx.tools.base import DepsT
-from agenticx.tools.session_files import ArtifactPreview, Artifacts
 
 __all__ = ["SettleCost", "Snapshots", "ToolContext", "ToolState"]
 

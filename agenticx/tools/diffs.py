@@ -29,10 +29,9 @@ _Opcode = tuple[str, int, int, int, int]
 def unified_diff(before: str, after: str, path: str) -> str:
     """Return `before` → `after` in unified format, with hidden characters escaped; empty if the texts are equal.
 
-    CR at the end of lines is shown unless all lines of both texts end with CRLF; of texts in which all lines end with
-    CR, it is taken for LF. Long lines and long diffs are cut, with a note. A very large change is shown as one block
-    removed and one added.
-    The work is linear in the length of the texts, and no step of it blocks other threads for long.
+    CR at the end of lines is shown unless all lines of both texts end with CRLF; if all lines end with CR, it is taken
+    for LF. Long lines and long diffs are cut, with a note. A very large change is shown as one block removed and one
+    added. The work is linear in the length of the texts, and no step of it blocks other threads for long.
     """
     if before == after:
         return ""
@@ -45,16 +44,16 @@ def unified_diff(before: str, after: str, path: str) -> str:
         lines = [*titles, *_compared_lines(change, shows_cr)]
         return _join_bounded(lines, len(lines))
     removed, added = _count_lines(change.old), _count_lines(change.new)
-    above, below = list(_lines(change.above)), list(_lines(change.below))
-    old, new = (len(above) + number + len(below) for number in (removed, added))
+    before_lines, after_lines = list(_lines(change.context_before)), list(_lines(change.context_after))
+    old, new = (len(before_lines) + number + len(after_lines) for number in (removed, added))
     block = chain(
         [*titles, _hunk_header([("replace", 0, old, 0, new)], change.skipped)],
-        (_format_line(" ", line, shows_cr) for line in above),
+        (_format_line(" ", line, shows_cr) for line in before_lines),
         (_format_line("-", line, shows_cr) for line in _lines(change.old)),
         (_format_line("+", line, shows_cr) for line in _lines(change.new)),
-        (_format_line(" ", line, shows_cr) for line in below),
+        (_format_line(" ", line, shows_cr) for line in after_lines),
     )
-    return _join_bounded(block, 3 + len(above) + removed + added + len(below))
+    return _join_bounded(block, 3 + len(before_lines) + removed + added + len(after_lines))
 
 
 # --- the changed lines ------------------------------------------------------------------------------------------------
@@ -64,15 +63,15 @@ def unified_diff(before: str, after: str, path: str) -> str:
 class _Change:
     """The changed lines of two texts.
 
-    All are whole lines: `old` and `new` differ, `above` and `below` are up to three equal lines at each side, and
-    `skipped` is the number of equal lines before `above`.
+    All are whole lines: `old` and `new` differ, `context_before` and `context_after` are up to three equal lines around
+    them, and `skipped` is the number of equal lines before `context_before`.
     """
 
     skipped: int
-    above: str
+    context_before: str
     old: str
     new: str
-    below: str
+    context_after: str
 
     @property
     def is_small(self) -> bool:
@@ -127,10 +126,10 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _compared_lines(change: _Change, shows_cr: bool) -> Iterator[str]:
-    above, below = list(_lines(change.above)), list(_lines(change.below))
-    old = [*above, *_lines(change.old), *below]
-    new = [*above, *_lines(change.new), *below]
-    for group in _hunks(_opcodes(old, new, len(above), len(below))):
+    before_lines, after_lines = list(_lines(change.context_before)), list(_lines(change.context_after))
+    old = [*before_lines, *_lines(change.old), *after_lines]
+    new = [*before_lines, *_lines(change.new), *after_lines]
+    for group in _hunks(_opcodes(old, new, len(before_lines), len(after_lines))):
         yield _hunk_header(group, change.skipped)
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
@@ -141,7 +140,7 @@ def _compared_lines(change: _Change, shows_cr: bool) -> Iterator[str]:
 
 
 def _opcodes(old: list[str], new: list[str], head: int, tail: int) -> list[_Opcode]:
-    """Return difflib's opcodes for two lists of lines, of which `head` and `tail` lines at the ends are equal.
+    """Return difflib's opcodes for lists of lines with `head` equal lines at their beginnings, `tail` at their ends.
 
     The cost of difflib grows with the number of pairs of equal lines times the number of lines; if that is too high,
     all lines between head and tail are replaced.

@@ -50,7 +50,7 @@ from agenticx.subagents.records import (
     SubagentNotFound,
     SubagentsClosed,
 )
-from agenticx.tools.session_files import UnknownArtifact
+from agenticx.tools.artifacts.files import UnknownArtifact
 
 __all__ = ["HANDLERS", "HINTS", "PROBLEMS", "Problem", "ProblemKind", "problem_response"]
 

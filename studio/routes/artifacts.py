@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.threads import run_in_thread
-from agenticx.tools.session_files import Artifact, Artifacts, is_image_type, zip_files
+from agenticx.tools.artifacts.files import Artifact, Artifacts, is_image_type, zip_files
 from studio.http.contents import disposition
 from studio.http.queries import RequestQuery, WholeNumber, read_query
 from studio.services import services

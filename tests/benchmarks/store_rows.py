@@ -24,7 +24,7 @@ from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.log.events import Position
 from agenticx.sessions.log.state import StoredSession
 from agenticx.sessions.log.tool_state import encode_state
-from agenticx.tools.session_files import MemoryContents
+from agenticx.tools.artifacts.files import MemoryContents
 from tests.benchmarks.floor import bare_group_commit, cpu_of
 from tests.benchmarks.rows import Row, Scale
 from tests.support.commits import must_sync

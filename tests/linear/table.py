@@ -81,7 +81,7 @@ MODULES = [
     "runtime.summaries",
     "runtime.user_requests.confirm_digest",
     "runtime.polling",
-    "tools.artifact_paths",
+    "tools.artifacts.paths",
     "tools.artifacts.preview",
     "tools.shell.read_only_heuristic",
     "tools.coercion",
@@ -99,7 +99,7 @@ MODULES = [
     "tools.shell.deletions",
     "tools.shell.simple_commands",
     "tools.protected",
-    "tools.whole_folders",
+    "tools.critical_folders",
     "tools.diffs",
     "tools.command_output",
     "tools.patterns",
@@ -136,7 +136,7 @@ EXEMPT: dict[str, str] = {
     f"agenticx.{name}": reason
     for reason, names in {
         "they read paths of at most 200 characters, which `check_artifact_path` has passed": """
-            tools.artifact_paths.check_path_beside
+            tools.artifacts.paths.check_path_conflicts
         """,
         "it joins the pages of a log": "sessions.history.export.export_jsonl",
         "they make a row of values, without reading them": """

@@ -25,11 +25,18 @@ from agenticx.secret_names import (
     may_hold_keys,
 )
 from agenticx.tools import FunctionTool, ToolContext, tool
-from agenticx.tools.artifact_paths import check_artifact_path, is_artifact_path
+from agenticx.tools.artifacts.paths import check_artifact_path, is_artifact_path
 from agenticx.tools.artifacts.preview import FilePreview, preview
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.command_output import HeadTailBuffer, TerminalLines
+from agenticx.tools.critical_folders import (
+    CriticalFolders,
+    deletion_reason,
+    find_deleted_critical_folder,
+    names_deletion,
+    strip_match_all_globs,
+)
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.lines import count_lines, is_valid_utf8, iter_lines
@@ -37,7 +44,7 @@ from agenticx.tools.patterns import LinearPattern, compile_file_globs, compile_g
 from agenticx.tools.protected import protected_part, protected_settings_part
 from agenticx.tools.schema import CallSchema, read_signature
 from agenticx.tools.shell.braces import expand_braces, has_braces
-from agenticx.tools.shell.deletions import find_whole_deletion
+from agenticx.tools.shell.deletions import find_critical_deletion
 from agenticx.tools.shell.globs import is_glob, simplify_classes
 from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES, examine
@@ -64,13 +71,6 @@ from agenticx.tools.visible import (
     visible_line,
     visible_path,
     without_invisible,
-)
-from agenticx.tools.whole_folders import (
-    WholeFolders,
-    deletion_reason,
-    find_deleted_folder,
-    names_deletion,
-    without_globs_of_all,
 )
 from tests.linear.case import LinearCase, Make
 from tests.linear.commands import SHELL_COMMANDS
@@ -143,7 +143,7 @@ _DELETIONS: dict[str, Make] = {
 
 def _find_deletion(text: str) -> object:
     try:
-        return find_whole_deletion(text[:EXAMINED_COMMAND_BYTES], _HERE, {}, FileSystemCache())
+        return find_critical_deletion(text[:EXAMINED_COMMAND_BYTES], _HERE, {}, FileSystemCache())
     except UncheckableError:
         return None
 
@@ -314,17 +314,17 @@ TOOL_CASES = [
         also=(FileSystemCache, expand_braces, has_braces, simplify_classes, remove_quoting),
     ),
     LinearCase(
-        of=find_whole_deletion,
+        of=find_critical_deletion,
         run=_find_deletion,
         inputs=_DELETIONS,
         where="thread",
     ),
     LinearCase(
-        of=find_deleted_folder,
-        run=lambda text: find_deleted_folder({"path": text, "paths": text.split("/")}, _HERE),
+        of=find_deleted_critical_folder,
+        run=lambda text: find_deleted_critical_folder({"path": text, "paths": text.split("/")}, _HERE),
         inputs=_DELETIONS,
         where="thread",
-        also=(WholeFolders, names_deletion, without_globs_of_all, deletion_reason),
+        also=(CriticalFolders, names_deletion, strip_match_all_globs, deletion_reason),
     ),
     LinearCase(of=FileSystemCache, variant="globs", run=_matched, inputs=_GLOBS, where="thread", also=(is_glob,)),
     LinearCase(of=FileSystemCache, variant="paths", run=_resolved, inputs=COMMANDS, where="thread"),

@@ -13,7 +13,7 @@ import pytest
 from agenticx import builtin_tools
 from agenticx.llms import ScriptedModel
 from agenticx.testing import call, check_grammar, hang
-from agenticx.tools import session_files
+from agenticx.tools.artifacts import files as artifact_files
 from tests.support.server.conversations import log, messages, run_turn
 from tests.support.server.running_studio import IN_A_FILE, RunningStudio, StudioMaker
 
@@ -167,7 +167,7 @@ async def test_rewinds_and_forks_have_the_files_of_their_messages(make_studio: S
 async def test_a_revision_that_is_not_kept_is_gone_with_its_content_and_a_reason(
     make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_files, "MAX_OLD_REVISIONS", 3)
+    monkeypatch.setattr(artifact_files, "MAX_OLD_REVISIONS", 3)
     model = ScriptedModel([step for number in range(9) for step in (create(f"<p>{number}"), "done")])
     async with make_studio(model, **AGENT) as studio:
         session_id = await studio.session()

@@ -14,8 +14,8 @@ from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.usage import DailyUsage
 from agenticx.sessions.store.base import ListedSession
+from agenticx.tools.artifacts.files import Artifact
 from agenticx.tools.permissions import PermissionMode
-from agenticx.tools.session_files import Artifact
 
 __all__ = [
     "Client",

@@ -12,7 +12,7 @@ from typing import Any
 from agenticx.cli.client.sockets import short_path
 from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, SettingsError
 from agenticx.http.http1 import ConnectionPool, Http1Connection, Http1Response, ProtocolError, request_bytes
-from agenticx.tools.session_files import UnknownArtifact
+from agenticx.tools.artifacts.files import UnknownArtifact
 
 __all__ = ["TERMINAL_TOKEN", "RequestRejected", "ServerEndpoint", "ServerUnreachable", "ServerUnresponsive"]
 

@@ -28,9 +28,9 @@ from agenticx.sessions.log.usage import DailyUsage
 from agenticx.sessions.store.attachments import find_attachment
 from agenticx.sessions.store.base import Store
 from agenticx.settings import Settings
+from agenticx.tools.artifacts.files import Artifact
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.registry import Toolbox
-from agenticx.tools.session_files import Artifact
 
 __all__ = ["LocalClient", "PolicyGate"]
 

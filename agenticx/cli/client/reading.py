@@ -15,7 +15,7 @@ from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.usage import DailyUsage
 from agenticx.sessions.store.base import SessionLog, StoreReader, read_log_pages
 from agenticx.sessions.store.blobs import MemoryBlobs
-from agenticx.tools.session_files import Artifact, Artifacts
+from agenticx.tools.artifacts.files import Artifact, Artifacts
 
 __all__ = ["ReadingClient", "export_log", "read_envelopes"]
 

@@ -35,8 +35,8 @@ from agenticx.runtime.user_requests.kinds import kind_of
 from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.usage import DailyUsage, UsageCounts
+from agenticx.tools.artifacts.files import Artifact
 from agenticx.tools.permissions import PermissionMode
-from agenticx.tools.session_files import Artifact
 
 __all__ = ["RETRY_LIMIT_SECONDS", "RemoteClient"]
 

@@ -21,10 +21,10 @@ from agenticx.cli.options import current_folder, whole_number
 from agenticx.cli.terminal.event_text import artifact_line
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.settings import load_settings
-from agenticx.tools.artifact_paths import check_artifact_path
+from agenticx.tools.artifacts.files import UnknownArtifact
+from agenticx.tools.artifacts.paths import check_artifact_path
 from agenticx.tools.paths import WorkspacePath, replace_file, resolve_in_workspace
 from agenticx.tools.protected import is_within, protected_part, protection_reason
-from agenticx.tools.session_files import UnknownArtifact
 from agenticx.tools.visible import escape_controls, visible_path
 
 __all__ = ["configure", "run"]

@@ -33,10 +33,10 @@ from agenticx.threads import run_in_thread
 from agenticx.tools.assessments import checked_assessment
 from agenticx.tools.base import Assessment, Tool, UserQuestion
 from agenticx.tools.context import ToolContext
+from agenticx.tools.critical_folders import deletion_reason, find_deleted_critical_folder, names_deletion
 from agenticx.tools.permissions import Verdict, decide
 from agenticx.tools.registry import FunctionTool
 from agenticx.tools.shell.read_only_heuristic import seems_read_only
-from agenticx.tools.whole_folders import deletion_reason, find_deleted_folder, names_deletion
 
 __all__ = ["CallAuthorizer", "CallRefused"]
 
@@ -285,7 +285,7 @@ class _Authorization:
         if assessment.risk == "read" or is_unasked or not names_deletion(name):
             return assessment
         what = f"the paths of tool {name!r}"
-        deleted = await self._in_thread(find_deleted_folder, arguments, context.workspace, what=what)
+        deleted = await self._in_thread(find_deleted_critical_folder, arguments, context.workspace, what=what)
         if deleted is None:
             return assessment
         return replace(assessment, protected=True, reasons=(*assessment.reasons, deletion_reason(deleted)))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.tools.session_files import Artifacts
+from agenticx.tools.artifacts.files import Artifacts
 
 __all__ = ["SessionContents", "share_artifacts"]
 

@@ -19,7 +19,7 @@ from agenticx.sessions.log.events import StoredEvent, decode
 from agenticx.sessions.log.tool_state import Parts, load_files
 from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.tools.session_files import Artifacts, UnknownArtifact, is_image_type
+from agenticx.tools.artifacts.files import Artifacts, UnknownArtifact, is_image_type
 
 __all__ = [
     "OptionNotDone",

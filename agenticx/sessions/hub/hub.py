@@ -109,9 +109,9 @@ from agenticx.sessions.store.base import (
 from agenticx.sessions.store.hosts import is_workspace_here, workspace_host
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
+from agenticx.tools.artifacts.files import Artifacts
 from agenticx.tools.base import DepsT, Tool
 from agenticx.tools.permissions import PermissionMode
-from agenticx.tools.session_files import Artifacts
 
 __all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest", "workspace_folder"]
 

@@ -31,7 +31,7 @@ from agenticx.sessions.log.tool_state import (
     encode_tool_state,
     load_state,
 )
-from agenticx.tools.session_files import Artifacts, Contents
+from agenticx.tools.artifacts.files import Artifacts, Contents
 
 __all__ = ["StateTracker", "load_session"]
 

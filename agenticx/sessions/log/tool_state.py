@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 from agenticx.logs import get_logger
 from agenticx.runtime import Session
 from agenticx.runtime.session import Option
+from agenticx.tools.artifacts.files import Artifact, Artifacts, KeptRevision
 from agenticx.tools.context import ToolState
-from agenticx.tools.session_files import Artifact, Artifacts, KeptRevision
 
 __all__ = [
     "ENCODING_ERRORS",

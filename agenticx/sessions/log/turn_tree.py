@@ -15,7 +15,7 @@ from agenticx.runtime.events import Event, EventType, TurnState
 from agenticx.runtime.events.payloads import ArtifactData, ToolResultData
 from agenticx.runtime.events.types import AnsweringEvent, AskingEvent
 from agenticx.sessions.log.events import StoredEvent, decode
-from agenticx.tools.session_files import ArtifactPreview
+from agenticx.tools.artifacts.files import ArtifactPreview
 
 __all__ = ["LoggedTurn", "TurnFilter", "TurnStatus", "TurnTree", "result_message"]
 

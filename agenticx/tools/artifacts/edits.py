@@ -16,10 +16,10 @@ from heapq import nlargest
 from typing import Any, Final, Literal, cast
 
 from agenticx.errors import ToolError
+from agenticx.tools.artifacts.files import MAX_FILE_BYTES
 from agenticx.tools.artifacts.placeholders import find_placeholder
 from agenticx.tools.lines import common_start
 from agenticx.tools.plurals import pluralize
-from agenticx.tools.session_files import MAX_FILE_BYTES
 from agenticx.tools.text_files import differs_in_blanks, replace_spans, with_lf
 from agenticx.tools.visible import visible_line
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from agenticx.llms.growing_arguments import GrowingArguments
-from agenticx.tools.artifact_paths import is_artifact_path
+from agenticx.tools.artifacts.paths import is_artifact_path
 
 __all__ = ["DEFAULT_PATH", "FilePreview", "preview"]
 

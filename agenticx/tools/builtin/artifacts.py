@@ -11,9 +11,10 @@ from typing_extensions import TypedDict
 
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.threads import run_in_thread, run_sized
-from agenticx.tools.artifact_paths import check_artifact_path
 from agenticx.tools.artifacts.edits import MAX_EDITS, EditError, apply_edits
 from agenticx.tools.artifacts.extraction import unwrap_page
+from agenticx.tools.artifacts.files import Artifact, UnknownArtifact, artifact_media_type, is_image_type
+from agenticx.tools.artifacts.paths import check_artifact_path
 from agenticx.tools.artifacts.preview import DEFAULT_PATH, preview
 from agenticx.tools.base import Assessment
 from agenticx.tools.builtin.edits import assess_write, write_file
@@ -21,7 +22,6 @@ from agenticx.tools.context import ToolContext
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
-from agenticx.tools.session_files import Artifact, UnknownArtifact, artifact_media_type, is_image_type
 from agenticx.tools.visible import visible_path
 
 __all__ = ["artifact_read", "artifact_save", "create_file", "edit_file"]

@@ -29,11 +29,11 @@ from agenticx.llms.images.base import (
     largest_image_cost,
 )
 from agenticx.threads import run_in_thread
+from agenticx.tools.artifacts.files import UnknownArtifact
 from agenticx.tools.base import Assessment, Tool, ToolOutput
 from agenticx.tools.context import SettleCost, ToolContext
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
-from agenticx.tools.session_files import UnknownArtifact
 from agenticx.tools.visible import visible_line, visible_path
 
 __all__ = ["IMAGE_TOOLS", "image_tools"]

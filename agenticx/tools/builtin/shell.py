@@ -1,4 +1,4 @@
-"""The shell tool, which runs a command in the workspace and terminates it with all its descendants."""
+"""The shell tool: it runs a command in the workspace and terminates it with all its descendants."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from agenticx.settings import child_environment
 from agenticx.tools.base import Assessment, ToolOutput
 from agenticx.tools.command_output import HeadTailBuffer, ProgressEmitter
 from agenticx.tools.context import ToolContext
+from agenticx.tools.critical_folders import deletion_reason
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.processes import CommandExit, start_command
 from agenticx.tools.registry import tool
-from agenticx.tools.shell.deletions import find_whole_deletion
+from agenticx.tools.shell.deletions import find_critical_deletion
 from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, NamedPaths, examine
 from agenticx.tools.shell.simple_commands import is_plainly_harmless
 from agenticx.tools.visible import visible, visible_line
-from agenticx.tools.whole_folders import deletion_reason
 
 __all__ = ["bash_exec"]
 
@@ -77,11 +77,11 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
 def _find_deleted(
     command: str, workspace: Path, environment: Mapping[str, str], unchecked: str | None
 ) -> tuple[str | None, str | None]:
-    """Return the word by which a command deletes a whole folder, and a sentence about what was not checked."""
+    """Return the word that may delete a critical folder, and a sentence about unchecked parts, or None for each."""
     if len(command) > EXAMINED_COMMAND_BYTES:
         return None, unchecked
     try:
-        return find_whole_deletion(command, workspace, environment, FileSystemCache()), unchecked
+        return find_critical_deletion(command, workspace, environment, FileSystemCache()), unchecked
     except UncheckableError as exc:
         return None, unchecked or str(exc)
 
@@ -123,7 +123,7 @@ def _reasons(
 def _named_files(command: str, workspace: Path, search_path: str) -> dict[str, list[object]]:
     """Return the identities of the files that words of the command may name: programs on the PATH, and paths.
 
-    Words that are not meant as files are included too, which is harmless. Contents are identified by the file's status:
+    Words that are not meant as files may be included; that is harmless. Contents are identified by the file's status:
     any change of a file changes its ctime.
     """
     identities: dict[str, list[object]] = {}

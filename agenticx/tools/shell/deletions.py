@@ -1,15 +1,17 @@
-"""A search for commands that may delete the home folder, the workspace, `/`, or all that is in one.
+"""A search for commands that may delete one of the `CriticalFolders`, for example the home folder, or all files in one.
 
-A word such as `~`, `"$HOME"/`, `..`, `/*` or `*` is read as bash reads it: in the folder to which earlier parts of the
-command have changed, with variables that the command sets or the environment has, braces and globs expanded and links
-followed. `sudo`, `xargs`, `bash -c` and the like are looked through, so that quoted text is examined as code if the
-command runs a shell. A recursive deletion is found unless each of its words is known to be something narrower, such as
-`build`, `dist/*`, a variable that the same command sets to one, or `"$(mktemp -d)"`. A word whose value is not known
-before the command runs, such as `"$(cat list)"`, may be the home folder. So may `~` in a command that names `rm` where
-the search does not see it run, as in `ln -s /bin/rm zap`, unless a program such as `grep` only shows the text.
-As in `named_paths`, this finds reasons to ask; a program or script that deletes by other means is not found.
+1. Each word, for example `~`, `"$HOME"/`, `..`, `/*` or `*`, is read as bash reads it: after `cd` in earlier parts of
+   the command, with the variables of the command and the environment, braces and globs expanded and links followed.
+2. `sudo`, `xargs`, `bash -c` and the like are looked through; quoted text is examined as code if the command runs a
+   shell.
+3. A recursive deletion is found unless each of its words is known to be harmless: `build`, `dist/*`, a variable that
+   the same command sets to such a path, or `"$(mktemp -d)"`. A word with an unknown value, for example
+   `"$(cat list)"`, may be the home folder.
+4. If a command names `rm` where the search does not see it run, as in `ln -s /bin/rm zap`, `~` in it may be deleted,
+   unless a program like `grep` only shows the text.
+5. As in `named_paths`, this finds reasons to ask; a program or script that deletes by other means is not found.
 
-The work is bounded by the length of the command, which the caller limits, and by the limits of `FileSystemCache`.
+The work is bounded by the length of the command, limited by the caller, and by the limits of `FileSystemCache`.
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
 
+from agenticx.tools.critical_folders import CriticalFolders, strip_match_all_globs
 from agenticx.tools.shell.braces import expand_braces, has_braces
 from agenticx.tools.shell.globs import is_glob
 from agenticx.tools.shell.lookups import FileSystemCache
 from agenticx.tools.shell.quoting import QUOTED, remove_quoting
-from agenticx.tools.whole_folders import WholeFolders, without_globs_of_all
 
-__all__ = ["find_whole_deletion"]
+__all__ = ["find_critical_deletion"]
 
 _MAX_VALUES = 64
 _MAX_PIPELINE = 32
@@ -54,7 +56,7 @@ _WIDE_WORD = re.compile(
 )
 _INTERPRETER = re.compile(r"(?<![\w.-])(?:awk|node|perl|php|python[\d.]*|ruby)(?![\w.-])")
 _STRING_PREFIX = re.compile(r"([(\[,+]\s{0,8}|=\s)[bBfFrRuU]{1,2}(?=\\?[\"'])")
-# A place of a text into which a script puts a value.
+# A value that a script inserts into a text.
 _INTERPOLATION = re.compile(r"(?<!\$)\{\w[\w.]*\}|%s|\s\+\s+(?=\w)")
 _RUNS_CODE = re.compile(
     r"(?<![\w.-])(?:(?:ba|da|k|z|fi|a)?sh|eval|source|su|trap|xargs|parallel|watch)\b(?![\w.-])"
@@ -69,11 +71,11 @@ _TOP_OF_REPOSITORY = re.compile(
 _LISTING = re.compile(r"\$\(\s*ls(?:\s+-\w+)*\s*(?:\s([^\s()-][^\s()]*)\s*)?\)")
 _PATH_OF = re.compile(r'\$\(\s*(echo|realpath|readlink\s+-f|dirname)\s+"?([^\s()"]+)"?\s*\)')
 _NEW_FOLDER = re.compile(r"\$\(\s*mktemp\b[^()`;&|]*\)|`\s*mktemp\b[^()`;&|]*`")
-# Groups of characters that match nearly all of them, such as `[!x]` and `[a-z]`.
+# Character classes that match nearly everything: `[!x]`, `[a-z]`.
 _WIDE_CLASS = re.compile(r"\[(?:[!^][^\[\]\s]*|[^\[\]\s]-[^\[\]\s]*|\[:\w+:\])\]")
-# An expansion such as `${DIR:-build}` or `${DIR:?not set}`.
+# An expansion with a default or an error: `${DIR:-build}`, `${DIR:?not set}`.
 _DEFAULT = re.compile(r"""\$\{(\w+|[@*]):?(?:(\?)[^{}]*|([-=+])([^{}"'`\\\s]*))\}""")
-# A call in a script, such as `shutil.rmtree(os.path.expanduser("~"))`: the calls in it, a quote, and its text.
+# A call in a script, `shutil.rmtree(os.path.expanduser("~"))`: the inner calls, a quote, and the quoted text.
 _CALL = re.compile(rf"""(?:{_CALLS})(?=\s*[("'\\]|\s+as\b)\s*\(?\s*((?:[\w.]+\(\s*)*)(\\?["'])?([^,()\s"'\\]*)""")
 _ANSI_C = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _CODE_OF_CHARACTER = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|([0-7]{1,3}))")
@@ -94,25 +96,25 @@ _VARIABLE = re.compile(
 )
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 
-# Marks for the folder in which a part of the command runs, for the workspace, and for a value that is not known.
-_HERE = "\ue011"
+# Marks for the current folder of a part of the command, for the workspace, and for an unknown value.
+_CURRENT_FOLDER = "\ue011"
 _WORKSPACE = "\ue012"
 _UNKNOWN = "\ue013"
-# The name of a file that is new, or one of those that a narrow search lists.
-_NARROW = "\ue014"
+# The name of a new file, or of a file that a narrow search lists.
+_HARMLESS_NAME = "\ue014"
 
-# Words before the name of a program: those of bash, and programs that run their arguments.
+# Words before the name of a program: keywords of bash, and programs that run their arguments.
 _KEYWORDS = frozenset({"!", "{", "}", "coproc", "do", "elif", "else", "if", "then", "until", "while"})
 _RUNNER_NAMES = """
     ash bash builtin busybox caffeinate chroot command dash doas env eval exec fish flock gtimeout ionice ksh nice nohup
     npx parallel setsid sh stdbuf strace su sudo time timeout toybox trap unbuffer watch xargs zsh
 """
 _RUNNERS = frozenset(_RUNNER_NAMES.split())
-# Those with an operand of any kind before the program.
+# Runners with an operand before the program.
 _RUNNERS_WITH_OPERAND = frozenset({"chroot", "flock", "su"})
 _TRASHES = frozenset({"gvfs-trash", "rimraf", "rmtrash", "trash", "trash-put"})
 _DELETERS = _TRASHES | {"rm", "rmdir", "shred", "srm", "unlink", "wipe"}
-# Programs that copy, with the option by which they delete what they have copied.
+# Programs that copy, with the option that deletes the copied files.
 _COPIERS = {
     "7z": re.compile(r"-sdel"),
     "rsync": re.compile(r"--remove-s"),
@@ -140,10 +142,10 @@ _EXECUTES = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _TESTS_OF_NAMES = re.compile(r"-(?:i?lname|i?name|i?path|i?regex|i?wholename|inum|samefile)")
 
 
-def find_whole_deletion(
+def find_critical_deletion(
     command: str, workspace: Path, environment: Mapping[str, str], file_system: FileSystemCache
 ) -> str | None:
-    """Return the word by which `command`, run in `workspace`, deletes or may delete one of its `WholeFolders`, or None.
+    """Return the word of `command`, run in `workspace`, that may delete one of the `CriticalFolders`, or None.
 
     Raises `UncheckableError` as `file_system` does.
     """
@@ -151,15 +153,17 @@ def find_whole_deletion(
     stripped = _without_quotes(command)
     if _MAY_DELETE.search(stripped) is None:
         return None
-    search = _Search(str(workspace), WholeFolders(workspace), environment, file_system)
-    marked = _marked(command)
+    search = _Search(str(workspace), CriticalFolders(workspace), environment, file_system)
+    marked = _with_marks(command)
     found = search.find(remove_quoting(marked).text)
-    if found is None and (search.unseen or _RUNS_CODE.search(re.sub("#![^\n]*", "", stripped)) is not None):
+    if found is None and (
+        search.has_unseen_deletion or _RUNS_CODE.search(re.sub("#![^\n]*", "", stripped)) is not None
+    ):
         unquoted = re.sub(r",(?=\s)", " ", _without_quotes(marked))
         if _INTERPRETER.search(stripped) is not None:
             unquoted = _INTERPOLATION.sub(f" {_UNKNOWN}", unquoted)
         found = search.find(unquoted) or search.find_call(command) or search.find_mention(stripped)
-    shown = {_HERE: ".", _WORKSPACE: str(workspace), _UNKNOWN: "…", _NARROW: "…", QUOTED: "?"}
+    shown = {_CURRENT_FOLDER: ".", _WORKSPACE: str(workspace), _UNKNOWN: "…", _HARMLESS_NAME: "…", QUOTED: "?"}
     return None if found is None else found.translate(str.maketrans(shown))
 
 
@@ -176,15 +180,15 @@ def _character(match: re.Match[str]) -> str:
     return match[0] if character in "'\\\0" or 0xD800 <= code < 0xF900 else character
 
 
-def _marked(command: str) -> str:
-    """Return a command in which substitutions with a known value are replaced by it, or by a mark for it."""
-    command = _FOLDER_NOW.sub(_HERE, command)
+def _with_marks(command: str) -> str:
+    """Return a command with its substitutions replaced by their values, or by marks."""
+    command = _FOLDER_NOW.sub(_CURRENT_FOLDER, command)
     command = _TOP_OF_REPOSITORY.sub(_WORKSPACE, command)
     command = _LISTING.sub(lambda match: f"{match[1]}/*" if match[1] else "*", command)
     command = _PATH_OF.sub(_path_of, command)
-    command = _NEW_FOLDER.sub(_NARROW, command)
+    command = _NEW_FOLDER.sub(_HARMLESS_NAME, command)
     command = _WIDE_CLASS.sub("?", command)
-    command = _DEFAULT.sub(_marked_default, command)
+    command = _DEFAULT.sub(_mark_default, command)
     return _JOINED_DESCRIPTORS.sub(" ", command).replace("&>", ">")
 
 
@@ -195,8 +199,8 @@ def _path_of(match: re.Match[str]) -> str:
     return f"{path}/.." if match[1] == "dirname" else path
 
 
-def _marked_default(match: re.Match[str]) -> str:
-    """Return an expansion with a default in marks that quotes leave as they are."""
+def _mark_default(match: re.Match[str]) -> str:
+    """Return an expansion with a default as marks, on which quotes have no effect."""
     kind = "r" if match[2] else {"+": "p", "=": "a"}.get(match[3], "d")
     name = "@" if match[1] == "*" else match[1]
     return f"\ue015{name}\ue016{kind}{match[4] or ''}\ue017"
@@ -214,7 +218,7 @@ class _Command:
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> _Command:
-        """Look for the program behind keywords, assignments and the programs that run it, with their options."""
+        """Find the program after keywords, assignments and runners with their options."""
         runs = takes_operand = is_option = False
         for place, word in enumerate(words):
             name = word.rpartition("/")[2]
@@ -236,7 +240,7 @@ class _Command:
         return cls("", (), tuple(words))
 
     def _run(self) -> _Command:
-        """Return the `rm` among the words of an unknown program, which may run it; else the command itself."""
+        """Return the `rm` among the operands of an unknown program, which it may run; else the command itself."""
         for place, word in enumerate(self.operands):
             name = word.rpartition("/")[2]
             if name in {"rimraf", "rm", "trash"} or (name == "remove" and self.program == "gio"):
@@ -271,7 +275,7 @@ class _Command:
 
     @property
     def takes_names_of_runner(self) -> bool:
-        """True for an `rm` to which the program before it gives the names, as in `fd -X rm -rf`."""
+        """True for an `rm` that gets the names from its runner, as in `fd -X rm -rf`."""
         return not self.is_of_xargs and (
             (not self.arguments and bool({"fd", "fdfind"} & set(self.before)))
             or any("{}" in word or word == f"{QUOTED}{QUOTED}" for word in self.arguments)
@@ -279,8 +283,8 @@ class _Command:
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
-    """The state to go on with at the operator `end`: the folders, and the command around a substitution."""
+class _Outer:
+    """The state outside of parentheses or a substitution, restored at the operator `end`."""
 
     end: str
     folders: list[str]
@@ -292,15 +296,15 @@ class _Around:
 
 @dataclass(slots=True)
 class _Search:
-    """The state of a search: the folders in which the next part may run, and the values of variables."""
+    """A search: the possible current folders of the next part of the command, and the values of variables."""
 
     workspace: str
-    whole: WholeFolders
+    critical: CriticalFolders
     environment: Mapping[str, str]
     file_system: FileSystemCache
     folders: list[str] = field(init=False)
-    unseen: bool = field(default=False, init=False)
-    """Whether a part names a program that deletes, without running it as far as the search sees."""
+    has_unseen_deletion: bool = field(default=False, init=False)
+    """Whether a part names a deleting program and the search does not see it run."""
     _seen_count: int = field(default=0, init=False)
     _count: int = field(default=0, init=False)
     _is_unset_unknown: bool = field(default=False, init=False)
@@ -311,25 +315,25 @@ class _Search:
     _brace_chars_left: int = field(default=_MAX_BRACE_CHARS, init=False)
 
     def find(self, text: str) -> str | None:
-        """Return the first word that deletes one of the `whole` folders; `text` is without quotes."""
+        """Return the first word that deletes one of the critical folders; `text` is without quotes."""
         self.folders, self._variables, self._argument_values = [self.workspace], {}, []
-        self.unseen, self._seen_count, self._count, self._is_unset_unknown = False, 0, 0, False
+        self.has_unseen_deletion, self._seen_count, self._count, self._is_unset_unknown = False, 0, 0, False
         document_of: _Command | None = None
         words = (word for word in re.split(r"[\s;|&<>()`]+", text) if not word.startswith("-"))
         self._words = list(islice(filter(None, words), _MAX_VALUES))
-        around: list[_Around] = []
+        outers: list[_Outer] = []
         pipeline: list[_Command] = []
         before, operator = "", ""
-        for part, next_operator in _parts(text):
+        for part, next_operator in _split_parts(text):
             before += part
             is_substitution = next_operator == "(" and before.endswith("$")
-            if is_substitution or (next_operator == "`" and not (around and around[-1].end == "`")):
-                # The words around a substitution are one command, which runs after it.
+            if is_substitution or (next_operator == "`" and not (outers and outers[-1].end == "`")):
+                # The words around a substitution are one command; it runs after the substitution.
                 end = ")" if is_substitution else "`"
-                around.append(_Around(end, self.folders, before.removesuffix("$"), operator, pipeline, self._count))
+                outers.append(_Outer(end, self.folders, before.removesuffix("$"), operator, pipeline, self._count))
                 before, operator, pipeline = "", "", []
                 continue
-            if next_operator == "(" and before.endswith(("!", "@", "+", "?")):  # a glob such as `!(keep)`
+            if next_operator == "(" and before.endswith(("!", "@", "+", "?")):  # an extended glob, `!(keep)`
                 before = f"{before[:-1]}*"
             if words := _REDIRECTION.sub(" ", before.replace("<<<", " ")).split():
                 earlier = pipeline if operator in {"|", "|&"} else []
@@ -337,7 +341,7 @@ class _Search:
                 if next_operator == "(" and words[-1].endswith("="):  # an array
                     self._variables[words[-1].rstrip("+=")] = [_UNKNOWN]
                 command = _Command.parse(self._with_program(words))
-                self._note(command, before, document_of)
+                self._count_mentions(command, before, document_of)
                 document_of = command if "<<" in before.replace("<<<", "") else None
                 pipeline = [*earlier[:_MAX_PIPELINE], command]
                 if (found := self._deleted_by(pipeline)) is not None:
@@ -345,18 +349,18 @@ class _Search:
                 self._change_folder(command, is_followed_only_if_done=next_operator == "&&")
             before, operator = "", next_operator
             if next_operator == "(":
-                around.append(_Around(")", self.folders))
-            elif around and next_operator == around[-1].end:
-                outer = around.pop()
+                outers.append(_Outer(")", self.folders))
+            elif outers and next_operator == outers[-1].end:
+                outer = outers.pop()
                 self.folders = outer.folders
                 if outer.before is not None:
                     is_narrow = self._count - outer.count == len(pipeline) and self._listed_by(pipeline) is None
-                    value = _NARROW if is_narrow else _UNKNOWN
+                    value = _HARMLESS_NAME if is_narrow else _UNKNOWN
                     before, operator, pipeline = f"{outer.before}{value}", outer.operator, outer.pipeline
         return None
 
-    def _note(self, command: _Command, part: str, document_of: _Command | None) -> None:
-        """Take note of whether a part of a command names a program that deletes, and runs it."""
+    def _count_mentions(self, command: _Command, part: str, document_of: _Command | None) -> None:
+        """Compare how often a part names a deleting program with how often it runs one."""
         self._count += 1
         mentions = len(_MENTION.findall(part))
         runs = command.program in {"rimraf", "rm"}
@@ -366,11 +370,11 @@ class _Search:
         runs = runs and mentions > 0 and (bool(command.operands) or command.is_of_xargs)
         self._seen_count += runs
         shows = command.only_shows_text or (document_of is not None and document_of.only_shows_text)
-        self.unseen = self.unseen or (mentions > runs and not shows)
+        self.has_unseen_deletion = self.has_unseen_deletion or (mentions > runs and not shows)
         self._is_unset_unknown = self._is_unset_unknown or command.program in {".", "source"}
 
     def find_mention(self, text: str) -> str | None:
-        """Return a word such as `~` of a text that names `rm -r` more often than `find` has seen it run."""
+        """Return a word like `~` if the text names `rm -r` more often than `find` has seen it run, else None."""
         if len(_MENTION.findall(text)) <= self._seen_count or _RECURSIVE_OPTION.search(text) is None:
             return None
         wide = _WIDE_WORD.search(text)
@@ -379,18 +383,18 @@ class _Search:
         return next((path for path in (os.path.expanduser("~"), self.workspace) if path in text), None)
 
     def find_call(self, text: str) -> str | None:
-        """Return the argument of the first call in a script that deletes or may delete one of the `whole` folders."""
+        """Return the argument of the first call in a script that may delete one of the critical folders."""
         for match in _CALL.finditer(text):
             calls = match[1].replace(" ", "").rstrip("(").split("(")
             self._seen_count += 1
             path = _CALLS_FOR_FOLDERS.get(match[3], match[3])
             is_known = bool(match[2]) and set(calls) <= _CALLS_THAT_KEEP_PATHS
-            if not is_known or self._may_be_whole(path or ".", [self.workspace]):
+            if not is_known or self._may_be_critical(path or ".", [self.workspace]):
                 return path or "…"
         return None
 
     def _with_program(self, words: Sequence[str]) -> Sequence[str]:
-        """Return a command whose program is in a variable, as in `$RM ~`, with the words of that."""
+        """Return a command with the value of the variable that is its program, as in `$RM ~`."""
         if _ASSIGNMENT.match(words[0]):
             return words
         if has_braces(words[0]):
@@ -417,12 +421,12 @@ class _Search:
         self.folders = list(dict.fromkeys([*changed, *before]))[:_MAX_FOLDERS] or [self.workspace]
 
     def _assign(self, words: Sequence[str], earlier: Sequence[_Command]) -> None:
-        """Take note of the values of `NAME=value`, `for NAME in …`, and of names that get an unknown one."""
+        """Store the values of `NAME=value` and `for NAME in …`, and of names that get an unknown value."""
         self._argument_values = []  # they may have the variables that are set here
         if words[0] == "for" and words[2:3] == ["in"]:
             self._variables[words[1]] = [value for word in words[3:] for value in self._values(word)] or [_UNKNOWN]
         elif words[0] == "for" or words[:2] == ["printf", "-v"] or not _SETS_NAMES.isdisjoint(words[:4]):
-            value = _NARROW if earlier and self._listed_by(earlier) is None else _UNKNOWN
+            value = _HARMLESS_NAME if earlier and self._listed_by(earlier) is None else _UNKNOWN
             self._variables |= {word: [value] for word in words if word.isidentifier()}
         is_reference = words[0] in {"declare", "local", "typeset"} and any(
             re.fullmatch(r"-\w*n\w*", word) for word in words
@@ -430,7 +434,7 @@ class _Search:
         for word in words:
             if (match := _ASSIGNMENT.fullmatch(word)) is None:
                 if "\ue016a" in word:
-                    self._values(word)  # which assigns
+                    self._values(word)  # an expansion that assigns
             else:
                 values = [_UNKNOWN] if is_reference else self._values(match[2])
                 # A quoted glob is one again where the variable is expanded.
@@ -441,7 +445,7 @@ class _Search:
                 self._variables[match[1]] = values
 
     def _values(self, word: str) -> list[str]:
-        """Return the words that bash may make of `word` by its variables; `_UNKNOWN` is in those that are not known."""
+        """Return the words that bash may make of `word` by its variables; `_UNKNOWN` marks unknown values."""
         self.file_system.spend(1)
         if "$" not in word and "\ue015" not in word:
             return [word]
@@ -502,7 +506,7 @@ class _Search:
         if re.fullmatch(r"~(?:[+-]\d*|\d+)", name):  # a folder of the shell
             return f"{_UNKNOWN}{slash}{rest}"
         if name not in self._homes:
-            self.file_system.spend(_LOOKUP_STEPS)  # of a user, which may ask a server
+            self.file_system.spend(_LOOKUP_STEPS)  # the look-up of a user may ask a server
             try:
                 self._homes[name] = os.path.expanduser(name)
             except ValueError:  # a NUL, or a lone surrogate: no user has this name
@@ -518,23 +522,23 @@ class _Search:
         for value in self._expanded(word):
             if _UNKNOWN in value:
                 continue
-            path = value.replace(_HERE, folder) if value.startswith(_HERE) else value
+            path = value.replace(_CURRENT_FOLDER, folder) if value.startswith(_CURRENT_FOLDER) else value
             yield os.path.join(folder, path) if QUOTED in path else self.file_system.resolve(folder, path)
 
     # --- deletions ----------------------------------------------------------------------------------------------------
 
     def _deleted_by(self, pipeline: Sequence[_Command]) -> str | None:
         command = pipeline[-1]
-        if command.is_shell and len(pipeline) > 1:  # it runs what comes through the pipe, such as from `echo`
+        if command.is_shell and len(pipeline) > 1:  # it runs the output of the pipe, for example of `echo`
             command = _Command.parse(pipeline[-2].operands)
         folders = self._folders_of(command)
         if command.program == "find":
             return self._deleted_by_find(command, folders)
         if command.program == "rsync" and any(word.startswith("--del") for word in command.operands):
-            return self._first_whole(command.arguments[-1:], folders)
+            return self._first_critical(command.arguments[-1:], folders)
         option = _COPIERS.get(command.program)
         if option is not None and any(map(option.match, command.operands)):
-            return self._first_whole(command.arguments, folders)
+            return self._first_critical(command.arguments, folders)
         if command.program == "mv":
             return self._moved_by(command, folders, pipeline[:-1])
         if command.program not in _DELETERS or command.is_in_git_only:
@@ -543,16 +547,16 @@ class _Search:
 
     def _deleted_by_rm(self, command: _Command, folders: Sequence[str], earlier: Sequence[_Command]) -> str | None:
         removes_folders = self._removes_folders(command)
-        if removes_folders and (found := self._first_whole(command.arguments, folders)) is not None:
+        if removes_folders and (found := self._first_critical(command.arguments, folders)) is not None:
             return found
-        if "git" in command.before:  # which expands globs itself
+        if "git" in command.before:  # git expands globs itself
             words = [word for word in command.arguments if not word.strip(f"{QUOTED}./*:")]
             if removes_folders and words:
                 return words[0]
         if not removes_folders and any(
-            word[0] in {_UNKNOWN, _NARROW} for word in command.arguments
+            word[0] in {_UNKNOWN, _HARMLESS_NAME} for word in command.arguments
         ):  # it may be an option
-            known = (word for word in command.arguments if self._may_be_whole(word, folders, is_unknown=False))
+            known = (word for word in command.arguments if self._may_be_critical(word, folders, if_unknown=False))
             if (found := next(known, None)) is not None:
                 return found
         if removes_folders and command.takes_names_of_runner:
@@ -573,22 +577,22 @@ class _Search:
         )
 
     def _moved_by(self, command: _Command, folders: Sequence[str], earlier: Sequence[_Command]) -> str | None:
-        """Return the word of `mv` that names a whole folder; all of one may move to a folder in it."""
+        """Return the word of `mv` that names a critical folder; its files may move to a folder inside of it."""
         if command.is_of_xargs and earlier and earlier[0].program in {*_LISTERS, "find"}:
             return self._listed_by(earlier)
         *sources, target = command.arguments or [""]
         for word in sources:
-            if self._may_be_whole(word, folders, is_unknown=False):
-                below = f"{self.workspace}/"
+            if self._may_be_critical(word, folders, if_unknown=False):
+                inside = f"{self.workspace}/"
                 stays = "/" not in word and all(
-                    path.startswith(below) for folder in folders for path in self._resolved(target, folder)
+                    path.startswith(inside) for folder in folders for path in self._resolved(target, folder)
                 )
                 if not (stays and is_glob(word)):
                     return word
         return None
 
     def _folders_of(self, command: _Command) -> list[str]:
-        """Return the folders in which a command runs: those now, or that of an option such as `env -C`."""
+        """Return the possible current folders of a command, also by an option like `env -C`."""
         for option, value in zip(command.before, command.before[1:], strict=False):
             if option in _FOLDER_OPTIONS:
                 return [path for folder in self.folders for path in self._resolved(value, folder)]
@@ -600,26 +604,26 @@ class _Search:
         self.file_system.spend(len(tests) * actions // _MAX_VALUES)
         if (found := self._deleted_by_exec(tests, folders)) is not None:
             return found
-        return self._first_whole(starts, folders) if _find_deletes_all(tests) else None
+        return self._first_critical(starts, folders) if _find_deletes_all(tests) else None
 
     def _deleted_by_exec(self, tests: Sequence[str], folders: Sequence[str]) -> str | None:
-        """Return the word of `-exec rm -r` that is none of the files that are found."""
+        """Return the word of `-exec rm -r` that is a critical folder, apart from the found files."""
         for place in islice((place for place, word in enumerate(tests) if word in _EXECUTES), _MAX_VALUES):
             command = _Command.parse(list(islice(tests, place + 1, place + 1 + _MAX_VALUES)))
             if command.program in _DELETERS and self._removes_folders(command):
                 words = [word for word in command.arguments if word not in {"{}", f"{QUOTED}{QUOTED}", QUOTED, "+"}]
                 ends = next((end for end, word in enumerate(words) if "{}" in word or word.startswith("$")), len(words))
-                if (found := self._first_whole(words[:ends], folders)) is not None:
+                if (found := self._first_critical(words[:ends], folders)) is not None:
                     return found
         return None
 
     def _deleted_by_list(self, earlier: Sequence[_Command], *, removes_folders: bool) -> str | None:
-        """Return the word of the `earlier` parts of a pipeline that makes `xargs rm` delete all of a folder."""
+        """Return the word of the `earlier` parts of a pipeline that makes `xargs rm` delete a critical folder."""
         lists_files = bool(earlier) and (earlier[0].program == "find" or earlier[0].operands[:1] in _LISTS_FILES)
         return self._listed_by(earlier) if removes_folders or lists_files else None
 
     def _listed_by(self, pipeline: Sequence[_Command]) -> str | None:
-        """Return the word by which the output of a pipeline may name all of a folder, or None if it names less."""
+        """Return the word by which the output of a pipeline may name all files of a critical folder, or None."""
         if not pipeline:
             return _UNKNOWN
         first, *others = pipeline
@@ -638,48 +642,48 @@ class _Search:
             words = first.arguments or (["."] if first.program in {"ls", "dir", "tree"} else [])
         else:
             return first.program or _UNKNOWN
-        return None if any(_is_filter(part) for part in others) else self._first_whole(words, self.folders)
+        return None if any(_is_filter(part) for part in others) else self._first_critical(words, self.folders)
 
-    def _first_whole(self, words: Iterable[str], folders: Sequence[str]) -> str | None:
-        return next((word for word in words if self._may_be_whole(word, folders)), None)
+    def _first_critical(self, words: Iterable[str], folders: Sequence[str]) -> str | None:
+        return next((word for word in words if self._may_be_critical(word, folders)), None)
 
-    def _may_be_whole(self, word: str, folders: Sequence[str], *, is_unknown: bool = True) -> bool:
-        """Return whether a word is one of the `whole` folders or all of one; `is_unknown` is said of an unknown one."""
+    def _may_be_critical(self, word: str, folders: Sequence[str], *, if_unknown: bool = True) -> bool:
+        """Return whether a word may name a critical folder or all files in one; `if_unknown` for an unknown word."""
         return any(
-            is_unknown and self._may_be_one(value, folder)
+            if_unknown and self._may_lead_to_critical(value, folder)
             if _UNKNOWN in value
-            else any(self._is_one(path) for path in self._paths(value, folder))
+            else any(self._is_critical(path) for path in self._paths(value, folder))
             for value in self._expanded(word)
             for folder in folders
         )
 
-    def _may_be_one(self, value: str, folder: str) -> bool:
-        """Return whether a path that is known up to a mark may be one of the `whole` folders.
+    def _may_lead_to_critical(self, value: str, folder: str) -> bool:
+        """Return whether a path that is known up to a mark may be one of the critical folders.
 
-        What is not known is taken to be below the folder in which it is.
+        The unknown rest is assumed to lead further down.
         """
-        known, _, rest = value.replace(_HERE, folder).partition(_UNKNOWN)
+        known, _, rest = value.replace(_CURRENT_FOLDER, folder).partition(_UNKNOWN)
         if ".." in rest.split("/") or QUOTED in known or is_glob(known):
             return True
         base, _, name = os.path.join(folder, known).rpartition("/")
         if _is_in_proc(f"{base}/"):
             return True
         beginning = f"{self.file_system.resolve('/', base).rstrip('/')}/{name}".casefold()
-        return any(f"{path}/".startswith(beginning) for path in self.whole.paths)
+        return any(f"{path}/".startswith(beginning) for path in self.critical.paths)
 
-    def _is_one(self, path: str) -> bool:
-        """Return whether a path is one of the `whole` folders; `QUOTED` in it stands for any character."""
+    def _is_critical(self, path: str) -> bool:
+        """Return whether a path is one of the critical folders; `QUOTED` in it stands for any character."""
         if _is_in_proc(path):
             return True
         if QUOTED not in path:
-            return path in self.whole
+            return path in self.critical
         pattern = re.compile(".".join(map(re.escape, os.path.normpath(path).casefold().split(QUOTED))))
-        return any(pattern.fullmatch(whole) for whole in self.whole.paths)
+        return any(pattern.fullmatch(folder) for folder in self.critical.paths)
 
     def _paths(self, value: str, folder: str) -> Iterator[str]:
-        """Yield what a word denotes: its path, the folder of which it denotes all, and the paths that match it."""
-        value = value.replace(_HERE, folder) if value.startswith(_HERE) else value
-        base = without_globs_of_all(value)
+        """Yield the paths that a word names: its own, its folder for `folder/*`, and the matches of its globs."""
+        value = value.replace(_CURRENT_FOLDER, folder) if value.startswith(_CURRENT_FOLDER) else value
+        base = strip_match_all_globs(value)
         if not is_glob(base):
             yield os.path.join(folder, base)
             if QUOTED not in base:
@@ -688,14 +692,14 @@ class _Search:
             yield from self.file_system.expand(folder, value)
 
 
-def _parts(text: str) -> Iterator[tuple[str, str]]:
+def _split_parts(text: str) -> Iterator[tuple[str, str]]:
     """Yield the parts of a command between its operators, each with the operator that follows, "" for the last."""
     parts = [*_OPERATORS.split(text), ""]
     yield from zip(parts[::2], parts[1::2], strict=True)
 
 
 def _is_in_proc(path: str) -> bool:
-    """Return whether a path is in the folder that has links to the folders of each process."""
+    """Return whether a path is in `/proc`, with links to the folders of processes."""
     return re.match(r"/[/.]*proc/", path) is not None
 
 
@@ -713,7 +717,7 @@ def _split_find(operands: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _find_deletes_all(tests: Sequence[str]) -> bool:
-    """Return whether an action of `find` deletes, and no test before it leaves files out."""
+    """Return whether an action of `find` deletes, and no earlier test leaves files out."""
     for place, word in enumerate(tests):
         runs = word in _EXECUTES
         deletes = runs and _Command.parse(tests[place + 1 : place + 1 + _MAX_VALUES]).program in {*_DELETERS, "mv"}
@@ -725,8 +729,8 @@ def _find_deletes_all(tests: Sequence[str]) -> bool:
 def _is_narrowed(tests: Sequence[str]) -> bool:
     """Return whether tests of `find` leave out more than they let through, as `-name '*.pyc'` does.
 
-    A test that is negated lets nearly all through; so does what follows `-o`, if it has no test itself, and
-    so may a test of the age, the owner or the size.
+    A negated test lets nearly all through, and so does an alternative after `-o` without a test. Tests of age, owner or
+    size may do so too.
     """
     narrowed, has_alternatives = False, not {"-o", "-or", ","}.isdisjoint(tests)
     for place, word in enumerate(tests):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.tools.artifacts import EditedText, EditError, apply_edits
+from agenticx.tools.artifacts.edits import EditedText, EditError, apply_edits
 from agenticx.tools.artifacts.placeholders import find_placeholder, is_placeholder
 from tests.support.knowledge.data import knowledge_rows
 from tests.support.lanes import Count

@@ -14,9 +14,9 @@ from agenticx import AgentRuntime, Session
 from agenticx.testing import ScriptedGate, ScriptedModel, call, collect
 from agenticx.tools import decide, tool
 from agenticx.tools.builtin.shell import bash_exec
-from agenticx.tools.shell.deletions import find_whole_deletion
+from agenticx.tools.critical_folders import find_deleted_critical_folder
+from agenticx.tools.shell.deletions import find_critical_deletion
 from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
-from agenticx.tools.whole_folders import find_deleted_folder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("H3")]
 
@@ -465,5 +465,5 @@ def test_any_text_is_searched_without_an_error(rng: random.Random) -> None:
     for _ in range(500):
         command = "rm " + "".join(rng.choices(pieces, k=rng.randint(1, 30)))
         with suppress(UncheckableError):
-            find_whole_deletion(command, Path("/"), {}, FileSystemCache())
-        find_deleted_folder({"path": command, "paths": [command]}, Path("/"))
+            find_critical_deletion(command, Path("/"), {}, FileSystemCache())
+        find_deleted_critical_folder({"path": command, "paths": [command]}, Path("/"))

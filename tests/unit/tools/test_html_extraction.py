@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from agenticx.tools.artifacts import Extracted, extract_html, unwrap_page
+from agenticx.tools.artifacts.extraction import Extracted, extract_html, unwrap_page
 from tests.support.knowledge.data import knowledge_rows
 from tests.support.lanes import Count
 

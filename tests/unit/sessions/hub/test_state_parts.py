@@ -12,8 +12,8 @@ from agenticx.runtime.session import Option
 from agenticx.sessions import SessionRecord, SessionState, StateChange
 from agenticx.sessions.hub.state_tracker import StateTracker, load_session
 from agenticx.sessions.log.tool_state import encode_state
-from agenticx.tools import session_files
-from agenticx.tools.session_files import Artifacts
+from agenticx.tools.artifacts import files as artifact_files
+from agenticx.tools.artifacts.files import Artifacts
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +82,7 @@ async def change_anything(session: Session, rng: random.Random) -> None:
 
 @pytest.mark.cases(quick=30, full=500)
 async def test_stored_changes_make_the_state_as_it_is(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_files, "MAX_OLD_REVISIONS", 5)
+    monkeypatch.setattr(artifact_files, "MAX_OLD_REVISIONS", 5)
     stored = Stored()
     for _ in range(60):
         for _ in range(rng.randrange(4)):

@@ -12,7 +12,7 @@ import pytest
 from agenticx.errors import InvalidArguments
 from agenticx.llms import GrowingArguments
 from agenticx.llms.arguments import parse_arguments
-from agenticx.tools.artifact_paths import check_artifact_path, check_path_beside
+from agenticx.tools.artifacts.paths import check_artifact_path, check_path_conflicts
 from agenticx.tools.artifacts.preview import FilePreview, preview
 from tests.support.knowledge.data import knowledge_rows
 
@@ -199,4 +199,4 @@ def test_a_relative_path_is_shown(path: str) -> None:
 )
 def test_two_paths_that_cannot_be_in_one_folder_are_refused(path: str, other: str, reason: str | None) -> None:
     with nullcontext() if reason is None else pytest.raises(InvalidArguments, match=reason):
-        check_path_beside(path, ["x", other])
+        check_path_conflicts(path, ["x", other])

@@ -11,7 +11,7 @@ import pytest
 from agenticx.runtime import Session
 from agenticx.runtime.session import Option
 from agenticx.sessions.log.tool_state import encode_state, load_files
-from agenticx.tools.session_files import MAX_OLD_BYTES, MAX_OLD_REVISIONS, Artifacts, MemoryContents, UnknownArtifact
+from agenticx.tools.artifacts.files import MAX_OLD_BYTES, MAX_OLD_REVISIONS, Artifacts, MemoryContents, UnknownArtifact
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from agenticx.errors import AgenticXError, ToolError
 from agenticx.llms.images.base import MAX_IMAGE_BYTES
 from agenticx.threads import run_in_thread
-from agenticx.tools.artifact_paths import check_artifact_path, check_path_beside
+from agenticx.tools.artifacts.paths import check_artifact_path, check_path_conflicts
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible_path
 
@@ -262,10 +262,10 @@ class Artifacts:
         """Raise `ToolError` unless a file, or `count` new ones, of `size` bytes can be written beside the others.
 
         The limits are 200 files, 2 MB each, 20 MB together; apart from these 200 images, 10 MB each, 100 MB together.
-        Also raised for a path that `check_artifact_path` refuses, or `check_path_beside` beside the other files.
+        Also raised for a path that `check_artifact_path` refuses, or `check_path_conflicts` beside the other files.
         """
         check_artifact_path(path)
-        check_path_beside(path, self.current)
+        check_path_conflicts(path, self.current)
         is_image = is_image_type(media_type)
         others = [
             artifact

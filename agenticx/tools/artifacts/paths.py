@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from agenticx.errors import InvalidArguments
 from agenticx.tools.visible import visible_path
 
-__all__ = ["MAX_PATH_CHARS", "check_artifact_path", "check_path_beside", "is_artifact_path"]
+__all__ = ["MAX_PATH_CHARS", "check_artifact_path", "check_path_conflicts", "is_artifact_path"]
 
 MAX_PATH_CHARS = 200
 
@@ -42,7 +42,7 @@ def is_artifact_path(path: str) -> bool:
     return _problem(path) is None
 
 
-def check_path_beside(path: str, others: Iterable[str]) -> None:
+def check_path_conflicts(path: str, others: Iterable[str]) -> None:
     """Raise `InvalidArguments` if a file at `path` cannot be in one folder with files at the other paths.
 
     Systems differ in which names they take for the same, so paths are compared without case and in one form of

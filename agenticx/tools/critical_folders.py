@@ -1,4 +1,4 @@
-"""The folders whose deletion is always asked about, and calls of tools that delete one by its path."""
+"""Critical folders, whose deletion is always asked about, and the calls of tools that delete one by its path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from pydantic import BaseModel
 
 from agenticx.tools.visible import visible_line
 
-__all__ = ["WholeFolders", "deletion_reason", "find_deleted_folder", "names_deletion", "without_globs_of_all"]
+__all__ = [
+    "CriticalFolders",
+    "deletion_reason",
+    "find_deleted_critical_folder",
+    "names_deletion",
+    "strip_match_all_globs",
+]
 
 _MAX_SHOWN_CHARS = 300
 _MAX_PATH_CHARS = 4_096  # no file has a longer path
@@ -25,32 +31,32 @@ _DELETES = re.compile(
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _IS_PATH = re.compile(r"path|file|folder|dir|target|location|root")
 _BEGINS_AS_PATH = re.compile(r"~|/.|\$\{?(?:HOME|PWD)\b|%USERPROFILE%|file:", re.IGNORECASE)
-# A component such as `*`, `.*` or `*.*`.
+# A component that matches all names: `*`, `.*` or `*.*`.
 _MATCHES_ALL = re.compile(r"(?:\.?(?:\?|\[[!^][^\]]*\])*\*)+")
 
 
-class WholeFolders:
-    """The `paths` of `/`, the home folder, `workspace`, and the folders above the two, with case folded."""
+class CriticalFolders:
+    """`/`, the home folder, `workspace`, and the parents of both; `paths` are their paths with case folded."""
 
     def __init__(self, workspace: Path) -> None:
         home = os.path.expanduser("~")
         folders = {str(workspace), os.path.realpath(workspace), home, os.path.realpath(home), "/"}
-        above = {str(parent) for folder in folders for parent in Path(folder).parents}
-        self.paths = frozenset(path.casefold() for path in folders | above)
+        parents = {str(parent) for folder in folders for parent in Path(folder).parents}
+        self.paths = frozenset(path.casefold() for path in folders | parents)
 
     def __contains__(self, path: str) -> bool:
-        """Return whether `path`, which is absolute, is one of them as it is written; links are not followed."""
+        """Return whether the absolute `path` is one of them as written; links are not followed."""
         return f"/{os.path.normpath(path).lstrip('/')}".casefold() in self.paths
 
 
 def deletion_reason(word: str) -> str:
-    """Return a sentence with the reason why a deletion by `word`, a path or glob, is asked about."""
+    """Return the reason for asking about a deletion by `word`, a path or glob."""
     shown = visible_line(word, _MAX_SHOWN_CHARS)
     return f"It deletes {shown}, which may be the workspace, your home folder, a folder above, or all that is in one."
 
 
-def without_globs_of_all(path: str) -> str:
-    """Return the folder all of whose files a path such as `folder/*` names; any other path as it is."""
+def strip_match_all_globs(path: str) -> str:
+    """Return `folder` for a path like `folder/*`, which names all its files; any other path as it is."""
     parts = path.rstrip("/").split("/")
     while parts and _MATCHES_ALL.fullmatch(parts[-1]):
         parts.pop()
@@ -58,23 +64,23 @@ def without_globs_of_all(path: str) -> str:
 
 
 def names_deletion(tool_name: str) -> bool:
-    """Return whether a tool deletes by its name, such as `file_delete` or `removeFolder`."""
+    """Return whether the name of a tool says that it deletes, like `file_delete` or `removeFolder`."""
     return _DELETES.search(_WORD_START.sub("_", tool_name).lower()) is not None
 
 
-def find_deleted_folder(arguments: Mapping[str, Any], workspace: Path) -> str | None:
-    """Return the argument by which a call of a tool that deletes paths deletes one of the `WholeFolders`, or None.
+def find_deleted_critical_folder(arguments: Mapping[str, Any], workspace: Path) -> str | None:
+    """Return the argument of a deleting tool's call that names one of the `CriticalFolders`, or None.
 
-    Relative paths are those of `workspace`.
+    Relative paths start at `workspace`.
     """
-    whole = WholeFolders(workspace)
+    critical = CriticalFolders(workspace)
     for text in _path_texts(arguments):
         try:
-            path = os.path.join(workspace, os.path.expanduser(without_globs_of_all(_as_path(text))))
+            path = os.path.join(workspace, os.path.expanduser(strip_match_all_globs(_as_path(text))))
             resolved = os.path.realpath(path)
         except (OSError, ValueError):  # a name that no file can have
             continue
-        if path in whole or resolved in whole:
+        if path in critical or resolved in critical:
             return text or "''"
     return None
 
@@ -88,7 +94,7 @@ def _as_path(text: str) -> str:
 
 
 def _path_texts(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts that are paths by the name of their argument or field, or because they begin as one."""
+    """Yield the texts that are paths by the name of their argument or field, or by their beginning."""
     pending: list[tuple[str, object]] = list(arguments.items())[::-1]
     while pending:
         name, value = pending.pop()
