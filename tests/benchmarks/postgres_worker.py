@@ -28,7 +28,7 @@ __all__ = ["main"]
 
 TOKENS_PER_SECOND = 20
 TICK_SECONDS = 0.02
-PACKED_COMMITS = 256
+PACKED_COMMITS = 512
 _INSERT = """INSERT INTO bare (session, rev, commit_id, last_seq, position, body)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bytea[])"""
 _SENT = re.compile(rb'"text":"(\d+)')

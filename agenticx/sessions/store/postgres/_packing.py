@@ -12,14 +12,14 @@ from agenticx.threads import run_in_thread
 
 __all__ = ["MAX_SPAN", "PACKED_COMMITS", "Packer", "UnpackedCommit"]
 
-PACKED_COMMITS = 256
+PACKED_COMMITS = 512
 """The commits of a running turn that are packed at once."""
 
 MAX_SPAN = 1 << 32
 """The largest span of positions of a segment: 65,536 transactions."""
 
 _MAX_ROWS = 1024
-_MAX_KEPT, _MAX_KEPT_BYTES = 1024, 128 * 1024
+_MAX_KEPT, _MAX_KEPT_BYTES = 1024, 256 * 1024
 
 _READ = """SELECT rev, commit_id, last_seq, position, body FROM commits WHERE session = $1 AND rev < $2
            ORDER BY rev LIMIT $3"""
