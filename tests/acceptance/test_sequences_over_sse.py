@@ -198,7 +198,7 @@ CASES = {
         [[pause(0.1), say("Ah.")]],
         [*BEGIN, "token:waiting", "token", "final:answer"],
         on={"token": resume_model},
-        settings={"llm_first_feedback_seconds": 0.4},
+        settings={"llm_first_feedback_seconds": 0.2},
         held=True,
     ),
     "first chunk": SequenceCase(
@@ -214,7 +214,7 @@ CASES = {
     "hard": SequenceCase(
         [[[say("x"), pause(0.1)] * 200]],
         [*BEGIN, "token", "stall:hard", "error:timeout.hard"],
-        settings={"llm_hard_timeout_seconds": 0.4},
+        settings={"llm_hard_timeout_seconds": 0.2},
     ),
 }
 

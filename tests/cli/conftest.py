@@ -208,6 +208,7 @@ class FixedProvider:
     body: bytes = b""
     status: int = 200
     hold: bool = False
+    headers: dict[str, str] = field(default_factory=dict[str, str])
     requests: list[bytes] = field(default_factory=list[bytes])
     released: Event = field(default_factory=Event)
     base_url: str = ""
@@ -226,6 +227,8 @@ def provider() -> Iterator[FixedProvider]:
             kind = "text/event-stream" if state.status == 200 else "application/json"
             self.send_response(state.status)
             self.send_header("content-type", kind)
+            for header in state.headers.items():
+                self.send_header(*header)
             self.end_headers()
             self.wfile.write(state.body)
             self.wfile.flush()

@@ -319,7 +319,7 @@ def test_ctrl_c_at_a_question_stops_the_turn(agx: Any, terminal: Callable[..., A
 
 
 def test_an_unanswered_question_is_denied_after_its_timeout(agx: Any, terminal: Callable[..., Any]) -> None:
-    agx.environment["AGX_CONFIRM_TIMEOUT_SECONDS"] = "5"  # so that the question is seen before
+    agx.environment["AGX_CONFIRM_TIMEOUT_SECONDS"] = "2"  # so that the question is seen before
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)
     screen.wait_for("denied by time-out")

@@ -30,7 +30,7 @@ from tests.support.timeouts import PATIENCE, PatientClock, wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
-SHORT_REQUEST_TIMEOUT = PatientClock({30.0: 6.0})
+SHORT_REQUEST_TIMEOUT = PatientClock({30.0: 3.0})
 """A clock with a shorter request timeout, though longer than a delay of a busy machine."""
 HEALTH = "GET /api/health HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
 POST = "POST /api/sessions HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
@@ -155,7 +155,7 @@ async def wait_for_receive(studio: RunningStudio) -> None:
 
 
 async def test_a_stream_is_not_limited_by_the_request_timeout(make_studio: StudioMaker) -> None:
-    clock = PatientClock({**SHORT_REQUEST_TIMEOUT.but, 10.0: 0.5})
+    clock = PatientClock({**SHORT_REQUEST_TIMEOUT.but, 10.0: 0.25})
     async with make_studio(clock=clock) as studio, studio.frames("/api/events") as frames:
         for _ in range(15):  # longer than the request timeout
             assert (await anext(frames)).type == "comment"

@@ -42,7 +42,7 @@ async def test_a_hundred_stopped_readers_cost_bounded_memory_at_any_event_size(t
 
 @pytest.mark.promise("B3")
 async def test_dropped_readers_leave_no_large_event_in_memory(make_studio: StudioMaker) -> None:
-    async with make_studio(clock=PatientClock({10.0: 5.0})) as studio:
+    async with make_studio(clock=PatientClock({10.0: 2.5})) as studio:
         with without_collector():
             assert await memory_left_by_dropped_readers(studio, 20) < 20 * MEGABYTE
 
@@ -134,5 +134,5 @@ def chunks_of(body: bytes) -> Iterator[bytes]:
 @pytest.mark.parametrize("read_part", ["nothing", "all but the end"])
 @pytest.mark.cases(quick=1)
 async def test_a_client_that_stops_reading_a_long_response_is_dropped(make_studio: StudioMaker, read_part: str) -> None:
-    async with make_studio(clock=PatientClock({10.0: 5.0, 30.0: 4.0})) as studio:
+    async with make_studio(clock=PatientClock({10.0: 2.5, 30.0: 2.0})) as studio:
         await check_stalled_request_is_dropped(studio, read_part)

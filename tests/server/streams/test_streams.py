@@ -79,7 +79,7 @@ async def test_a_stream_of_a_session_that_is_deleted_ends(make_studio: StudioMak
 
 @pytest.mark.promise("B3")
 async def test_a_stalled_reader_is_dropped_and_the_others_are_not(make_studio: StudioMaker) -> None:
-    async with make_studio(clock=PatientClock({10.0: 5.0})) as studio:
+    async with make_studio(clock=PatientClock({10.0: 2.5})) as studio:
         session_id = await studio.session()
         with stalled_reader(studio, session_id) as quiet:
             await until_subscribed(studio)

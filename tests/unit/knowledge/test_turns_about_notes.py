@@ -138,7 +138,7 @@ def half_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
         return state
 
     monkeypatch.setattr("agenticx.knowledge.index._BATCH_NOTES", 2)
-    monkeypatch.setattr("agenticx.knowledge.vaults._SEARCH_SECONDS", 0.3)
+    monkeypatch.setattr("agenticx.knowledge.vaults._SEARCH_SECONDS", 0.15)
     monkeypatch.setattr(VaultIndex, "refresh", refresh_in_part)
 
 

@@ -303,8 +303,9 @@ async def test_a_turn_whose_end_cannot_be_stored_because_of_an_internal_error_is
 ) -> None:
     reported: list[BaseException] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context["exception"]))
-    store = FailingCommits(new_store(), 2, error, times=2)
-    hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()], "better"]), tmp_path, store=store)
+    store, clock = FailingCommits(new_store(), 2, error, times=2), PatientClock({2.0: 0.1})
+    model = ScriptedModel([[say("a"), hang()], "better"])
+    hub, _, session_id = await hub_with(model, tmp_path, store=store, clock=clock)
     await hub.start(session_id, TurnRequest(input="hi"))
     events = await wait_for_turn_end(store, session_id)
     assert events[-1].type == "error"

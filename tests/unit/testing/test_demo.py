@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from typing_extensions import TypedDict
@@ -26,7 +27,7 @@ from agenticx.testing import ScriptedGate, assert_sequence, check_grammar, colle
 
 pytestmark = pytest.mark.anyio
 
-DEMO = DemoModel(ScaledClock(1000))
+DEMO = DemoModel(ScaledClock(math.inf))
 TOOLS = [tool.schema for tool in builtin_tools()]
 
 

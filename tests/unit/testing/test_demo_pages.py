@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from html.parser import HTMLParser
 from typing import Any
@@ -21,7 +22,7 @@ from agenticx.tools import tool
 
 pytestmark = pytest.mark.anyio
 
-DEMO = DemoModel(ScaledClock(1000))
+DEMO = DemoModel(ScaledClock(math.inf))
 
 
 class Files:
