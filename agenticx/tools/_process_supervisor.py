@@ -2,8 +2,8 @@
 
     python -I -S _process_supervisor.py STATUS_FD SHELL ARGUMENT…
 
-Two processes share the work, each the child subreaper of its descendants: the guardian, which the caller starts, and
-its child, the supervisor, which starts the command. A descendant that loses its parent becomes a child of the nearest
+Two processes share the work, each the child subreaper of its descendants: the guardian, started by the caller, and its
+child, the supervisor, which starts the command. A descendant that loses its parent becomes a child of the nearest
 subreaper, so no process escapes by a double fork, a session of its own or an emptied environment, and "no children
 left" means that all have ended. The command sees the supervisor as its parent and may kill or stop it: then the
 guardian takes over and kills all processes with SIGKILL. If the guardian dies, the supervisor sees their pipe close and

@@ -1,15 +1,16 @@
-"""The AGENTS.md files of a workspace: what a project tells agents, for the system prompt.
+"""The AGENTS.md files of a workspace: a project's instructions for agents, for the system prompt.
 
-1. Read are those of the workspace and of the folders above it up to the root of its repository, the nearest folder
-   that has `.git`; without a repository only that of the workspace. A `.git` of another user does not count, as git
+1. The files of the workspace and of its parent folders up to the root of the repository (the nearest folder with
+   `.git`) are read; without a repository only the workspace's. A `.git` of another user does not count, because git
    itself does not trust it.
-2. A link is followed only inside the repository. Only regular files are read, opened without following links. Left out
-   is a file that `file_read` would ask about or refuse, to which a branch may bring a link or of which another name
-   (hard link) is unknown, one that a link leads to and that has a key in it, and one that other users may have written.
+2. A link is followed only inside the repository. Only regular files are read, opened without following links. A file is
+   left out if `file_read` would ask about it or refuse it (a branch may bring a link to such a file), if another name
+   of it (hard link) is unknown, if a link leads to it and it has a key in it, or if other users may have written it.
    The log and the list of files say so.
-3. Together they have at most 32 KiB; of more, what is nearest to the workspace is kept. The nearest comes last.
+3. Together they have at most 32 KiB; if there is more, the files nearest to the workspace are kept. The nearest comes
+   last.
 4. Their text is content of the workspace, not of the user: the prompt frames it with the name of its file, and it
-   cannot end its frame. Invisible characters are left out, as a person who reads the file does not see them.
+   cannot end its frame. Invisible characters are left out, because a person who reads the file does not see them.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class AgentsFile:
 
 
 def find_agents_files(workspace: Path, private: Iterable[Path] = ()) -> Sequence[AgentsFile]:
-    """Return the files that apply in a workspace, the nearest last, and those that are left out.
+    """Return the files that apply in a workspace, the nearest last, including the files that are left out.
 
     `private` are paths of AgenticX's own data. Blocks; not for an event loop.
     """
@@ -87,7 +88,7 @@ def agents_file_names(workspace: Path, private: Iterable[Path] = ()) -> list[str
 
 
 def instructions_prompt(files: Sequence[AgentsFile]) -> str:
-    """Return the files as a part of a system prompt, which begins with an empty line; nothing for no file."""
+    """Return the files as a part of a system prompt that begins with an empty line; "" for no file."""
     framed = [_framed(file) for file in files if file.reason is None]
     return "\n\n".join(["", _INTRODUCTION, *framed]) if framed else ""
 
@@ -130,12 +131,12 @@ def _read(target: _Candidate, limit: int) -> AgentsFile | None:
 
 
 class _LeftOut(AgenticXError):
-    """Raised for a file whose text is not to reach a model; the message is a clause."""
+    """Raised for a file that is left out; the message is a clause."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A path at which an AGENTS.md is looked for, in `folder`, at or above the workspace."""
+    """A possible AGENTS.md in `folder`, the workspace or a parent of it."""
 
     root: Path
     folder: Path

@@ -1,4 +1,4 @@
-"""The check of what a tool's own code returned as the assessment of a call."""
+"""The check of an assessment that a tool's own code returned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TEXTS = ("question", "command", "path", "diff")
 
 
 def checked_assessment(value: object, tool_name: str) -> Assessment:
-    """Return `value`; raise `ToolError` unless it is an `Assessment` whose fields have values of the declared types."""
+    """Return `value`; raise `ToolError` unless it is an `Assessment` with fields of the declared types."""
     if (problem := _problem(value)) is not None:
         raise ToolError(f"the assessment of tool {tool_name!r} returned {problem}")
     return cast("Assessment", value)
@@ -24,7 +24,7 @@ def _problem(value: object) -> str | None:
     """Return a clause that says why `value` is no assessment, and what it must be; None for an assessment."""
     if not isinstance(value, Assessment):
         return f"{type(value).__name__}; it must return an Assessment"
-    assessment: Any = value  # made by user code, which may have used values of any type
+    assessment: Any = value  # made by user code, with values of any type
     risk = assessment.risk
     if not isinstance(risk, str) or risk not in get_args(Risk):
         return f"an Assessment whose risk is {_shown(risk)}; it must be one of {', '.join(get_args(Risk))}"

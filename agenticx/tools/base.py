@@ -44,16 +44,17 @@ class UserQuestion:
 class Assessment:
     """A description of the effects of one call, made before the user is asked and again before the call runs.
 
-    `question` is shown to the user, `reasons` are sentences that help to answer it. `binding` holds everything that the
-    answer depends on (resolved paths, cwd, a digest of the file to be changed, …); the gate's digest covers it, so a
-    call whose second assessment differs from the one that was shown does not run. Values are JSON. The user is asked in
-    every mode about calls that are `protected` or `unchecked` (a part of the call could not be examined, or was too
-    large to be examined), and about one that `discloses` text to another provider; `reasons` state what applies. One
-    that `remembers` text for later sessions is asked about each time, also in plan mode and after an answer that was to
-    hold for the session. `undeclared` says that nobody declared a risk, as of a bare function: `risk` is a guess then.
-
-    A call that `asks` the user something does not run: the answer is its result, and waiting for it counts in no time
-    limit of tools. It is stored, and the wait goes on after a restart, as for a confirmation.
+    - `question` is shown to the user; `reasons` are sentences that help to answer it.
+    - `binding` has everything, as JSON, that the answer depends on: resolved paths, cwd, a digest of the file to be
+      changed, … The gate's digest covers it: if the second assessment differs from the shown one, the call does not
+      run.
+    - The user is asked in every mode about a call that is `protected` or `unchecked` (a part of it could not be
+      examined, or was too large for that), or that `discloses` text to another provider.
+    - If it `remembers` text for later sessions, the user is asked each time, also in plan mode and after an answer for
+      the rest of the session.
+    - `undeclared`: nobody declared a risk, as for a bare function; `risk` is a guess then.
+    - `asks` is a question to the user. Such a call does not run: the answer is its result. Waiting for it counts in no
+      time limit of tools; the question is stored and waits on after a restart, as a confirmation does.
     """
 
     risk: Risk
@@ -73,12 +74,12 @@ class Assessment:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A result that the tool has shortened itself, that has text of others, or that has images.
+    """A result that the tool has shortened itself, that has foreign text, or that has images.
 
-    `truncated` is True if text was left out. `sources` name the texts in it that others than the user and the model
-    wrote, such as notes: while they are in the conversation, the user is asked about each call that runs code.
-    `attachments` are images and files that the model is to see, as many as one message may have: it gets them in the
-    result of the call, or behind it where the API of its provider takes only text there.
+    `truncated` is True if text was left out. `sources` name foreign texts in it, for example notes: neither the user
+    nor the model wrote them, and while they are in the conversation, the user is asked about each call that runs code.
+    `attachments` are images and files for the model, as many as one message may have; they are sent in the result of
+    the call, or after it if the provider's API takes only text in results.
     """
 
     text: str
@@ -98,7 +99,7 @@ def is_parallel(tool: Tool) -> bool:
 
 
 def runs_in_thread(tool: Tool) -> bool:
-    """Return whether `tool` is a plain function, whose thread runs on after a time-out or a stop."""
+    """Return whether `tool` is a plain function, so that its thread runs on after a time-out or a stop."""
     return getattr(tool, "runs_in_thread", False) is True
 
 

@@ -22,7 +22,7 @@ _MAX_NUMERAL_CHARS = 400
 """Maximum number of characters; longer numerals are of no use, and parsing them takes more than linear time."""
 
 _EXACT_BELOW = 2**53
-"""Bound below which each integer has a float of its own."""
+"""Each smaller integer has a float of its own."""
 
 _Schema = Mapping[str, Any]
 
@@ -98,7 +98,7 @@ class _NumberCoercion:
         return coerced
 
     def _resolve_reference(self, reference: object) -> object:
-        """Return the schema at a reference such as `#/$defs/Point`, or None if it does not exist."""
+        """Return the schema at a reference like `#/$defs/Point`, or None if it does not exist."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return None
         found: Any = self._root

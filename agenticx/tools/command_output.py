@@ -72,22 +72,22 @@ _CONTINUATION = bytes(range(0x80, 0xC0))
 class TerminalLines:
     """A filter of output that keeps of each line what a terminal shows in the end.
 
-    CR and ESC[G go to the beginning of the line, backspace goes back, and what follows replaces what is there, one
-    column for each character; ESC[K erases. ESC[A, B, E and F go to another of the last 48 lines, and ESC[J erases
-    those below. CRLF stays, and so does a line without any of these, in its bytes.
+    CR and ESC[G go to the beginning of the line, backspace goes back, and the next characters replace the old ones, one
+    column each; ESC[K erases. ESC[A, B, E and F go to another of the last 48 lines, and ESC[J erases the lines after
+    the cursor. CRLF stays, and the bytes of a line without any of these stay as they are.
     """
 
     def __init__(self) -> None:
         self._rows = [bytearray()]  # the last lines, as they were written: the cursor can still go there
         self._row = 0  # where the cursor is
-        self._column: int | None = None  # where it is in a line to which it went, None at the end of what was written
+        self._column: int | None = None  # of the cursor in a line that it moved to, None at the end of the output
         self._rest = b""  # the beginning of a sequence
         self._columns_left = 0  # how many times a column is looked up in this chunk; then it is taken as the first
         self._is_continued = False  # the beginning of the first line is out already, and cannot be overwritten
 
     @property
     def unfinished(self) -> bytes:
-        """The last lines, which may still change, as they are shown."""
+        """The last lines as they are shown; they may still change."""
         return b"\n".join(self._shown_rows()) + self._rest
 
     def feed(self, chunk: bytes) -> bytes:
@@ -118,7 +118,7 @@ class TerminalLines:
             self._write_in_line(line, shown)
 
     def _write_many(self, text: bytes, shown: list[bytes]) -> bytes:
-        """Write the lines of a text which the cursor cannot reach; return the others."""
+        """Write the lines of a text that the cursor cannot reach; return the others."""
         line_break = len(text)
         for _ in range(_REACHED_LINES):
             line_break = text.rindex(b"\n", 0, line_break)
@@ -163,7 +163,7 @@ class TerminalLines:
         self._rows, self._row, self._is_continued = [bytearray()], 0, True
 
     def _move(self, move: re.Match[bytes], shown: list[bytes]) -> None:
-        """Go to another line, or erase all below."""
+        """Go to another line, or erase the lines after the cursor."""
         is_last = self._row == len(self._rows) - 1
         if move["erasure"]:
             if is_last and not self._rows[self._row]:
@@ -208,7 +208,7 @@ def _shown(line: bytes, *, is_continued: bool = False) -> bytes:
 
 
 def _width(line: bytes) -> int:
-    """Return the column in which the cursor is after a line."""
+    """Return the column of the cursor after a line."""
     part = _LINE_START.split(line.decode("utf-8", "replace"))[-1]
     column = 0
     for text in _SEQUENCE.sub("", part).split("\b"):

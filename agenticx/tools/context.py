@@ -1,4 +1,4 @@
-"""The context of a tool call: what a tool gets beside its arguments, and the state that tools keep in a session."""
+"""The context of a tool call, and the state that tools keep in a session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ToolState:
 
     `todos` rows are {"text": str, "status": "pending" | "in_progress" | "done"}; `files` maps a resolved path to
     the (mtime_ns, size) last read or written through a tool; `context_variables` belongs to the application.
-    `passages` are those of notes that the model was given, whose numbers it cites: the first is number 1.
+    `passages` are the passages of notes that the model was given and cites by number; the first is number 1.
     `sources` name foreign texts that were read in child turns, for example a team's.
     """
 
@@ -91,25 +91,27 @@ def _never_stopped() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext(Generic[DepsT]):
-    """The environment of a call, passed to the tool beside its arguments; never part of its schema.
+    """The environment of a call, passed to the tool in addition to its arguments; never part of its schema.
 
-    `deps` is the object that the run was given, such as a database: `context: ToolContext[Database]` says its type. No
-    model sees it and no store keeps it: a turn that goes on after a restart has those of `open_hub(deps=…)`, or None.
-
-    `emit(type, payload)` emits an event of the tool between its call and its result: `tool_progress` (payload
-    {"output": str}; id, name and elapsed time are filled in), `artifact`, `citation` and the like; types that belong to
-    the engine are refused with `ToolError`. `add_background_task(coroutine)` registers work that continues after the
-    call has returned (terminating processes); the turn waits 3 s for it and then cancels it. `record_process(process)`
-    stores the identity of a process, {pid, started, mark} of `tools.processes`, so that the process can be terminated
-    after a crash. A tool that changes files awaits `snapshots.record_edit`, if `snapshots` is not None, just before
-    each change. `artifacts` are the files of the session, and `preview` is what was shown of one while this call was
-    received. `raise_if_stopped()` raises `ToolError` once the turn, or this call, is to end; a tool that works in a
-    thread calls it there before it begins. `attachments()` returns the files that the user attached to messages of the
-    conversation, newest first.
-
-    Before a tool uses a paid service, it calls `reserve_cost(name, dollars)` with the service's name and the most that
-    this costs (None: unknown). That raises `BudgetExceeded` if the budgets of the turn do not have it, and returns a
-    `SettleCost`, which counts what was used in the usage of the turn.
+    - `deps` is the object that the run was given, for example a database; `context: ToolContext[Database]` states its
+      type. No model sees it and no store keeps it: a turn resumed after a restart has the deps of `open_hub(deps=…)`,
+      or None.
+    - `emit(type, payload)` emits an event of the tool between its call and its result: `tool_progress` (payload
+      {"output": str}; id, name and elapsed time are filled in), `artifact`, `citation` and the like. Types of the
+      engine are refused with `ToolError`.
+    - `add_background_task(coroutine)` registers work that continues after the call has returned, for example
+      terminating processes; the turn waits 3 s for it and then cancels it.
+    - `record_process(process)` stores the identity of a process, {pid, started, mark} of `tools.processes`, so that it
+      can be terminated after a crash.
+    - `snapshots`: a tool that changes files awaits `snapshots.record_edit` just before each change, unless it is None.
+    - `artifacts` are the files of the session; `preview` is the part of one that was shown while this call was
+      received.
+    - `raise_if_stopped()` raises `ToolError` once the turn, or this call, is to end; a tool that works in a thread
+      calls it there before it begins.
+    - `attachments()` returns the files that the user attached to messages of the conversation, newest first.
+    - `reserve_cost(name, dollars)` must be called before a paid service is used, with the service's name and its
+      largest cost (None: unknown). It raises `BudgetExceeded` if the budgets of the turn have less left, and returns a
+      `SettleCost` that adds the actual use to the turn's usage.
     """
 
     workspace: Path

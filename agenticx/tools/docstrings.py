@@ -1,7 +1,7 @@
 """Descriptions of a function and its parameters, read from its docstring: Google, numpy or reST.
 
-1. The description of the function is the text before the first section or field. Other sections than those of
-   parameters, such as returns, exceptions and examples, are left out: they are not for a model.
+1. The description of the function is the text before the first section or field. Sections on returns,
+   exceptions, examples and the like are left out: they are not for a model.
 2. The line breaks in the description of a parameter become spaces.
 """
 
@@ -31,7 +31,7 @@ _REST_FIELD = re.compile(
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Return the description of a function and those of its parameters by name; `text` is without its indentation.
+    """Return the descriptions of a function and, by name, of its parameters; `text` is without its indentation.
 
     >>> read_docstring("Add.\\n\\nArgs:\\n    left (int): The first\\n        number.\\n\\nReturns:\\n    A number.")
     ('Add.', {'left': 'The first number.'})

@@ -1,4 +1,4 @@
-"""The rules of a project's .gitignore files, which exclude files from searches."""
+"""The rules of a project's .gitignore files, to exclude files from searches."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
-    """The rules in force in one folder: those of the folders above it, then those of its own .gitignore.
+    """The rules in force in one folder: its parents' rules, then the rules of its own .gitignore.
 
     Paths are relative to the workspace. As in git, the last rule that matches decides, a rule without a slash
-    matches at any depth, and nothing below an ignored folder can be included again.
+    matches at any depth, and nothing in an ignored folder can be included again.
     """
 
     rules: tuple[_Rule, ...] = ()
 
     def with_rules(self, text: str, folder: str) -> IgnoreRules:
-        """Return these rules and those of a .gitignore in `folder` ("" for the workspace itself).
+        """Return these rules and the rules of a .gitignore in `folder` ("" for the workspace itself).
 
         Only the last 5,000 distinct lines of a file are used, because each is compiled and tried for each path.
         """

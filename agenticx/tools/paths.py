@@ -6,9 +6,9 @@
 2. `..` is refused rather than resolved: after a link, `..` is not the folder that holds the link.
 3. An absolute path is accepted if it leads into the workspace; models often write absolute paths.
 4. Only regular files are opened, and never by an `open` that could block.
-5. A part of a path that does not exist, but is how exactly one entry of its folder is shown, means that entry: names
-   with hidden characters are shown with code points, and models write some of them as plain blanks. Rules, requests
-   and digests then concern the real name.
+5. If a part of a path does not exist, but is the shown form of exactly one entry of its folder, it means that entry:
+   names with hidden characters are shown with code points, and models write some of them as plain blanks. Rules,
+   requests and digests then concern the real name.
 6. A file is replaced by renaming a new one over it. Only where that is refused, as for a file that is mounted into a
    container, a function of its own writes it in place: a crash then leaves parts of both contents.
 """
@@ -61,8 +61,8 @@ _NOT_REPLACEABLE = frozenset({errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROF
 class WorkspacePath:
     """A path inside the workspace with all links resolved; it may not exist.
 
-    `link_parts` are the parts of the paths on the way to it: of the path as it was given, if links make it lead
-    elsewhere, and of what each of these links but the last leads to; relative to the root for those below it.
+    `link_parts` are the parts of the paths on the way to it: if the given path has links, that path, and the target of
+    each link but the last. Paths inside the root are relative to it.
     """
 
     root: Path
@@ -85,7 +85,7 @@ class WorkspacePath:
 
 
 def resolve_in_workspace(text: str, workspace: Path) -> WorkspacePath:
-    """Return the path to which `text` resolves; raise `ToolError` unless it is inside the workspace."""
+    """Resolve `text`; raise `ToolError` unless the path is inside the workspace."""
     shown = visible_path(text[:_MAX_PATH_BYTES])
     if not text or "\0" in text[:_MAX_PATH_BYTES]:
         raise ToolError(
@@ -120,7 +120,7 @@ def _parts_below(root: Path, path: Path) -> tuple[str, ...]:
 
 
 def _followed_links(path: Path) -> Iterator[Path]:
-    """Yield the paths on the way to what a path leads to, one for each link, from the path itself on."""
+    """Yield the paths on the way to a path's target, one for each link, the path itself first."""
     resolved, remaining = Path(path.anchor), list(reversed(path.parts[1:]))
     links_left = _MAX_LINKS
     while remaining and links_left:
@@ -143,11 +143,10 @@ def _followed_links(path: Path) -> Iterator[Path]:
 def resolve_as_shown(
     text: str, workspace: Path, is_private: Callable[[WorkspacePath], bool], *, max_names: int = _MAX_COMPARED_NAMES
 ) -> WorkspacePath:
-    """Return the path to which `text` resolves, taking parts that do not exist as names in their shown form.
+    """Resolve `text`, taking parts that do not exist as names in their shown form.
 
-    Folders that are `is_private` are not looked into, and of each other folder at most `max_names` names are compared.
-    Raises `ToolError` as `resolve_in_workspace` does, and if such a
-    part may mean several entries.
+    `is_private` folders are not read; in other folders at most `max_names` names are compared. Raises `ToolError` as
+    `resolve_in_workspace` does, and if such a part may mean several entries.
     """
     target = resolve_in_workspace(text, workspace)
     lexical = Path(os.path.normpath(target.root / text))
@@ -226,15 +225,15 @@ def scan_folder(target: WorkspacePath) -> list[FolderEntry]:
 
 
 class CannotReplace(ToolError):
-    """Raised if the system refuses a new file beside an existing one, or renaming it over that."""
+    """Raised if the system refuses to create a new file next to an existing one, or to rename it over that."""
 
 
 def replace_file(target: WorkspacePath, content: bytes, *, mode: int | None = None) -> os.stat_result:
     """Replace a file atomically by `content`: readers see the old or the new file, also after a crash.
 
     Missing folders are created. An existing file keeps its permissions, and its owner where this process may set it;
-    a new file gets `mode`. Raises `CannotReplace` for an existing file that is in use as a mount point, or whose folder
-    may not be changed.
+    a new file gets `mode`. Raises `CannotReplace` if an existing file is a mount point, or if its folder may not
+    be changed.
     """
     name = _name(target)
     with _os_errors_as_tool_errors(target), _open_parent(target, create=True) as folder:
@@ -376,7 +375,7 @@ def _open_parent(target: WorkspacePath, *, create: bool = False) -> Generator[in
 
 @contextmanager
 def _open_folder(target: WorkspacePath, parts: tuple[str, ...], *, create: bool = False) -> Generator[int]:
-    """Open the folder `parts` below the root and yield its descriptor."""
+    """Open the folder `parts` inside the root and yield its descriptor."""
     current = os.open(target.root, _FOLDER_FLAGS)
     try:
         for part in parts:

@@ -1,10 +1,10 @@
 r"""Regular expressions and globs with linear matching time, so that no search can hang.
 
-Python's `re` backtracks and holds the interpreter lock meanwhile. The engine used here is Rust's `regex` crate, which
-pydantic includes for its string patterns: it has no look-around and no back-references, and its matching time is
-linear. It compiles a repetition by expanding it, and a class such as `\w` into all letters of Unicode: `\w{1000}` takes
-10 MB and a tenth of a second in which no other thread runs. So a pattern is refused if its expansion has more than a
-few thousand characters or a hundred such classes.
+Python's `re` backtracks and holds the interpreter lock meanwhile. The engine used here is Rust's `regex` crate, as
+pydantic includes it for its string patterns: it has no look-around and no back-references, and its matching time is
+linear. It compiles a repetition by expanding it, and the class `\w` into all letters of Unicode: `\w{1000}` takes 10
+MB, and keeps other threads from running for a tenth of a second. So a pattern is refused if its expansion has more than
+a few thousand characters or a hundred such classes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LinearPattern:
     validator: SchemaValidator
 
     def found_in(self, text: str) -> bool:
-        """Return whether the pattern matches anywhere in `text`, which must not hold lone surrogates."""
+        """Return whether the pattern matches anywhere in `text`, a text without lone surrogates."""
         return self.validator.isinstance_python(text)
 
 
@@ -160,13 +160,17 @@ _SPECIAL_IN_CLASS = re.compile(r"[\[\]\\&~^]")
 def compile_file_globs(text: str, workspace: str, *, is_name: bool = False) -> LinearPattern:
     """Compile what a model gives to select files, as one pattern over paths relative to the folder `workspace`.
 
-    It is one glob or several with commas between them. Beside what `compile_glob` takes, a glob may have braces:
-    `{a,b}`, nested ones, and ranges such as `{1..9}` of at most 256 values. `{a}` means both `{a}` and `a`, and `[a]`
-    both `[a]` and `a`. A glob with a `/` begins at the workspace, also as `./a`, `/a` or as an absolute path; one
-    without it matches in any folder. `a/` means all files below a folder `a`, and `a` those and files of that name.
+    It is one glob or several with commas between them.
 
-    Unless the text `is_name` of a file, it may also be in quotes, a JSON list of texts, or have blanks, `;` or `|`
-    between globs that each have a `*`. Raises `ToolError` as `compile_glob` does, and for more than 256 globs.
+    - In addition to the syntax of `compile_glob`, braces are expanded: `{a,b}`, nested ones, and ranges of at most 256
+      values, as in `{1..9}`. `{a}` means both `{a}` and `a`, and `[a]` both `[a]` and `a`.
+    - A glob with a `/` begins at the workspace, also as `./a`, `/a` or an absolute path; one without `/` matches in any
+      folder.
+    - `a/` means all files in a folder `a`, at any depth; `a` also means files of that name.
+    - Unless the text `is_name` of a file, it may also be in quotes, a JSON list of texts, or have blanks, `;` or `|`
+      between globs that each have a `*`.
+
+    Raises `ToolError` as `compile_glob` does, and for more than 256 globs.
     """
     _check_glob_length(text)
     parts = _split_at_commas(text) if is_name else _split_list(text)
@@ -196,12 +200,12 @@ def _from_workspace(glob: str, workspace: str) -> str:
     if glob == workspace or glob.startswith(f"{workspace.rstrip('/')}/"):
         glob = f"/{glob[len(workspace) :]}"
     relative = _EMPTY_PARTS.sub("/", _LEADING_DOTS.sub("", glob, count=1))
-    below_folder = relative.endswith("/")
+    is_folder = relative.endswith("/")
     relative = relative.rstrip("/")
     if not relative or relative == ".":
         return "**"
     anchored = "/" in relative or glob.startswith(("./", "/"))
-    return f"{'' if anchored else '**/'}{relative}{'/**' if below_folder else ''}"
+    return f"{'' if anchored else '**/'}{relative}{'/**' if is_folder else ''}"
 
 
 _LEADING_DOTS = re.compile(r"\A(?:\.?/)+")
@@ -209,7 +213,7 @@ _EMPTY_PARTS = re.compile(r"/(?:\.?/)+")
 
 
 def _is_plain(glob: str) -> bool:
-    """Return whether a glob is a path without special characters, which may be that of a folder."""
+    """Return whether a glob has no special characters, so that it may be the path of a folder."""
     return not any(special in glob.removeprefix("**/") for special in "*?[]{}\\")
 
 
@@ -221,7 +225,7 @@ class _Braces(NamedTuple):
     closed: int
 
     def choices(self, glob: str) -> list[str]:
-        """Return the texts for which the pair stands; braces that stand for themselves are escaped."""
+        """Return the texts that the pair expands to; literal braces are escaped."""
         if self.commas:
             ends = [self.opened, *self.commas, self.closed]
             return [glob[start + 1 : end] for start, end in pairwise(ends)]
@@ -292,7 +296,7 @@ def _split_list(text: str) -> list[str]:
 
 
 def _split_globs(text: str) -> list[str]:
-    """Return the globs between which there are `;`, `|` or blanks; only the text itself if that may be one glob."""
+    """Return the globs separated by `;`, `|` or blanks; only the text itself if it may be one glob."""
     pieces = [piece for piece in _SEPARATORS.split(text) if piece]
     is_list = all(
         "*" in one and one.count("{") == one.count("}") and one.count("[") == one.count("]") for one in pieces

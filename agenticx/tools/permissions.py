@@ -62,7 +62,7 @@ class Verdict:
 
 
 def is_asked_in_every_mode(reasons: Sequence[str]) -> bool:
-    """Return whether one of the reasons of a verdict is that such a call is asked about in every mode."""
+    """Return whether a verdict with these reasons asks in every mode."""
     return any(reason in _EVERY_MODE or reason.startswith(SOURCES_REASON) for reason in reasons)
 
 
@@ -83,7 +83,7 @@ def decide(
     other call is allowed if `mode` allows its risk, and asked about if not. `has_gate` says that there is a confirm
     gate, given by the application or of a hub; without one a call of undeclared risk is allowed too, outside of plan
     mode: the application's own functions need no permission. It never counts as one that only reads. While the
-    conversation has texts of others, which `sources` name, a call that runs code is asked about in every mode, and any
+    conversation has foreign texts, named by `sources`, a call that runs code is asked about in every mode, and each
     confirmation names them.
     """
     verdict = _decide(mode, assessment, has_gate)

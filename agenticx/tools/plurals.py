@@ -6,7 +6,7 @@ __all__ = ["pluralize"]
 
 
 def pluralize(number: int, noun: str, plural: str = "") -> str:
-    """Return `number` with its noun, such as `1 line`, `2 lines` or `1,000 lines`.
+    """Return `number` with its noun, for example `1 line`, `2 lines` or `1,000 lines`.
 
     The plural is `noun` with an s unless `plural` is given.
     """

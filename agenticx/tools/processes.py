@@ -1,13 +1,14 @@
 """Commands that are terminated with all their descendants.
 
-Each command runs below two small processes (`_process_supervisor.py`), child subreapers of all descendants of the
-command; two, so that a command cannot escape by killing its parent. This process is not a subreaper: it adopts no
-other processes, does not interfere with other uses of `waitpid` and needs no child watcher. If this process is
+Each command runs as a descendant of two small processes (`_process_supervisor.py`), child subreapers of all descendants
+of the command; two, so that a command cannot escape by killing its parent. This process is not a subreaper: it adopts
+no other processes, does not interfere with other uses of `waitpid` and needs no child watcher. If this process is
 killed, the two see its end of their pipe close and terminate the command. Every descendant also has a mark in its
-environment, by which it is found if both have been killed; an application that stores the result of
+environment, to be found if both have been killed; an application that stores the result of
 `RunningCommand.wait_started` can terminate the descendants even then and after a restart. Other systems than Linux have
 neither subreapers nor marks: there the command's process group is terminated, and descendants that leave the group
-continue to run."""
+continue to run.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ class CommandExit:
 
 @dataclass(frozen=True, slots=True)
 class StartedProcess:
-    """The identity of a command: its process, which leads a session, the start time of the process, and its mark.
+    """The identity of a command: its process (a session leader), the start time of the process, and its mark.
 
     `started` is in clock ticks since the system booted (Linux; 0 where that is not known).
     """
@@ -80,10 +81,10 @@ def start_command(
     call_id: str,
     on_output: Callable[[bytes], None],
 ) -> RunningCommand:
-    """Start a program (an absolute path and its arguments) below a supervisor of its own.
+    """Start a program (an absolute path and its arguments) under a supervisor of its own.
 
-    Standard input is empty. `on_output` is called on the event loop with standard output and standard error, in the
-    order in which they were written. Raises `ToolError` if the program could not be started.
+    Standard input is empty. `on_output` is called on the event loop with standard output and standard error, in
+    the order of writing. Raises `ToolError` if the program could not be started.
     """
     mark = f"{call_id}.{new_id('run')}"
     (control_read, control_write), (output_read, output_write), (status_read, status_write) = _pipes(3)

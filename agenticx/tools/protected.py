@@ -1,8 +1,8 @@
 """Protected paths: files that control execution or permissions, never changed without asking the user.
 
 Writing a shell start-up file, a git hook or an editor's task runs code later, outside every confirm gate; writing
-AgenticX's own settings changes the gate. Files that a user runs knowingly, such as a Makefile, are not protected; files
-that common tools run automatically are: those of environment and hook managers, CI systems and other agents.
+AgenticX's own settings changes the gate. Files that a user runs knowingly, like a Makefile, are not protected; files
+that common tools run automatically are: the files of environment and hook managers, CI systems and other agents.
 
 There are two lists. Settings are protected wherever they are named, also in a shell command. Instruction files of
 agents (`CLAUDE.md`, `.cursorrules`) and files that ordinary commands often name (`conftest.py`) are protected only
@@ -36,7 +36,7 @@ _FOLDERS = """
     .idea .idx .ipython .jj .jupyter .kube .lefthook .lefthook-local .m2 .mise .mvn .nvim .password-store .run
     .semaphore .ssh .svn .teamcity .tekton .vim .vs .vscode .woodpecker .yarn .zed .zuul.d mise-tasks
 """
-# Folders of agents: they hold settings, hooks and servers to start, beside instructions.
+# Folders of agents: they hold instructions, but also settings, hooks and servers to start.
 _AGENT_FOLDERS = """
     .agenticx .aiassistant .amazonq .amp .augment .claude .cline .codebuddy .codeium .codex .continue .copilot .crush
     .cursor .devin .factory .gemini .goose .iflow .junie .kilocode .kiro .lingma .opencode .openhands .qoder .qwen .roo
@@ -78,7 +78,7 @@ _PAIRS = """
 """
 PROTECTED_PAIRS = tuple((parent, child) for parent, _, child in (pair.partition("/") for pair in _PAIRS.split()))
 _SETTINGS = PROTECTED_NAMES | frozenset(_PAIRS.split())
-# Prefixes and suffixes of names such as `.env.local` and `mise.production.toml`.
+# Prefixes and suffixes of names, as of `.env.local` and `mise.production.toml`.
 PROTECTED_AFFIXES = (
     (".env.", ""),
     (".lintstagedrc.", ""),
@@ -147,7 +147,7 @@ def _has_affix(part: str, affix: tuple[str, str]) -> bool:
 
 
 def changes_bare_repository(root: Path, parts: tuple[str, ...]) -> bool:
-    """Return whether writing the file `parts` below `root` creates or changes a bare git repository.
+    """Return whether writing the file `parts` in `root` creates or changes a bare git repository.
 
     The configuration of a repository names programs that git runs. When git runs in a folder of any name, it
     recognises a bare repository by HEAD, objects and refs.

@@ -39,11 +39,11 @@ BoundP = ParamSpec("BoundP")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FunctionTool(Generic[P, R]):
-    """A tool made from a function, which can still be called as that function.
+    """A tool made from a function; it can still be called like that function.
 
     `risk` is "execute" if it is `undeclared`. A coroutine function runs on the event loop. A plain function runs in a
     daemon thread of its own; the thread continues when the call is cancelled, so the function must not rely on being
-    stopped. The tool of a method `is_unbound` in its class; that of an object, `Shop().order`, is bound to the object.
+    stopped. The tool of a method `is_unbound` in its class, and bound when it is taken from an object, `Shop().order`.
     """
 
     function: Callable[P, R]
@@ -62,7 +62,7 @@ class FunctionTool(Generic[P, R]):
 
     @property
     def name(self) -> str:
-        """The name by which a model calls it, `schema.name`."""
+        """The name that a model calls, `schema.name`."""
         return self.schema.name
 
     @property
@@ -89,7 +89,7 @@ class FunctionTool(Generic[P, R]):
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
         """Call the function with validated and injected arguments; its exceptions are not caught.
 
-        Raises `ToolError` if it takes deps of another class than those of the run.
+        Raises `ToolError` if the deps of the run are not of the class that it takes.
         """
         if self.signature.deps_type is not None:
             try:
@@ -189,9 +189,8 @@ def tool(
     Name and description come from the function unless given, and the schema from its parameters, of any types that
     pydantic validates. A parameter is described by `Annotated[int, "text"]` or the docstring, in Google (`Args:`),
     numpy (`Parameters`, underlined) or reST form (`:param name:`); the text before these is the tool's description.
-    Two kinds of parameters are not the model's: one annotated `ToolContext`, which gets the environment of the call,
-    and one called `context_variables`, which gets the application's own dict. A method is the tool of an object, as in
-    `Shop().order`.
+    Two parameters are hidden from the model: one annotated `ToolContext` gets the environment of the call, and one
+    called `context_variables` gets the application's own dict. A method is the tool of an object, as in `Shop().order`.
 
     A plain function runs in a thread, an async one on the event loop. It returns text or anything with a JSON form:
     numbers, dates, enum members, lists, dicts, dataclasses, pydantic models; or images and other files, as
@@ -204,9 +203,9 @@ def tool(
     unless it is given, and `idempotent` (a call that a crash interrupted may be run again) and `parallel` (at most 8
     calls of the round run at a time) from `read_only`; `timeout` is in seconds; `assess` assesses each call by its
     arguments. `preview` shows a file while the model is still writing the call: a pure function of the arguments
-    received so far that returns {"path": str, "content": str}, whose content only grows, or None.
+    received so far that returns {"path": str, "content": str}, with a content that only grows, or None.
 
-    Raises `TypeError` for a generator function, whose calls have no result, and `TypeError` or `ValueError` for a
+    Raises `TypeError` for a generator function, because its calls have no result, and `TypeError` or `ValueError` for a
     signature without a schema and for an option that cannot be used.
 
     >>> @tool(risk="read")
@@ -360,7 +359,7 @@ def _validate_name(name: str) -> str:
 
 
 def check_deps(tools: Iterable[Tool], deps: object) -> None:
-    """Raise `TypeError` if a tool takes deps of a class, as `ToolContext[Database]` says, and these are others."""
+    """Raise `TypeError` if a tool takes deps of a class, as in `ToolContext[Database]`, and these are not of it."""
     for each in tools:
         expected = each.signature.deps_type if isinstance(each, FunctionTool) else None
         if expected is not None and not isinstance(deps, expected):
@@ -374,7 +373,7 @@ def _digest(schema: ToolSchema) -> str:
 
 
 class Toolbox:
-    """A mapping of names to tools, in the order given, which is the order in which the model sees them."""
+    """A mapping of names to tools, in the order in which the model sees them."""
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         if callable(tools):

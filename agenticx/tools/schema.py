@@ -2,8 +2,8 @@
 
 1. Values are JSON, and validation is strict: `"1"` and `1.0` are not integers, `1` is not a boolean; the only widening
    is an integer where a number is expected. The engine converts numbers in another form where nothing is lost
-   (`coercion`) and reports it; any other conversion would hide a mistake of the model, which a model corrects when it
-   gets the error.
+   (`coercion`) and reports it; any other conversion would hide a mistake that the model corrects when it gets the
+   error.
 2. Unknown arguments are refused: a model that invents a name has misunderstood what the tool does.
 """
 
@@ -34,15 +34,15 @@ __all__ = ["CallSchema", "read_signature"]
 _MAX_SHOWN_ERRORS = 3
 _MAX_VALUE_CHARS = 60
 _MAX_ERRORS_WITH_VALUES = 10
-"""Number of errors up to which values are shown; with more, copying large values for each error would take long."""
+"""With more errors no values are shown, because copying large values for each error would take long."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSchema:
     """The interface of a function for a model.
 
-    `parameters` is the JSON Schema; `context_name` and `takes_variables` determine the arguments that `inject` adds,
-    which are not part of the schema. `deps_type` is the class X of a parameter `ToolContext[X]`, else None.
+    `parameters` is the JSON Schema; `inject` adds the arguments of `context_name` and `takes_variables`, which are
+    not part of the schema. `deps_type` is the class X of a parameter `ToolContext[X]`, else None.
     """
 
     description: str
@@ -63,7 +63,7 @@ class CallSchema:
             raise InvalidArguments(f"the arguments are not JSON: {exc}") from exc
 
     def inject(self, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
-        """Return the keyword arguments of the function: those of the model and the injected ones it never sees."""
+        """Return the model's arguments and the injected ones as keyword arguments of the function."""
         injected: dict[str, Any] = {}
         if self.context_name is not None:
             injected[self.context_name] = context
@@ -76,7 +76,7 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
     """Return the call schema of `function`; raise `TypeError` if its signature cannot be described.
 
     Parameters are described by `Annotated[..., "text"]` or `Field(description=…)`, else by the docstring. With
-    `skip_first` the first parameter is not the model's: that of a method, for its object.
+    `skip_first` the first parameter is skipped: a method's `self`.
     """
     description, described = read_docstring(inspect.getdoc(function) or "")
     fields: dict[str, Any] = {}
@@ -135,7 +135,7 @@ def _resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any
 
 
 def _context_types(hint: Any) -> list[Any]:
-    """Return the `ToolContext` and `ToolContext[X]` in a hint, which may also be a union of one with None."""
+    """Return the `ToolContext` or `ToolContext[X]` in a hint, also in a union with None."""
     return [one for one in (hint, *get_args(hint)) if one is ToolContext or get_origin(one) is ToolContext]
 
 
@@ -214,9 +214,9 @@ def _described(
         return adapter, _json_schema(adapter)
     except PydanticUserError as exc:
         names = [name for name, field in fields.items() if not _has_schema(name, field)]
-        which = f"parameter {names[0]!r} of " if names else ""
+        place = f"parameter {names[0]!r} of " if names else ""
         raise TypeError(
-            f"{which}{getattr(function, '__qualname__', function)!r} has a type without a JSON Schema, so no model can "
+            f"{place}{getattr(function, '__qualname__', function)!r} has a type without a JSON Schema, so no model can "
             "pass it; take JSON types, a dataclass or a pydantic model, or read an object of your own from "
             "`context.deps` of a parameter `context: ToolContext`"
         ) from exc
@@ -242,7 +242,7 @@ def _adapter(fields: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
 
 
 class _WithoutTitles(GenerateJsonSchema):
-    """A JSON Schema generator without titles, which would only repeat the names in every request."""
+    """A JSON Schema generator without titles: they would only repeat the names in every request."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

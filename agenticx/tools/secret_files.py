@@ -1,11 +1,12 @@
 """Detection of files that hold keys or passwords: by name, by content, and by their other names.
 
 1. Most are detected by name alone, whether or not they exist; see `secret_names`. Each link on the way to one counts.
-2. A file that is ordinary unless it has a credential in it, such as `.git/config`, is judged by its content, and so is
-   one of settings, such as `config.json`, in which only keys in known formats count.
-3. A file with several names (hard links) counts as secret if another of its names in the workspace is that of a secret
-   file, and, since its names outside are unknown, also if there are keys in it.
-4. So does a file to which a symbolic link of such a name leads, from its own folder or from the top of the workspace.
+2. A file that only sometimes has a credential in it, for example `.git/config`, is judged by its content. So is a file
+   of settings, for example `config.json`; there only keys in known formats count.
+3. A file with several names (hard links) is secret if another of its names in the workspace is a secret file's, and,
+   because its names outside are unknown, also if there are keys in it.
+4. A file is secret, too, if a symbolic link with a secret file's name leads to it, from its own folder or from the top
+   of the workspace.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def has_secret_name(target: WorkspacePath) -> bool:
 
 
 def workspace_path(path: str, workspace: Path) -> WorkspacePath:
-    """Return an absolute path with all links resolved: inside the resolved workspace, or else below the root."""
+    """Return an absolute, resolved path relative to the resolved workspace, or else to the root `/`."""
     resolved = Path(path)
     root = workspace if resolved.is_relative_to(workspace) else Path(resolved.anchor)
     return WorkspacePath(root, resolved.relative_to(root).parts)
@@ -130,7 +131,7 @@ def _has_credentials(text: str) -> bool:
 
 
 def _secret_link_targets(folder: Path) -> frozenset[str]:
-    """Return the paths to which links of secret names in a folder lead; of its first entries only."""
+    """Return the targets of links with secret names among a folder's first entries."""
     try:
         with os.scandir(folder) as entries:
             links = [entry for entry in islice(entries, _MAX_SEARCHED_ENTRIES) if entry.is_symlink()]
@@ -140,7 +141,7 @@ def _secret_link_targets(folder: Path) -> frozenset[str]:
 
 
 def _linked_files(workspace: Path) -> dict[tuple[int, int], list[tuple[str, ...]]]:
-    """Return the names below a folder of files that have several, by device and inode; of the first entries only."""
+    """Return the names of files with several hard links among a workspace's first entries, by device and inode."""
     names: dict[tuple[int, int], list[tuple[str, ...]]] = {}
     pending = deque[tuple[str, ...]]([()])
     entries_left = _MAX_SEARCHED_ENTRIES

@@ -1,4 +1,4 @@
-"""Names of files in the forms in which tools and terminals show them, and the entries that these mean.
+"""The shown forms of file names in tools and terminals, and the entries that such a form means.
 
 Tools show a name with hidden characters as code points (`visible_path`). A terminal, or a model that copies a name,
 turns a blank of another width into a plain one, composes accents, and has U+FFFD for bytes that are not UTF-8.
@@ -34,7 +34,7 @@ def entries_shown_as(text: str, names: Iterable[str]) -> list[str]:
 
 
 def name_forms(path: str) -> tuple[str, ...]:
-    """Return the texts, without lone surrogates, that a glob for the path may match: its own, as shown, as copied."""
+    """Return the forms of a path, without lone surrogates, that a glob may match: its own, as shown, as copied."""
     if path.isascii() and path.isprintable() and "  " not in path:
         return (path,)
     return (_as_utf8(path), visible_path(path), visible_path(_copied_form(path)))

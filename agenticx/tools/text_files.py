@@ -1,12 +1,12 @@
-"""Texts of files with their encoding, byte order mark and line ends, all of which changes keep.
+"""Texts of files with their encoding, byte order mark and line ends; changes keep all of these.
 
 1. Text is UTF-8, or UTF-16 with a byte order mark. Any other encoding can only be guessed, so such a file is no text
    here: reading shows U+FFFD for its bytes, and nothing writes that over them.
 2. A byte order mark is the first character of a text, U+FEFF.
-3. A line ends with LF, CRLF or CR. In a text to be replaced each of them is found as any of them, and each line of the
-   new text gets the line end of the line that it replaces, or that of the place where it goes. Only a text that is
-   found with the CR that it has, exactly as given, shows that its author knows the line ends of the file: then those of
-   the new text are written as given.
+3. A line ends with LF, CRLF or CR. A text to be replaced is found whatever its line ends are, and each line of the new
+   text gets the line end of the line that it replaces, or of its surroundings. Only if the old text has CR and is found
+   exactly as given, its author knows the line ends of the file: then the line ends of the new text are written as
+   given.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _chunks(content: bytes) -> Iterator[bytes]:
 
 
 def line_ends(text: str) -> frozenset[str]:
-    """Return those of LF, CRLF and CR that end lines of the text."""
+    """Return which of LF, CRLF and CR end lines of the text."""
     pairs = text.count("\r\n")
     counts = {"\r\n": pairs, "\n": text.count("\n") - pairs, "\r": text.count("\r") - pairs}
     return frozenset(end for end, count in counts.items() if count)
@@ -160,10 +160,10 @@ class Replacement:
 def replace_text(text: str, old: str, new: str, *, every: bool, max_chars: int) -> Replacement:
     """Replace the only occurrence of `old`, or with `every` all of them, whatever their line ends are.
 
-    Where line ends are mixed and `old` occurs once exactly as given, that is its only occurrence. Lines at both ends of
-    `old` that `new` has as well stay as they are, and the lines in between get the line ends of those that they
-    replace, or that of this place if these have none, unless `old` has CR and occurs as given. If `old` and `new`
-    differ in line ends only, these are changed.
+    If line ends are mixed and `old` occurs once exactly as given, that is its only occurrence. Equal lines at both ends
+    of `old` and `new` stay as they are; the lines in between get the line ends of the replaced lines, or of the
+    surroundings if those have none, unless `old` has CR and occurs as given. If `old` and `new` differ in line ends
+    only, these are changed.
     """
     ends = line_ends(text)
     if len(ends) < 2 or (_LINE_END.search(old) is None and _LINE_END.search(new) is None):
@@ -199,7 +199,7 @@ def _line_numbers(text: str, starts: list[int]) -> tuple[int, ...]:
 
 
 def _offsets(text: str, found: str) -> Iterator[int]:
-    """Yield the offsets of the occurrences, which do not overlap."""
+    """Yield the offsets of the non-overlapping occurrences."""
     index = text.find(found)
     while index >= 0:
         yield index
@@ -207,7 +207,7 @@ def _offsets(text: str, found: str) -> Iterator[int]:
 
 
 def _spans(text: str, old: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the occurrences of `old` in a text, in which any line end counts as LF."""
+    """Yield start and end of the occurrences of `old` in a text; any line end counts as LF."""
     wanted = with_lf(old)
     return _original_spans(text, ((index, index + len(wanted)) for index in _offsets(with_lf(text), wanted)))
 
@@ -231,11 +231,11 @@ def _skip(text: str, start: int, length: int) -> int:
 
 
 def replace_spans(text: str, spans: Iterable[tuple[int, int]], new: str) -> str:
-    """Return the text with `new` at each of the spans, which do not overlap; the text keeps its line ends.
+    """Return the text with `new` at each of the non-overlapping spans; the text keeps its line ends.
 
-    The spans are ascending offsets in the text with LF as its line ends (`with_lf`). Lines that stay keep their own
-    line end, and those of `new` get the line ends of the lines that they replace or, where these have none, that of
-    the place. A text without line ends gets those of `new`.
+    The spans are ascending offsets in the text with LF as its line ends (`with_lf`). Unchanged lines keep their own
+    line end; the lines of `new` get the line ends of the replaced lines or, if these have none, of the surroundings. A
+    text without line ends gets the line ends of `new`.
     """
     ends = line_ends(text)
     if len(ends) > 1:
@@ -333,7 +333,7 @@ class _NearestLineEnd:
         self._next: re.Match[str] | None = self._last
 
     def line_end(self, start: int, first: int, end: int) -> str:
-        """Return that of the first line at or after `first`, unless it ends after `end` and others are in between."""
+        """Return the line end of the first line at or after `first`, or the previous one if that ends after `end`."""
         while self._next is not None and self._next.start() < first:
             self._last, self._next = self._next, next(self._matches, None)
         if self._next is None or (self._next.start() >= end and start < first):

@@ -26,7 +26,7 @@ _MAX_DEPTH = 200
 
 @dataclass(frozen=True, slots=True)
 class VisibleFolder:
-    """A folder with the rules in force in it: those of the folders above it, and those of its own .gitignore."""
+    """A folder with the ignore rules in force in it: its parents' and those in its own .gitignore."""
 
     target: WorkspacePath
     rules: IgnoreRules
@@ -142,7 +142,7 @@ def _rank(path: str, words: Sequence[str]) -> int | None:
 
 
 def _with_folder_rules(rules: IgnoreRules, folder: WorkspacePath) -> IgnoreRules:
-    """Return `rules` and those of the folder's own .gitignore, if it has one."""
+    """Return `rules` with the rules of the folder's own .gitignore, if it has one."""
     with suppress(ToolError):
         content, _ = read_file(_child(folder, ".gitignore"), _MAX_IGNORE_BYTES)
         return rules.with_rules(content.decode("utf-8", "replace"), "/".join(folder.parts))

@@ -36,7 +36,7 @@ _MAX_PLACES = 100_000
 """The most places that the edits of one call replace."""
 
 _MAX_LINES = 10_000_000
-"""The most lines that the edits of one call read: those of the file, once for each edit."""
+"""The most lines that the edits of one call read: all lines of the file for each edit."""
 
 _SHOWN_PLACES = 10
 _NEAREST = 3
@@ -79,9 +79,9 @@ def apply_edits(
 ) -> EditedText:
     """Return the text after the edits of a call of `edit_file`; raise `EditError` if one of them is refused.
 
-    `arguments` has `old_text`, `new_text` and perhaps `count`, or a list of such objects as `edits`; other members, and
-    those that are None, are ignored. Edits apply in their order, each to the result of the one before. The work of an
-    edit is linear in the length of the texts, and that of all is bounded; run it in a thread. `raise_if_stopped` is
+    `arguments` has `old_text`, `new_text` and perhaps `count`, or a list of such objects as `edits`; other members
+    and None values are ignored. Edits apply in their order, each to the result of the previous one. The work of an edit
+    is linear in the length of the texts, and the work of all is bounded; run it in a thread. `raise_if_stopped` is
     called before each edit; what it raises ends the work.
     """
     edits = _read_edits(arguments)
@@ -227,7 +227,7 @@ def _apply(text: str, edit: _Edit, max_chars: int, max_places: int) -> tuple[str
 
 
 def _offsets(text: str, wanted: str, most: int, *, is_single: bool) -> Iterator[int]:
-    """Yield the first offsets at which `wanted` occurs, at most `most`; with `is_single` overlapping ones too."""
+    """Yield the first offsets of `wanted`, at most `most`; with `is_single` also of overlapping occurrences."""
     step = 1 if is_single else len(wanted)
     index = text.find(wanted)
     while index >= 0 and most:
@@ -237,7 +237,7 @@ def _offsets(text: str, wanted: str, most: int, *, is_single: bool) -> Iterator[
 
 
 def _places(text: str, spans: list[_Span]) -> str:
-    """Return the lines in which the first spans begin, such as `lines 2, 4, …`."""
+    """Return the lines of the first spans' beginnings, as in `lines 2, 4, …`."""
     numbers = dict[str, None]()  # each line once, in order
     number, position = 1, 0
     for start, _ in spans[:_SHOWN_PLACES]:

@@ -1,7 +1,7 @@
 """The files of a session, called artifacts: they live with the session, not on the disk.
 
-Each change of a file is a revision of it. The contents lie beside the session by their digest, and are stored before
-the commit that names them; each revision is a part of the session's state. Old revisions are kept up to a limit.
+Each change of a file is a revision of it. The contents are stored by their digest before the commit that names them;
+each revision is a part of the session's state. Old revisions are kept up to a limit.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ MAX_FILES = 200
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_TEXT_BYTES = 20 * 1024 * 1024
 MAX_IMAGES_BYTES = 100 * 1024 * 1024
-"""The limits of a session's files in bytes; images, of which one may have `MAX_IMAGE_BYTES`, count apart."""
+"""The limits of a session's files in bytes; images, each of at most `MAX_IMAGE_BYTES`, count apart."""
 
 MAX_OLD_REVISIONS = 500
 MAX_OLD_BYTES = 100 * 1024 * 1024
-"""The most that a session keeps of revisions that are current neither in it nor in one of its options."""
+"""The limits of old revisions: those current neither in the session nor in one of its options."""
 
 _MAX_EVENT_TEXT_BYTES = 256 * 1024
 """The size of the largest content that an event carries whole; a client fetches a larger one."""
@@ -133,8 +133,8 @@ class Artifact:
 class KeptRevision:
     """A revision that a session keeps.
 
-    `is_own` is true if the session itself has or had it, not only one of its options. `old_since` is 0 for one that is
-    current somewhere; those that are not are dropped in the order of these numbers.
+    `is_own` is true if the session itself has or had it, not only one of its options. `old_since` is 0 while it is
+    current somewhere; old revisions are dropped in the order of these numbers.
     """
 
     artifact: Artifact
@@ -152,17 +152,17 @@ class ArtifactPreview:
 
     @property
     def dropped_data(self) -> dict[str, Any]:
-        """The payload of the `artifact` event which says that nothing of it was stored."""
+        """The payload of the `artifact` event that reports that nothing of it was stored."""
         return {"path": self.path, "final": True, "revision": self.revision, "dropped": True}
 
 
 class Artifacts:
-    """The files of a session: the revisions that are kept of them, and which are the session's now.
+    """The files of a session: the kept revisions of each, and the current one.
 
-    Branches, such as those of options, share the revisions and numbers of one session, and each shows those alone that
-    it has or had itself. Kept are all revisions that are current in the session or in an option, and 500 old ones of
-    100 MB together: those that were current last. A rewind to an older revision leaves its file out. No number is used
-    twice, also where a rewind has taken revisions away.
+    Branches, for example of options, share the revisions and numbers of one session, and each shows only the revisions
+    that it has or had itself. All revisions that are current in the session or an option are kept, and the 500 old ones
+    that were current last, up to 100 MB together. A rewind to a revision that is no longer kept leaves its file out. No
+    number is used twice, even after a rewind has removed revisions.
     """
 
     def __init__(self, contents: Contents | None = None) -> None:
@@ -171,21 +171,21 @@ class Artifacts:
         self._current: dict[str, int] = {}
         self._own: dict[str, set[int]] = {}
         self.version = 0
-        """A number that rises when what the branch has by itself changes, see `branch_data`."""
+        """A number that rises with each change of `branch_data`."""
 
     @property
     def current(self) -> Mapping[str, int]:
-        """The numbers of the revisions that are the session's files now, by path."""
+        """The numbers of the current revisions, by path."""
         return self._current
 
     @property
     def revisions(self) -> Collection[Artifact]:
-        """All revisions that are kept, also those of other branches."""
+        """All kept revisions, including other branches'."""
         return self._revisions.by_key.values()
 
     @property
     def numbers(self) -> Mapping[str, int]:
-        """The number of the last revision of each path, which may not have been written."""
+        """The last number of each path; its revision may not have been written."""
         return self._revisions.numbers
 
     def listed(self) -> list[Artifact]:
@@ -227,7 +227,7 @@ class Artifacts:
         return number
 
     def skip(self, path: str, revision: int) -> None:
-        """Take note that clients were shown a revision of that number, so that no later one gets it."""
+        """Mark a revision number as used, because clients were shown a revision with it."""
         self._revisions.skip(path, revision)
 
     async def write(
@@ -250,19 +250,19 @@ class Artifacts:
         return artifact
 
     async def remove_dropped(self) -> None:
-        """Delete the contents that only revisions had which are not kept any more; raise `StoreError`.
+        """Delete the contents of dropped revisions; raise `StoreError`.
 
-        To be called once it is stored that they are not. Do not cancel it midway.
+        Call it once the drop is stored, and do not cancel it midway.
         """
         async with self._revisions.storing:
             if dropped := self._revisions.take_unnamed():
                 await self.contents.remove(dropped)
 
     def check(self, path: str, size: int, media_type: str, *, count: int = 1) -> None:
-        """Raise `ToolError` unless a file, or `count` new ones, of `size` bytes can be written beside the others.
+        """Raise `ToolError` unless a file, or `count` new ones, of `size` bytes can be added to the other files.
 
         The limits are 200 files, 2 MB each, 20 MB together; apart from these 200 images, 10 MB each, 100 MB together.
-        Also raised for a path that `check_artifact_path` refuses, or `check_path_conflicts` beside the other files.
+        Also raised for a path that `check_artifact_path` or `check_path_conflicts` refuses.
         """
         check_artifact_path(path)
         check_path_conflicts(path, self.current)
@@ -292,14 +292,14 @@ class Artifacts:
     # --- as parts of the session's state --------------------------------------------------------------------------
 
     def keys(self) -> Iterator[str | tuple[str, int]]:
-        """Yield the paths that have a number, and path and number of each revision that is kept."""
+        """Yield the paths that have a number, and path and number of each kept revision."""
         yield from self._revisions.numbers
         yield from self._revisions.by_key
 
     def take_changes(self) -> Collection[str | tuple[str, int]]:
-        """Return the keys of what has changed since this was called last, also of revisions that are not kept any more.
+        """Return the keys that have changed since the last call, also of dropped revisions.
 
-        A path changes with its number and with what is current, a revision with the fields of a `KeptRevision`.
+        A path changes with its last number and its current revision, a revision with the fields of a `KeptRevision`.
         """
         revisions = self._revisions
         changed, revisions.changed = revisions.changed, {}
@@ -342,9 +342,9 @@ class Artifacts:
         revisions.change_use(before.items() - self._current.items(), self._current.items() - before.items())
 
     def branch(self) -> Artifacts:
-        """Return files that begin as these and change by themselves from then on.
+        """Return a copy of the files that changes independently.
 
-        All branches have the revisions and numbers of one session, so that a path and a number name one content.
+        All branches share the revisions and numbers of one session, so that a path and a number name one content.
         """
         own = {path: [number] for path, number in self._current.items()}
         return self.branch_of({"current": self._current, "own": own})
@@ -357,16 +357,16 @@ class Artifacts:
         return branch
 
     def branch_data(self) -> dict[str, Any]:
-        """Return as JSON what a branch has by itself, see `restore`; revisions among it may not be kept any more."""
+        """Return the branch as JSON for `restore`; some of its revisions may have been dropped."""
         return {"current": self._current, "own": {path: sorted(numbers) for path, numbers in self._own.items()}}
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Make these files what `branch_data` described, as far as it is kept."""
+        """Restore the files that `branch_data` described, as far as they are kept."""
         self._set_own({path: set(numbers) for path, numbers in data.get("own", {}).items()})
         self.return_to(data.get("current", {}))
 
     def take_over(self, branch: Artifacts) -> None:
-        """Make the files of a branch these, which have the revisions of both from then on."""
+        """Replace the files by a branch's; the revisions of both stay this branch's own."""
         paths = [*self._own, *branch._own]
         self._set_own({path: {*self._own.get(path, ()), *branch._own.get(path, ())} for path in paths})
         self.return_to(branch.current)
@@ -386,9 +386,9 @@ class Artifacts:
 class _Revisions:
     """The revisions of the files of a session and its options, by path and number.
 
-    `numbers` are the last number of each path. `old` are the revisions that are current in no branch, each with a
-    number that rises in the order in which they were so last. `changed` are the paths and revisions with a
-    change, also of what is current in a branch. `storing` is held while contents are stored or removed.
+    `numbers` has the last number of each path. `old` has the revisions that are current in no branch, each with a
+    number that rises with the time of that. `changed` has the changed paths and revisions. `storing` is held while
+    contents are stored or removed.
     """
 
     def __init__(self) -> None:
@@ -408,14 +408,14 @@ class _Revisions:
             self.changed[path] = None
 
     def add(self, artifact: Artifact, old_since: int | None = None) -> None:
-        """Add a revision that is not current yet, with the number that a stored one had among those that are not."""
+        """Add a revision that is not current yet; a stored one has its `old_since`."""
         key = artifact.path, artifact.revision
         self.by_key[key] = artifact
         self._names[artifact.sha256] += 1
         self._add_old(key, old_since)
 
     def change_use(self, before: Iterable[tuple[str, int]], now: Iterable[tuple[str, int]]) -> None:
-        """Take note that in a branch the revisions `before` are not current any more, and those of `now` are."""
+        """Record that in a branch the revisions `before` are no longer current, and the revisions `now` are."""
         for key in now:
             self.changed |= {key[0]: None, key: None}
             self._uses[key] += 1
@@ -430,7 +430,7 @@ class _Revisions:
                 self._add_old(key)
 
     def drop_oldest(self) -> None:
-        """Drop old revisions beyond what is kept of them."""
+        """Drop the oldest revisions over the limits."""
         while len(self.old) > MAX_OLD_REVISIONS or self._old_bytes > MAX_OLD_BYTES:
             key = next(iter(self.old))
             del self.old[key]
@@ -473,7 +473,7 @@ def artifact_media_type(path: str) -> str:
 
 
 def is_image_type(media_type: str) -> bool:
-    """Return whether a media type is that of an image without a text form; SVG counts as text."""
+    """Return whether a media type is an image's; SVG counts as text."""
     return media_type.startswith("image/") and media_type != "image/svg+xml"
 
 

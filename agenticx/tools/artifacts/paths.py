@@ -13,8 +13,8 @@ __all__ = ["MAX_PATH_CHARS", "check_artifact_path", "check_path_conflicts", "is_
 
 MAX_PATH_CHARS = 200
 
-_MAX_NAME_BYTES = 255  # of ext4, APFS and most others; NTFS counts 255 UTF-16 units, which are fewer
-# also those of lines and of directions
+_MAX_NAME_BYTES = 255  # of ext4, APFS and most others; NTFS allows 255 UTF-16 units
+# with the controls of lines and directions
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _DRIVE = re.compile("[A-Za-z]:")
@@ -24,7 +24,7 @@ _DEVICE = re.compile("(?:CON|PRN|AUX|NUL|CONIN[$]|CONOUT[$]|(?:COM|LPT)[0-9¹²�
 
 
 def check_artifact_path(path: str) -> None:
-    """Raise `InvalidArguments` unless `path` is a relative path such as `images/logo.png` that names one file.
+    """Raise `InvalidArguments` unless `path` is a relative path like `images/logo.png` that names one file.
 
     It has at most 200 characters; no part of it is empty, `.` or `..`, is longer than 255 bytes, or is a name that
     Windows reserves (`nul.html`) or changes (a dot or blank at the end); it has no backslashes, drive letters,
@@ -45,8 +45,8 @@ def is_artifact_path(path: str) -> bool:
 def check_path_conflicts(path: str, others: Iterable[str]) -> None:
     """Raise `InvalidArguments` if a file at `path` cannot be in one folder with files at the other paths.
 
-    Systems differ in which names they take for the same, so paths are compared without case and in one form of
-    Unicode; and a path cannot be both a file and a folder.
+    Some systems take names for the same that differ in case or Unicode form, so paths are compared without case and
+    in one form; and a path cannot be both a file and a folder.
     """
     key = _folded(path)
     for other in others:
@@ -60,15 +60,15 @@ def check_path_conflicts(path: str, others: Iterable[str]) -> None:
                 f"the path {shown!r} is that of the file {known!r} to systems that ignore case; write {known!r} "
                 "itself, or give a path that differs in more"
             )
-        file, beside = (known, shown) if is_inside else (shown, known)
+        file, inner = (known, shown) if is_inside else (shown, known)
         raise InvalidArguments(
             f"the path {shown!r} cannot be beside the file {known!r}: {file!r} would be both a file and the folder of "
-            f"{beside!r}; give another path"
+            f"{inner!r}; give another path"
         )
 
 
 def _folded(path: str) -> str:
-    """Return what two paths have in common that some systems take for the same (Unicode, definition D145)."""
+    """Return the form in which equivalent paths are equal (Unicode, definition D145)."""
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", path).casefold())
 
 

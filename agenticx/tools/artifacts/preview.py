@@ -23,8 +23,8 @@ class FilePreview(TypedDict):
 def preview(arguments: GrowingArguments) -> FilePreview | None:
     """Return what can be shown of a `create_file` call; None if there is nothing yet.
 
-    The path is known once its string is closed, also behind the content; a call without a path makes `index.html`, and
-    is known to have none when its text has ended as one object. Later previews of the same call have the same path and
+    The path is known once its string is closed, even after the content. A call without a path makes `index.html`, but
+    that is known only when its text has ended as one object. Later previews of the same call have the same path and
     at least this content. A path that the call will be refused for shows nothing.
     """
     content = arguments.get("content")

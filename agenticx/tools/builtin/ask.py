@@ -1,4 +1,4 @@
-"""The tool with which the agent asks the user a question of its own."""
+"""The tool for questions of the agent to the user."""
 
 from __future__ import annotations
 

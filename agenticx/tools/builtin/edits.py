@@ -297,7 +297,7 @@ class _CurrentFile:
 class _Change:
     """The content that a call will write, also as text, and what was there; `old_text` is None if that is no text.
 
-    `notes` are sentences on how the content differs from what the model gave, `count` is that of an edit's places.
+    `notes` are sentences on how the content differs from the model's, `count` is the number of an edit's places.
     """
 
     target: WorkspacePath

@@ -162,7 +162,7 @@ def _fit_lines(lines: Iterable[TextLine]) -> tuple[list[str], int]:
 
 
 def resolve_accessible(path: str, context: ToolContext) -> WorkspacePath:
-    """Return the path to which `path` resolves; raise `ToolError` if it is private to AgenticX.
+    """Resolve `path`; raise `ToolError` if it is private to AgenticX.
 
     The content of private files must not be revealed, not even by a diff or by a refusal that depends on it.
     """

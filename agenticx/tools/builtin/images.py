@@ -1,4 +1,4 @@
-"""The tools that make images, which become files of the session and are shown to the model.
+"""The tools that make images: they become files of the session and are shown to the model.
 
 The first two things that the user is told are the provider and the number of images: prompts and images are sent to it,
 and it asks money for them.
@@ -203,7 +203,7 @@ class _Settle:
         self._open.clear()
 
     def end(self) -> None:
-        """Count those whose result did not come, because the call was stopped, as used with an unknown cost."""
+        """Count the images without a result, because the call was stopped, as used at an unknown cost."""
         for settle in self._open:
             settle(Usage())
         self._open.clear()

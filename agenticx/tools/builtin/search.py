@@ -80,7 +80,7 @@ def _expression(pattern: str, *, ignore_case: bool, literal: bool) -> str:
 
 
 class _FileGlob:
-    """The glob of a search, for paths in any of the forms in which they are shown."""
+    """The glob of a search; it matches each shown form of a path."""
 
     def __init__(self, text: str, workspace: Path) -> None:
         self.text = text
@@ -89,8 +89,8 @@ class _FileGlob:
 
     def matches(self, file: WorkspacePath, target: WorkspacePath) -> bool:
         """Return whether the path of `file` matches, from the workspace or from the searched folder `target`."""
-        below_target = "/".join(file.parts[len(target.parts) :])
-        forms = {*name_forms(file.relative), *name_forms(below_target)}
+        in_target = "/".join(file.parts[len(target.parts) :])
+        forms = {*name_forms(file.relative), *name_forms(in_target)}
         return any(map(self._pattern.found_in, forms))
 
 
@@ -209,7 +209,7 @@ def _require_exists(target: WorkspacePath) -> None:
 
 
 def _walk(target: WorkspacePath, rules: IgnoreRules, context: ToolContext) -> Iterator[WorkspacePath]:
-    """Yield the files at and below `target`, folder by folder in order of names, without ignored and private ones."""
+    """Yield the files in `target`, folder by folder in order of names, without ignored and private ones."""
     try:
         folder = VisibleFolder.open(target, rules, context.protected_roots)
     except ToolError:

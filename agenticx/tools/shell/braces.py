@@ -23,7 +23,7 @@ def has_braces(text: str) -> bool:
 
 
 def expand_braces(word: str, try_spend: Callable[[int], bool]) -> list[str] | None:
-    """Return the words to which bash expands `word`, or None if they are more than `MAX_EXPANDED_WORDS` or too costly.
+    """Return bash's brace expansion of `word`, or None if it is too costly or has more than `MAX_EXPANDED_WORDS`.
 
     A range of letters becomes `?`; a range of numbers becomes one glob for each possible number of digits. `try_spend`
     is called with the number of characters to process, and returns False if the expansion must stop.

@@ -1,6 +1,6 @@
 """Matching of bash globs of one path component (`*`, `?` and `[…]`) in bounded time.
 
-A `[…]` that contains a class such as `[:alpha:]`, `[.x.]` or `[=x=]` is treated as matching any character, so that the
+A `[…]` with a named class (`[:alpha:]`, `[.x.]` or `[=x=]`) is treated as matching any character, so that the
 glob may match too much but never too little.
 """
 
@@ -20,7 +20,7 @@ _STAR = "*"
 
 @dataclass(frozen=True, slots=True)
 class _Class:
-    """A parsed `[…]`, which matches one character: single characters and ranges."""
+    """A parsed `[…]`, to match one character: single characters and ranges."""
 
     negated: bool
     characters: frozenset[str]

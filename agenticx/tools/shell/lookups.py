@@ -77,10 +77,7 @@ class FileSystemCache:
             raise UncheckableError("It names more files and patterns than can be checked.")
 
     def resolve(self, start: str, path: str) -> str:
-        """Return the path to which `path` resolves from the resolved folder `start`, as `os.path.realpath` does.
-
-        The path need not exist.
-        """
+        """Resolve `path` from the resolved folder `start` as `os.path.realpath` does; it need not exist."""
         current = "/" if path.startswith("/") else start
         parts = path.split("/")[::-1]
         links = list[str]()
@@ -92,7 +89,7 @@ class FileSystemCache:
                 current, exists = os.path.dirname(current), True
             elif part not in {"", "."}:
                 child = f"/{part}" if current == "/" else f"{current}/{part}"
-                status = self._status(child) if exists else None  # below a missing name nothing exists
+                status = self._status(child) if exists else None  # nothing exists in a missing folder
                 exists = status is not None
                 if status is None or not stat.S_ISLNK(status.mode):
                     current = child
@@ -107,7 +104,7 @@ class FileSystemCache:
         return current
 
     def links_to(self, path: str) -> Iterator[str]:
-        """Yield the paths, each with a link in it, by which what is at a resolved path was reached so far."""
+        """Yield the paths with links that have led to a resolved path so far."""
         for parent in (path, *map(str, PurePosixPath(path).parents)) if self._links else ():
             for link in self._links.get(parent, ()):
                 yield link + path[len(parent) :]

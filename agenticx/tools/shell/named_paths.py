@@ -2,9 +2,9 @@
 
 Quotes and backslashes are removed, `~`, `$HOME` and `$PWD` are replaced by their values, braces and globs are expanded,
 and a word may be relative to a folder that another word names, as after `cd`. This is done twice: for the words that
-bash makes of the command, in which quoted characters are neither globs nor braces, and for the text without any quotes,
-which another shell or program may interpret (`bash -c '…'`). A name composed of other variables or substitutions is not
-recognised: this module finds reasons to ask, it does not prove that a command is harmless. Syntax that bash may
+bash makes of the command, where quoted characters are neither globs nor braces, and for the text without any quotes,
+because another shell or program may interpret it (`bash -c '…'`). Names composed of other variables or substitutions
+are not recognised: this module finds reasons to ask, it does not prove that a command is harmless. Syntax that bash may
 interpret differently from this module is reported as `unchecked`.
 
 The work is linear in the command and bounded: a command of more than 64 KiB is not examined at all, a word only in its
@@ -37,7 +37,7 @@ EXAMINED_COMMAND_BYTES = 64 * 1024
 EXAMINED_WORD_BYTES = 4_096
 _MAX_BRACE_CHARS = 256 * 1024
 _MAX_NAME_CHARS = 255
-_STEPS_TO_READ = 1_000  # counted for a file whose content is examined
+_STEPS_TO_READ = 1_000  # counted for examining the content of a file
 
 _SEPARATORS = re.compile(r"[\s;|&<>()`$=:,]+")
 _BLANKS = re.compile(r"[ \t\n]+")  # those between words of bash, of the many that there are
@@ -65,8 +65,9 @@ _ParentPath = tuple[str, int | None, tuple[str, ...]]
 class NamedPaths:
     """The result of examining a command.
 
-    `protected` is the first word that names a protected path, `secret` the first that names an existing file which
-    usually holds keys or passwords. `unchecked` is a sentence about the part that could not be examined, or None.
+    `protected` is the first word that names a protected path, `secret` the first that names an existing file with
+    a name or content of keys or passwords. `unchecked` is a sentence about the part that could not be examined, or
+    None.
     """
 
     protected: str | None = None
@@ -135,7 +136,7 @@ class _Words:
         return named
 
     def find_secret_name(self) -> str | None:
-        """Return the word that is the name of an existing file which usually holds keys or passwords, or None."""
+        """Return the word that is the name of an existing secret file, or None."""
         folders = self._folders()
         for text in self.texts:
             parts = text.split("/")
@@ -146,7 +147,7 @@ class _Words:
         return None
 
     def resolved_paths(self) -> Iterator[tuple[str, str]]:
-        """Yield the words with the paths to which they resolve, and with the existing paths that match their globs."""
+        """Yield the words with their resolved paths, and with the existing paths that match their globs."""
         for folder in self._folders():
             for text in self.texts:
                 yield text, self.file_system.resolve(folder, text)
@@ -163,7 +164,7 @@ class _Words:
         return None
 
     def find_secret_path(self, existing: Iterable[tuple[str, str]]) -> str | None:
-        """Return the word that resolves to a file which usually holds keys or passwords, or None."""
+        """Return the word that resolves to a secret file, or None."""
         for text, path in existing:
             names = self.file_system.count_names(path)
             if names and self._is_secret(path, names):
@@ -171,9 +172,9 @@ class _Words:
         return None
 
     def _is_secret(self, path: str, names: int) -> bool:
-        """Return whether the file at a resolved path, which has so many names, usually holds keys or passwords.
+        """Return whether the file at a resolved path, with so many hard links, is a secret file.
 
-        So it does if one of the links on the way to it has such a name.
+        It is one, too, if a link on the way to it has a secret name.
         """
         parts = self._inside(path)
         if is_secret_file(*parts) or any(
@@ -193,19 +194,19 @@ class _Words:
         return is_glob(text) and any(map(self._match_protected_name, text.split("/")))
 
     def _inside(self, path: str) -> list[str]:
-        """Return the parts of a path, without those of the workspace if it lies inside it."""
+        """Return the parts of a path, relative to the workspace if it lies inside."""
         path = os.path.normpath(path)
         if path == self.workspace:
             return []
         return path.removeprefix(f"{self.workspace.rstrip('/')}/").strip("/").split("/")
 
     def _folders(self) -> list[str]:
-        """Return the resolved folders in which parts of the command may run, the workspace first."""
+        """Return the possible current folders of the command's parts, resolved, the workspace first."""
         changed = (self.file_system.resolve(self.workspace, name) for name in _changed_folders(self.stripped))
         return list(dict.fromkeys([self.workspace, *changed]))
 
     def _find_protected_pair(self) -> str | None:
-        """Return the word that names a pair such as `.github/workflows`, by globs or relative to another word."""
+        """Return the word that names a protected pair like `.github/workflows`, by globs or from another word."""
         for text in filter(is_glob, self.texts):
             for parent, child in pairwise(text.split("/")):
                 if child.strip("*") and any(self._match_all(pair, (parent, child)) for pair in PROTECTED_PAIRS):
@@ -229,7 +230,7 @@ class _Words:
     # --- globs --------------------------------------------------------------------------------------------------------
 
     def _match_protected_name(self, part: str) -> bool:
-        """Match a glob such as `.gi*` with the protected names, whether or not the file exists.
+        """Match a glob like `.gi*` with the protected names, whether or not the file exists.
 
         A glob without a leading dot must fix at least half of the name, and not only its ending: `*.json` does not
         count.
@@ -253,7 +254,7 @@ class _Words:
         return self._match_protected_ending(part.casefold())
 
     def _match_protected_ending(self, part: str) -> bool:
-        """Match a glob with the protected endings; it must fix at least a third of one such as `.code-workspace`."""
+        """Match a glob with the protected endings; it must fix at least a third of the ending."""
         last = part.rpartition(".")[2]
         fixed = self.file_system.glob(last).fixed_count()
         return any(
@@ -329,7 +330,7 @@ class _WordCollector:
                 self._add(word)
 
     def add_unquoted(self, unquoted: str) -> None:
-        """Add the words of a command in which `QUOTED` replaces special characters that are quoted."""
+        """Add the words of a command with `QUOTED` for each quoted special character."""
         for token in dict.fromkeys(_BLANKS.split(unquoted)):
             words = [token]
             if has_braces(token):
@@ -342,7 +343,7 @@ class _WordCollector:
                     self._add(_truncated(text))
 
     def add_quoted(self, command: str) -> None:
-        """Add the words of a command that have quoted blanks, such as `"my key.pem"`, as one name each."""
+        """Add words with quoted blanks, like `"my key.pem"`, as one name each."""
         for word in dict.fromkeys(_QUOTED_WORD.findall(command)):
             text = _QUOTING.sub(r"\1", word)
             if _BLANKS.search(text):

@@ -139,7 +139,7 @@ def _searched_folders(words: list[str], workspace: Path) -> list[Path]:
 
 
 def _may_be_searched(folders: list[Path], workspace: Path, file_system: FileSystemCache) -> bool:
-    """Return whether no file below usually holds secrets; False for folders too large or not accessible."""
+    """Return whether no file in the folders usually holds secrets; False if they are too large or not accessible."""
     entry_count, secrets = 0, SecretFiles(workspace)
     pending = [os.path.realpath(folder) for folder in folders]
     try:
