@@ -28,7 +28,7 @@ from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.llms.transport.errors import find_error, parse_error_body, stream_error, without_secrets
 from agenticx.llms.transport.overflow import exceeded_limit
 from agenticx.llms.wires.openai_chat._calls import ToolCallAssembler
-from agenticx.llms.wires.openai_chat._parts import plain_text
+from agenticx.llms.wires.openai_chat._reply import plain_text
 from agenticx.llms.wires.request_body import arguments_object, arguments_text, body_bytes
 from agenticx.llms.wrappers.think_blocks import ThinkBlockParser
 from agenticx.llms.wrappers.xml_format import XmlCallParser, escape_calls, escape_tags, render_call, render_result

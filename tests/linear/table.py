@@ -54,7 +54,6 @@ MODULES = [
     "llms.wrappers.xml_prose",
     "llms.wrappers.xml_tools",
     "llms.wires.openai_chat._calls",
-    "llms.wires.openai_chat._parts",
     "llms.wires.openai_chat._reply",
     "llms.wires.openai_chat._request",
     "llms.wires.openai_chat._roles",
@@ -152,11 +151,11 @@ EXEMPT: dict[str, str] = {
             llms.file_refusals.find_too_large llms.file_refusals.find_suspected
             llms.file_refusals.sent_files llms.file_refusals.with_notes
             llms.transport.errors.blocked_prompt_error
-            llms.wires.openai_chat._parts.ReasoningDetails
+            llms.wires.openai_chat._reply.ReasoningDetails
             llms.call_fields.CallFields llms.call_fields.call_states
             llms.call_fields.fields_of_calls llms.call_fields.merge_fields
             llms.call_fields.provider_fields
-            llms.wires.openai_chat._parts.parse_usage llms.wires.openai_chat._request.encode_messages
+            llms.wires.openai_chat._reply.parse_usage llms.wires.openai_chat._request.encode_messages
             llms.wires.openai_chat._request.sent_tool_names
             llms.wires.openai_responses._request.input_items llms.wires.gemini._request.contents
             llms.wires.ollama._request.encode_messages

@@ -12,7 +12,7 @@ from agenticx.http.url import Url
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.addresses import split_address
 from agenticx.llms.catalog.local_servers import fetch_model_names, fetch_models, fetch_window
-from agenticx.llms.catalog.wire_classes import WIRES
+from agenticx.llms.catalog.wire_classes import OFFLINE_MODELS, WIRES, load_offline_model
 from agenticx.llms.embeddings import EmbeddingModel
 from agenticx.llms.file_limits import FileLimits
 from agenticx.llms.images.api import ImagesApi
@@ -73,14 +73,8 @@ def resolve_wire(spec: str, *, api_key: str | None = None, base_url: str | None 
     spec, address = split_address(spec)
     base_url = base_url or address
     check_names(spec, api_key, base_url)
-    if spec == "demo":
-        from agenticx.llms.demo import DemoModel
-
-        return DemoModel()
-    if spec == "test":
-        from agenticx.llms.tool_caller import TestModel
-
-        return TestModel()
+    if is_offline(spec):
+        return load_offline_model(spec)()
     catalog = load_model_catalog()
     provider, model = _parse_spec(spec, catalog)
     facts = catalog.model_facts(provider, model)
@@ -90,8 +84,8 @@ def resolve_wire(spec: str, *, api_key: str | None = None, base_url: str | None 
 
 
 def is_offline(spec: str) -> bool:
-    """Return whether `spec` names a model without a provider: `demo`, or `test`, which calls every tool once."""
-    return spec in ("demo", "test")
+    """Return whether `spec` names a model without a provider: `demo` or `test`."""
+    return spec in OFFLINE_MODELS
 
 
 def served_model_name(name: str) -> str:
@@ -170,15 +164,13 @@ def load_wire(spec: str) -> None:
 
     Raises `SettingsError` for an unknown name.
     """
-    if spec == "demo":
-        import agenticx.llms.demo as _
-    elif spec == "test":
-        import agenticx.llms.tool_caller as _
-    else:
-        provider, _ = _parse_spec(spec, load_model_catalog())
-        WIRES[provider.wire].load()
-        if provider.wire == "responses":
-            WIRES["chat"].load()  # which takes its place at a gateway without Responses
+    if is_offline(spec):
+        load_offline_model(spec)
+        return
+    provider, _ = _parse_spec(spec, load_model_catalog())
+    WIRES[provider.wire].load()
+    if provider.wire == "responses":
+        WIRES["chat"].load()  # the replacement at a gateway without Responses
 
 
 def find_model_facts(spec: str) -> ModelFacts:

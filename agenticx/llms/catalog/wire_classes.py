@@ -1,4 +1,4 @@
-"""The wires by name: the model class of each, and its arguments from the catalogue."""
+"""The model classes of the wires by name, with their arguments from the catalogue, and of the offline models."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from agenticx.llms.base import ChatModel
 from agenticx.llms.model_catalog import ModelFacts, Provider, WireName
 
-__all__ = ["WIRES", "WireClass"]
+__all__ = ["OFFLINE_MODELS", "WIRES", "WireClass", "load_offline_model"]
 
 
 @dataclass(frozen=True, slots=True)
 class WireClass:
-    """A model class, imported on first use, and the arguments that it takes beyond those of all classes."""
+    """A model class, imported on first use, and the additional arguments that it takes."""
 
     package: str
     class_name: str
     catalog_arguments: Callable[[Provider, ModelFacts], dict[str, Any]]
 
     def load(self) -> Callable[..., ChatModel]:
-        """Return the model class; the first call imports what it needs, which takes up to a tenth of a second."""
+        """Return the model class; its first import may take a tenth of a second."""
         return getattr(import_module(f"agenticx.llms.wires.{self.package}"), self.class_name)
 
     def build(self, model: str, provider: Provider, facts: ModelFacts, **connection: str | None) -> ChatModel:
@@ -58,3 +58,16 @@ WIRES: Mapping[WireName, WireClass] = {
     "ollama": WireClass("ollama", "OllamaModel", _inline_call_arguments),
     "chat": WireClass("openai_chat", "OpenAIChatModel", _chat_arguments),
 }
+
+
+OFFLINE_MODELS: Mapping[str, tuple[str, str]] = {
+    "demo": ("agenticx.llms.demo", "DemoModel"),
+    "test": ("agenticx.llms.tool_caller", "TestModel"),
+}
+"""The module and class of each model without a provider: the demo, and a model that calls every tool once."""
+
+
+def load_offline_model(name: str) -> Callable[[], ChatModel]:
+    """Return the class of an offline model, imported on first use."""
+    module, class_name = OFFLINE_MODELS[name]
+    return getattr(import_module(module), class_name)

@@ -54,6 +54,11 @@ class RequestMode(Generic[Dialect]):
     dialect: Dialect
     streaming: bool = True
 
+    @property
+    def accept(self) -> str:
+        """The media type of the reply."""
+        return "text/event-stream" if self.streaming else "application/json"
+
 
 def with_dialect(**changes: Any) -> Callable[[RequestMode[Any]], RequestMode[Any]]:
     """Return a change of the request mode that sets these fields of its dialect."""

@@ -12,7 +12,9 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
-__all__ = ["strict_schema"]
+from agenticx.llms.base import OutputSchema
+
+__all__ = ["schema_fields", "strict_schema"]
 
 _COPIED_KEYWORDS = ("description", "title", "type")
 _HANDLED_KEYWORDS = frozenset({"$ref", "$defs", "additionalProperties", "anyOf", "const", "enum", "items", "oneOf"}) | {
@@ -38,6 +40,13 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
         return _strict(schema)
     except _UnsupportedSchema:
         return None
+
+
+def schema_fields(output: OutputSchema) -> dict[str, Any]:
+    """Return the fields of a schema in OpenAI's format: strict if it can be expressed so, else as it is."""
+    strict = strict_schema(output.schema)
+    schema = dict(output.schema) if strict is None else strict
+    return {"name": output.name, "schema": schema, "strict": strict is not None}
 
 
 def _strict(schema: object) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, get_args
 
-from agenticx.llms.base import ModelRequest, OutputSchema
+from agenticx.llms.base import ModelRequest
 from agenticx.llms.call_fields import SIGNED_ID, CallFields, fields_of_calls
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import fields_in, items_in, text_in
@@ -24,7 +24,7 @@ from agenticx.llms.wires.openai_chat._reply import REASONING_FIELDS
 from agenticx.llms.wires.openai_chat._roles import STOPPED, alternating_rows, rows_without_system
 from agenticx.llms.wires.request_body import arguments_text, body_bytes, encode_tools
 from agenticx.llms.wires.sampling_rules import SamplingRules
-from agenticx.llms.wires.strict_schema import strict_schema
+from agenticx.llms.wires.strict_schema import schema_fields
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
 
 __all__ = ["encode_messages", "request_body", "sampling_rules", "sent_tool_names"]
@@ -90,7 +90,7 @@ def request_body(
         if dialect.one_call and not request.parallel_calls:
             body["parallel_tool_calls"] = False
     if request.output_schema is not None and dialect.output_schemas:
-        body["response_format"] = _response_format(request.output_schema)
+        body["response_format"] = {"type": "json_schema", "json_schema": schema_fields(request.output_schema)}
     if request.sampling is not NO_SAMPLING:
         sampling_rules(dialect).add_to(body, request.sampling)
     return body_bytes(body)
@@ -100,15 +100,6 @@ def _tool_choice(request: ModelRequest, names: ToolNames) -> str | dict[str, Any
     if request.tool_choice == "required" and request.required_tool:
         return {"type": "function", "function": {"name": names.sent_name(request.required_tool)}}
     return request.tool_choice
-
-
-def _response_format(output: OutputSchema) -> dict[str, Any]:
-    strict = strict_schema(output.schema)
-    schema = dict(output.schema) if strict is None else strict
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": output.name, "schema": schema, "strict": strict is not None},
-    }
 
 
 @cache

@@ -155,8 +155,7 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
             replay_state=replay_state,
             names=names,
         )
-        accept = "text/event-stream" if self._mode.streaming else "application/json"
-        return PostRequest(path="/chat/completions", body=body, accept=accept)
+        return PostRequest(path="/chat/completions", body=body, accept=self._mode.accept)
 
     def _parser(self, original_names: Mapping[str, str]) -> ChatReplyParser:
         return ChatReplyParser(label=self.name, model=self._model, original_names=original_names)

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from agenticx.llms.base import Delta, ReplySize, TextDelta, ThinkingDelta, ToolCallDelta
-from agenticx.llms.json_values import json_string_fragment, text_in
+from agenticx.llms.json_values import items_in, json_string_fragment, text_in
 from agenticx.llms.reply_limits import MAX_ITEMS
 from agenticx.llms.wires.json_events import malformed_reply
-from agenticx.llms.wires.openai_responses._parts import TextKind, TextPart, item_texts
 
-__all__ = ["THOUGHT_SEPARATOR", "ItemState", "OutputItem", "is_call"]
+__all__ = ["THOUGHT_SEPARATOR", "ItemState", "OutputItem", "TextKind", "is_call", "item_texts", "part_text"]
+
+TextKind = Literal["text", "refusal", "summary", "reasoning", "arguments", "input"]
+"""The kind of a text; a custom tool's `input` is any text, `arguments` is JSON."""
+
+_PART_TYPES: dict[str, tuple[TextKind, str]] = {
+    "output_text": ("text", "text"),
+    "text": ("text", "text"),
+    "refusal": ("refusal", "refusal"),
+    "summary_text": ("summary", "text"),
+    "reasoning_text": ("reasoning", "text"),
+}
 
 THOUGHT_SEPARATOR = ThinkingDelta("\n\n")
 """Emitted before each thought; `OutputItems` drops it before the first of a reply."""
@@ -53,8 +64,8 @@ class OutputItem:
         self._label = label
         self._size = size
         self._name_sent = self._id_sent = False
-        self._parts: dict[tuple[TextKind, int], TextPart] = {}
-        self._latest: dict[TextKind, tuple[int, TextPart]] = {}
+        self._parts: dict[tuple[TextKind, int], _TextPart] = {}
+        self._latest: dict[TextKind, tuple[int, _TextPart]] = {}
         self._alternative_arguments: str | None = None
 
     @property
@@ -167,11 +178,11 @@ class OutputItem:
         self._alternative_arguments = full_text
         return []
 
-    def _complete_text(self, text_kind: TextKind, part: TextPart, full_text: str) -> list[Delta]:
+    def _complete_text(self, text_kind: TextKind, part: _TextPart, full_text: str) -> list[Delta]:
         """Return the rest of a whole text, nothing if the streamed text differs from it."""
         return self._emit(text_kind, part, part.remainder(full_text) or "")
 
-    def _emit(self, text_kind: TextKind, part: TextPart, text: str) -> list[Delta]:
+    def _emit(self, text_kind: TextKind, part: _TextPart, text: str) -> list[Delta]:
         if not text:
             return []
         first = not part.size
@@ -189,15 +200,15 @@ class OutputItem:
 
     # --- its parts
 
-    def _begin_part(self, text_kind: TextKind, index: int) -> TextPart:
+    def _begin_part(self, text_kind: TextKind, index: int) -> _TextPart:
         if len(self._parts) >= MAX_ITEMS:
             raise malformed_reply(f"an item of it has more than {MAX_ITEMS} parts", label=self._label)
         self._size.add_kept_bytes(_PART_BYTES)
-        part = self._parts[text_kind, index] = TextPart()
+        part = self._parts[text_kind, index] = _TextPart()
         self._latest[text_kind] = (index, part)
         return part
 
-    def _find_part(self, text_kind: TextKind, index: int, full_text: str) -> TextPart:
+    def _find_part(self, text_kind: TextKind, index: int, full_text: str) -> _TextPart:
         """Return the part at `index`, else the latest open one if it is a prefix of `full_text`, else a new one."""
         if (part := self._parts.get((text_kind, index))) is not None:
             return part
@@ -208,7 +219,7 @@ class OutputItem:
         self._latest[text_kind] = (index, latest)
         return latest
 
-    def _match_parts(self, text_kind: TextKind, texts: list[tuple[int, str]]) -> list[tuple[TextPart, str]]:
+    def _match_parts(self, text_kind: TextKind, texts: list[tuple[int, str]]) -> list[tuple[_TextPart, str]]:
         """Return each text of the whole item with its part: by index, or in order if the indexes differ."""
         streamed = sorted(index for kind, index in self._parts if kind == text_kind)
         if set(streamed) <= {index for index, _ in texts}:
@@ -225,3 +236,53 @@ def _equal_json(left: str, right: str) -> bool:
         return json.loads(left) == json.loads(right)
     except (ValueError, RecursionError):
         return False
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+class _TextPart:
+    """One text as streamed so far, `size` characters. `ended` is true once an event had the whole text."""
+
+    __slots__ = ("_fragments", "ended", "size")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._fragments: list[str] = []
+        self.size = 0
+
+    @property
+    def text(self) -> str:
+        if len(self._fragments) > 1:
+            self._fragments = ["".join(self._fragments)]
+        return self._fragments[0] if self._fragments else ""
+
+    def add(self, text: str) -> None:
+        """Append the next fragment."""
+        self._fragments.append(text)
+        self.size += len(text)
+
+    def remainder(self, full_text: str) -> str | None:
+        """Return the part of `full_text` not streamed yet, None if the streamed text differs; linear in `full_text`."""
+        if len(full_text) < self.size:
+            return None
+        position = 0
+        for fragment in self._fragments:
+            if not full_text.startswith(fragment, position):
+                return None
+            position += len(fragment)
+        return full_text[position:]
+
+
+def item_texts(item: dict[str, Any]) -> Iterator[tuple[TextKind, int, str]]:
+    """Yield the texts of a whole item that is no call: the kind, the index within its list, the text."""
+    for name in ("summary", "content"):
+        for index, part in enumerate(items_in(item, name)):
+            if found := part_text(part):
+                yield found[0], index, found[1]
+
+
+def part_text(part: dict[str, Any]) -> tuple[TextKind, str] | None:
+    """Return the kind and the text of a part of an item, None if it has no text."""
+    part_type = _PART_TYPES.get(text_in(part, "type"))
+    return None if part_type is None else (part_type[0], text_in(part, part_type[1]))

@@ -21,9 +21,8 @@ from agenticx.llms.json_values import cost_in, count_in, fields_in, items_in, te
 from agenticx.llms.transport.errors import ErrorReport, find_error, stream_error
 from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
 from agenticx.llms.wires.json_reply import JsonReplyParser
-from agenticx.llms.wires.openai_responses._items import OutputItems
-from agenticx.llms.wires.openai_responses._list import reconcile_output
-from agenticx.llms.wires.openai_responses._parts import TextKind, part_text
+from agenticx.llms.wires.openai_responses._item import TextKind, part_text
+from agenticx.llms.wires.openai_responses._items import OutputItems, reconcile_output
 from agenticx.messages import ProviderState
 
 __all__ = ["WIRE", "ResponsesReplyParser"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never, get_args
 
-from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import items_in, text_in
 from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts, data_url, result_parts
@@ -20,7 +20,7 @@ from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
 from agenticx.llms.wires.openai_responses._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_text, body_bytes
 from agenticx.llms.wires.sampling_rules import SamplingRules
-from agenticx.llms.wires.strict_schema import strict_schema
+from agenticx.llms.wires.strict_schema import schema_fields
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 __all__ = ["SAMPLING", "ResponsesDialect", "encode_tools", "input_items", "request_body", "sent_tool_names"]
@@ -123,7 +123,7 @@ def request_body(
         if not request.parallel_calls:
             body["parallel_tool_calls"] = False
     if request.output_schema is not None and dialect.output_schemas:
-        body["text"] = {"format": _format(request.output_schema)}
+        body["text"] = {"format": {"type": "json_schema", **schema_fields(request.output_schema)}}
     if request.sampling is not NO_SAMPLING:
         SAMPLING.add_to(body, request.sampling)
     return body_bytes(body)
@@ -133,12 +133,6 @@ def _tool_choice(request: ModelRequest, names: ToolNames) -> str | dict[str, Any
     if request.tool_choice == "required" and request.required_tool:
         return {"type": "function", "name": names.sent_name(request.required_tool)}
     return request.tool_choice
-
-
-def _format(output: OutputSchema) -> dict[str, Any]:
-    strict = strict_schema(output.schema)
-    schema = dict(output.schema) if strict is None else strict
-    return {"type": "json_schema", "name": output.name, "schema": schema, "strict": strict is not None}
 
 
 def sent_tool_names(request: ModelRequest) -> ToolNames:

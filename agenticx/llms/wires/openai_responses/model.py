@@ -96,8 +96,7 @@ class OpenAIResponsesModel(ProviderModel[ResponsesDialect]):
             replay_state=replay_state,
             names=names,
         )
-        accept = "text/event-stream" if self._mode.streaming else "application/json"
-        return PostRequest(path="/responses", body=body, accept=accept)
+        return PostRequest(path="/responses", body=body, accept=self._mode.accept)
 
     def _parser(self, original_names: Mapping[str, str]) -> ResponsesReplyParser:
         return ResponsesReplyParser(label=self.name, model=self._model, original_names=original_names)
