@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -34,6 +34,7 @@ from agenticx.setting_values import (
     split_postgres_urls,
     switch,
 )
+from agenticx.similar_names import similar_names
 
 __all__ = [
     "PROJECT_FILE",
@@ -337,6 +338,7 @@ def _database_files(url: str) -> tuple[Path, ...]:
         return ()
 
 
+_SIMILAR = 0.8  # the least similarity of a misspelt name, as in `difflib`
 _NUMBERS = frozenset(
     name
     for name, field in Settings.model_fields.items()
@@ -415,15 +417,8 @@ def _from_variables(environ: Mapping[str, str]) -> _GivenSettings:
 def _warn_if_misspelt(variable: str) -> None:
     """Log a warning if `variable` is almost the name of a setting."""
     variables = [_PREFIX + name.upper() for name in Settings.model_fields]
-    if close_matches := _close_matches(variable, variables):
-        _log.warning("%s is not a setting and has no effect; did you mean %s?", variable, close_matches[0])
-
-
-def _close_matches(name: str, names: Iterable[str]) -> Sequence[str]:
-    """Return the one of `names` that is almost `name`, if there is one."""
-    from difflib import get_close_matches  # imported only for an unknown name
-
-    return get_close_matches(name, names, n=1, cutoff=0.8)
+    for similar in similar_names(variable, variables, number=1, cutoff=_SIMILAR):
+        _log.warning("%s is not a setting and has no effect; did you mean %s?", variable, similar)
 
 
 def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
@@ -446,7 +441,7 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
     for name in values:
         if name not in allowed:
             reason = "may not be set here" if name in Settings.model_fields else "is not a setting"
-            close = () if name in Settings.model_fields else _close_matches(name, allowed)
+            close = () if name in Settings.model_fields else similar_names(name, allowed, number=1, cutoff=_SIMILAR)
             meant = f"; did you mean {close[0]!r}?" if close else ""
             raise SettingsError(
                 f"{_shortened_repr(name)} in {path} {reason}{meant}; allowed are: {', '.join(sorted(allowed))}"

@@ -1,4 +1,4 @@
-"""The entry point of `python -m agenticx.cli`, which is the same as `agx`."""
+"""The entry point of `python -m agenticx.cli`, the same program as `agx`."""
 
 from __future__ import annotations
 

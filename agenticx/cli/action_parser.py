@@ -31,10 +31,10 @@ class CommandParser(ArgumentParser):
 
 
 class ActionParser(CommandParser):
-    """A parser that takes options and positional arguments in any order, and shows its own usage for what is left over.
+    """A parser of an action that takes options and positional arguments in any order, and prints its own usage.
 
-    `ArgumentParser` calls `parse_known_args` of an action's parser, which takes an optional positional argument as
-    missing if an option is before it, and reports arguments that are left over with the usage of the whole command.
+    `ArgumentParser` calls an action's `parse_known_args`. That treats an optional positional argument behind an option
+    as missing, and the command's parser then reports unrecognized arguments with the usage of the whole command.
     """
 
     _is_parsing = False
@@ -56,6 +56,6 @@ class ActionParser(CommandParser):
 
 
 def _has_dash_after_double_dash(args: Sequence[str]) -> bool:
-    """Return True for positional arguments like `-x` behind `--`, which `parse_known_intermixed_args` leaves out."""
+    """Return True for positional arguments such as `-x` behind `--`: `parse_known_intermixed_args` drops them."""
     behind = args[args.index("--") + 1 :] if "--" in args else ()
     return any(arg.startswith("-") for arg in behind)

@@ -14,6 +14,7 @@ from agenticx.cli.exit_codes import DONE, FAILED, OUT_OF_MEMORY_EXIT_CODE, STOPP
 from agenticx.cli.interrupt_handling import raise_on_ctrl_c
 from agenticx.cli.registry import BUILTIN_COMMANDS, commands_from_entry_points, find_command, parser_of
 from agenticx.errors import AgenticXError, SettingsError
+from agenticx.similar_names import similar_names
 
 __all__ = ["main"]
 
@@ -83,7 +84,7 @@ def _open_closed_streams() -> None:
         if getattr(sys, name) is None:
             with suppress(OSError):  # usually closed already
                 os.close(descriptor)
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor: this one
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
@@ -100,7 +101,7 @@ def _set_encoding_errors() -> None:
 def _set_blocking() -> None:
     """Make writes to the standard streams wait for a slow reader.
 
-    A parent such as Node.js may pass on a non-blocking pipe, in which the rest of a long text would be lost.
+    A parent such as Node.js may pass on a non-blocking pipe; the rest of a long text would be lost in it.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # io.UnsupportedOperation too: a stream in memory
@@ -152,14 +153,12 @@ def _help_text() -> str:
 
 
 def _report_unknown_command(word: str) -> int:
-    from difflib import get_close_matches
-
     names = [*BUILTIN_COMMANDS, *commands_from_entry_points()]
-    close_matches = get_close_matches(word, names, n=2, cutoff=0.5)
+    similar = similar_names(word, names, number=2, cutoff=0.5)
     if word.startswith("-"):
         hint = "options come after the command; agx --help shows the commands"
-    elif close_matches:
-        hint = "did you mean " + " or ".join(f"`agx {name}`" for name in close_matches) + "?"
+    elif similar:
+        hint = "did you mean " + " or ".join(f"`agx {name}`" for name in similar) + "?"
     else:
         hint = f"known commands: {', '.join(sorted(names))}"
     return _print_error(f"unknown command {word!r}; {hint}", USAGE)

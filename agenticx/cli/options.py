@@ -100,7 +100,7 @@ def _reject_team(name: str) -> NoReturn:
 
 
 def whole_number(what: str) -> Callable[[str], int]:
-    """Return the type of an argument that is the number of a `what`, which count from 1."""
+    """Return the type of an argument that is the number of a `what`, 1 or more."""
 
     def number(text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from agenticx.errors import AgenticXError
+from agenticx.similar_names import similar_names
 
 __all__ = ["GuidePage", "UnknownGuidePage", "guide_page", "guide_pages"]
 
@@ -70,7 +70,7 @@ def guide_page(name: str) -> GuidePage:
     """Return the page of that name; raise UnknownGuidePage for another one; reads files."""
     paths = {path.stem: path for path in _FOLDER.glob("*.md")}
     if name not in paths:
-        names = get_close_matches(name, paths, n=3, cutoff=0.5) or sorted(paths)
+        names = similar_names(name, paths, number=3, cutoff=0.5) or sorted(paths)
         raise UnknownGuidePage(f"no page of the guide is named {name[:80]!r}; there is: {', '.join(names)}")
     text = paths[name].read_text("utf-8")
     return GuidePage(name=name, title=text.partition("\n")[0].removeprefix("# "), text=text)

@@ -10,7 +10,8 @@ import pytest
 
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.terminal.event_text import Note
-from agenticx.cli.terminal.output import FallbackOutput, PlainOutput
+from agenticx.cli.terminal.output import FallbackOutput
+from agenticx.cli.terminal.plain_output import PlainOutput
 from agenticx.cli.terminal.reasoning_output import ReasoningOutput
 from agenticx.cli.terminal.session_views import show_past_event
 from agenticx.runtime import EventType, RuntimeEvent

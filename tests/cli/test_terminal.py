@@ -135,7 +135,7 @@ def find_cuts(source, find=markdown_output._find_cuts):
 markdown_output._find_cuts = find_cuts
 """
 BROKEN_CALLS = """
-from agenticx.cli.terminal import output
+from agenticx.cli.terminal import plain_output as output
 def event_note(event, note=output.event_note, **options):
     return [][0] if event.type == "tool_call" else note(event, **options)
 output.event_note = event_note

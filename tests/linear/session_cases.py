@@ -17,7 +17,7 @@ from agenticx.cli.terminal.event_text import (
     unreadable_event_note,
     user_message_note,
 )
-from agenticx.cli.terminal.output import PlainOutput
+from agenticx.cli.terminal.plain_output import PlainOutput
 from agenticx.config_files.table import (
     ConfigTable,
     known_names,

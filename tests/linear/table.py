@@ -125,6 +125,8 @@ MODULES = [
     "sessions.store.segments",
     "cli.terminal.event_text",
     "cli.terminal.output",
+    "cli.terminal.plain_output",
+    "cli.terminal.terminal_output",
     "teams.group_chats.speaker_names",
     "teams.configured.config",
     "config_files.table",
@@ -175,7 +177,7 @@ EXEMPT: dict[str, str] = {
             sessions.store.segments.segment_lines sessions.store.segments.at_position
             sessions.store.segments.line_position sessions.store.segments.full_pages
             sessions.history.transcript.searchable_path_texts
-            cli.terminal.output.JsonLinesOutput cli.terminal.output.TerminalOutput
+            cli.terminal.output.JsonLinesOutput cli.terminal.terminal_output.TerminalOutput
             cli.terminal.output.FallbackOutput cli.terminal.output.OutputWrapper logs.hidden_members
             knowledge.vault.read_note knowledge.vault.scan_vault
             cli.terminal.event_text.retry_note cli.terminal.event_text.request_payload
@@ -189,7 +191,7 @@ EXEMPT: dict[str, str] = {
             llms.wires.gemini._request.tool_names llms.wires.request_body.encode_tools tools.protected.is_within
             llms.wires.openai_chat._request.sampling_rules llms.wires.gemini._request.sampling_rules
             tools.protected.changes_bare_repository messages.sources_of messages.files_of cli.terminal.output.output_for
-            cli.terminal.output.terminal_is_dumb config_files.table.tags_of config_files.table.check_keys
+            cli.terminal.terminal_output.terminal_is_dumb config_files.table.tags_of config_files.table.check_keys
             core.agent_files.AgentFiles core.agent_files.AgentItem core.agent_files.agent_item
             core.agent_files.with_model_problems
         """,

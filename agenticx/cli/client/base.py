@@ -1,4 +1,4 @@
-"""The protocol through which commands use sessions, in this process or on a server."""
+"""The protocols of sessions for commands, in this process or on a server."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ResolvedModel:
 
 @dataclass(frozen=True, slots=True)
 class TurnPosition:
-    """A turn and the log cursor after which its reader starts; None starts at the turn's first event."""
+    """A turn, and the log cursor from which to read it; None starts at the turn's first event."""
 
     turn_id: str
     cursor: str | None = None
@@ -129,7 +129,7 @@ class SessionReader(Protocol):
         ...
 
     async def artifacts(self, session_id: str, *, option: int | None = None) -> Sequence[Artifact]:
-        """Return the files that live in a session, or those of one of its options, by path in order.
+        """Return the artifacts of a session, or of one of its options, sorted by path.
 
         Raise an `AgenticXError` for an unknown option.
         """

@@ -41,11 +41,11 @@ _MAX_HEALTH_BYTES = 64 * 1024
 async def open_store_or_find_server(
     settings: Settings, *, response_timeout: float = _HEALTH_SECONDS
 ) -> Store | ServerEndpoint:
-    """Open the store, of which this process becomes the owner, or return the server or terminal that owns it.
+    """Open the store as its owner, or return the server or terminal that owns it.
 
-    An owner that is neither, such as a command that changes a session, is waited for a moment. Raise `OwnedElsewhere`
-    if it has not ended then, with the commands that work meanwhile, `StoreError` if the store cannot be used,
-    `ServerUnresponsive` if its owner is a server that does not answer within `response_timeout` seconds.
+    Another owner, such as a command that changes a session, gets a moment to end. Raise `OwnedElsewhere` if it has not
+    ended by then, `StoreError` if the store cannot be used, `ServerUnresponsive` if its owner is a server that does not
+    answer within `response_timeout` seconds.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _BRIEF_OWNER_SECONDS
@@ -63,7 +63,7 @@ async def open_store_or_find_server(
 
 
 def open_reader(settings: Settings) -> ReadingClient:
-    """Return a client that reads the sessions beside their owner; raise `StoreError` if they cannot be read."""
+    """Return a client that reads the sessions while another process owns them; raise `StoreError` on failure."""
     return ReadingClient(open_store_reader(settings))
 
 
@@ -81,9 +81,9 @@ def remote_client(
     restart_seconds: float = RETRY_LIMIT_SECONDS,
     take_over: Callable[[], Awaitable[ServerEndpoint | None]] | None = None,
 ) -> RemoteClient:
-    """Return the client of a server, which may come back at another address, within `restart_seconds` of its end.
+    """Return the client of a server. A server that ends may come back at another address within `restart_seconds`.
 
-    `take_over` is that of `RemoteClient`.
+    `take_over` is passed to `RemoteClient`.
     """
 
     async def locate() -> ServerEndpoint | None:
@@ -128,8 +128,8 @@ def is_studio_starting(settings: Settings) -> bool:
 async def find_studio(home: Path, *, response_timeout: float = _HEALTH_SECONDS) -> StudioAddress | None:
     """Return the address of the running studio of this AGX_HOME: its discovery file, checked against /api/health.
 
-    None without a studio, also where a killed one left its file: its port may belong to another program, which must
-    not get the token. Raises `ServerUnresponsive` if its process accepts connections but does not answer
+    Return None without a studio, also if a killed studio left its file: its port may belong to another program, and
+    that must not get the token. Raise `ServerUnresponsive` if the process accepts connections but does not answer
     within `response_timeout` seconds.
     """
     address = read_address(home)

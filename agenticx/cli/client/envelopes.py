@@ -54,5 +54,5 @@ class Envelope:
 
     @property
     def begins_root_turn(self) -> bool:
-        """True for the first event of a turn that is not below another one, such as one of a message of the user."""
+        """True for the first event of a root turn, for example of a turn that answers a message of the user."""
         return self.type == EventType.TURN_STARTED and self.data.get("parent_turn_id") is None

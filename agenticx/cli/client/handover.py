@@ -1,8 +1,8 @@
 """The hand-over of the data folder from a chat that owns it to a server, over a socket in AGX_HOME.
 
-A chat listens on AGX_HOME/chat-PID.sock, which only its user can reach. A server connects and sends
-the line `release`; the answers are lines: `waiting` while a turn runs, then `released` once the store is closed, or
-`refused` and a reason. Any other request, and one of another user, is refused.
+A chat listens on AGX_HOME/chat-PID.sock, a socket with mode 0600. A server connects and sends the line `release`; the
+answers are lines: `waiting` while a turn runs, then `released` once the store is closed, or `refused` and a reason. Any
+other request, and one of another user, is refused.
 """
 
 from __future__ import annotations

@@ -86,9 +86,9 @@ class ServerEndpoint:
     ) -> Any:
         """Send a request and return the decoded JSON body, None if it is empty.
 
-        Raise `ServerUnreachable`, ValueError for a body that is not JSON, of which only `max_bytes` are read, or for a
-        problem response: `SessionNotFound`, `SessionBusy`, `UnknownArtifact`, `SettingsError` for an unknown model, bad
-        settings or an invalid body, else `RequestRejected`.
+        At most `max_bytes` of the body are read. Raise `ServerUnreachable`, ValueError for a body that is not JSON, or
+        the error of a problem response: `SessionNotFound`, `SessionBusy`, `UnknownArtifact`, `SettingsError` for an
+        unknown model, bad settings or an invalid body, else `RequestRejected`.
         """
         async with self.stream(method, path, body) as chunks:
             content = await _read_up_to(max_bytes, chunks)

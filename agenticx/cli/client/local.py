@@ -38,9 +38,9 @@ _READ_EVENTS = 1000
 
 
 class PolicyGate(AsyncConfirmGate):
-    """A confirm gate that gives every confirmation of some sessions the same answer, as no user can be asked there.
+    """A confirm gate that gives every confirmation in the sessions of this terminal the same answer.
 
-    Other terminals answer those of the other sessions.
+    The terminals that use other sessions of this process answer their own confirmations.
     """
 
     def __init__(self, answer: ConfirmAnswer) -> None:
@@ -65,8 +65,7 @@ class PolicyGate(AsyncConfirmGate):
 class LocalClient:
     """A `Client` in this process.
 
-    Of the turns that awaited a confirmation when their process died, only those of the sessions given to `recover`
-    are resumed.
+    A turn that awaited a confirmation when its process died is resumed only if its session is given to `recover`.
     """
 
     def __init__(self, store: Store, settings: Settings, models: ModelCache, gate: AsyncConfirmGate) -> None:
@@ -76,7 +75,7 @@ class LocalClient:
         self._images = configured_images(settings)
         self._toolbox = Toolbox(default_tools(self._images))
         self._resumed: set[str] = set()
-        self._used: set[str] = set()  # ids of the sessions in which turns were started or followed
+        self._used: set[str] = set()  # ids of the sessions whose turns were started or followed
         self._own_turns: set[str] = set()  # ids of the turns that were started here
         self._confirms_by_policy = isinstance(gate, PolicyGate)
         if isinstance(gate, PolicyGate):
@@ -107,7 +106,7 @@ class LocalClient:
         return not self._hub.working_turns <= self._own_turns
 
     async def recover(self, resume: Collection[str] = ()) -> None:
-        """End the turns of dead processes, but resume those of the sessions `resume` if possible; once per session."""
+        """End the turns of dead processes; resume the turns of the sessions `resume` if possible, once per session."""
         not_yet_resumed = [session_id for session_id in resume if session_id not in self._resumed]
         if not_yet_resumed or not resume:
             self._resumed.update(not_yet_resumed)

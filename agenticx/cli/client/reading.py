@@ -1,4 +1,4 @@
-"""The client that reads sessions beside a process that owns them and is not a server."""
+"""The client that reads sessions from a store while another process owns it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 1. A broken event stream is resumed after the last event received, also when the server restarts.
 2. A confirmation that `--yes` or the lack of a terminal decided is answered `by` policy, as in a turn of this process:
-   the model must not read that the user denied a call about which nobody could be asked.
+   the model must not read that the user denied a call if nobody could be asked.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class RemoteClient:
             await self._wait_for_server(error)
 
     async def working_subagents(self) -> int:
-        """Return 0: those of a server go on."""
+        """Return 0: the sub-agents of a server go on."""
         return 0
 
     async def stop(self, session_id: str) -> None:
@@ -304,7 +304,7 @@ class RemoteClient:
         """
         is_first = True
         while True:
-            if not (self._server.is_terminal and is_first):  # which has ended: a studio may be starting again
+            if not (self._server.is_terminal and is_first):  # the terminal has ended: a studio may be starting
                 self._report_loss(error)
                 await asyncio.sleep(_RETRY_SECONDS)
             is_first = False

@@ -38,7 +38,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedParts:
-    """The parts of a terminal with which the turns of other terminals run too."""
+    """The parts of a terminal that run its turns and the turns of other terminals."""
 
     settings: Settings
     store: Store
@@ -49,9 +49,9 @@ class SharedParts:
 
 
 class ServeSessions(Protocol):
-    """The entry point: serves sessions at a listening socket, which it closes, while the returned context lasts.
+    """The entry point: serves sessions at a listening socket while the returned context lasts, then closes the socket.
 
-    The function in the context has it accept no more connections.
+    The context yields a function that makes the server accept no more connections.
     """
 
     def __call__(
@@ -60,10 +60,10 @@ class ServeSessions(Protocol):
 
 
 class SessionSharing:
-    """The socket at which this process serves its sessions from `serve` on; it exists from the construction on.
+    """The listening socket of this process for other terminals; it answers them from `serve` on.
 
     A terminal makes it before it becomes the owner of the database, so that every owner that shares can be reached.
-    Where no socket can be made, as in a read-only folder, `is_possible` is false, and nobody is served.
+    If no socket can be made, for example in a read-only folder, `is_possible` is false, and nobody is served.
     """
 
     def __init__(self, home: Path) -> None:

@@ -1,4 +1,4 @@
-"""Unix sockets in AGX_HOME, which only their user can reach: names, and short paths to them."""
+"""Unix sockets in AGX_HOME with mode 0600: their names, and short paths to them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The discovery file of the running studio, by which other programs find it: AGX_HOME/studio.json.
+"""The discovery file of the running studio, for other programs: AGX_HOME/studio.json.
 
 `{"url": "http://127.0.0.1:8765", "port": 8765, "token_file": "…", "pid": 123, "version": "0.1.0", "api": 1,
 "instance": "…"}`, mode 0600, replaced atomically. It is written before the studio announces itself and is gone after
-every end but a kill. A reader therefore checks that the process runs and that `GET /api/health`, which needs no token,
-answers with the same instance, before it sends the token to that port (`discovery.find_studio` does).
+every end but a kill. Before a reader sends the token to that port it therefore checks that the process runs, and that
+`GET /api/health` (without a token) answers with the same instance, as `discovery.find_studio` does.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ async def _save(arguments: Namespace) -> int:
 
 
 def _write(contents: Mapping[str, bytes], arguments: Namespace) -> Iterator[tuple[str, WorkspacePath]]:
-    """Write the files below the folder, and yield each; none if one of them exists or would be outside of it."""
+    """Write the files into the folder, and yield each; write none if one exists or would be outside of the folder."""
     folder: Path = arguments.to or current_folder()
     if os.path.lexists(folder) and not folder.is_dir():
         raise SettingsError(f"--to {str(folder)!r} is not a folder")
@@ -213,7 +213,7 @@ def _first_names(names: Sequence[str]) -> str:
 
 
 def _target(path: str, folder: Path) -> WorkspacePath:
-    """Return the file below the folder; raise an `AgenticXError` if a link leads out of it."""
+    """Return the path of the file in the folder; raise an `AgenticXError` if a link leads out of the folder."""
     check_artifact_path(path)
     leads_to = Path(os.path.realpath(folder / path))
     if not leads_to.is_relative_to(folder):

@@ -31,7 +31,7 @@ _CODE_OR_QUOTATION = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]*`|^[ \t]{0,12}>[^\n]*|\"[^\"\n]{1,2000}\"|[“„][^“”„\n]{1,2000}[”“]",
     re.DOTALL | re.MULTILINE,
 )
-"""Markers in it may be those of a note."""
+"""Text whose markers may come from a quoted note."""
 _MAX_SHOWN = 20
 
 _EPILOG = """\

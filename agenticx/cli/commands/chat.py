@@ -6,53 +6,36 @@ import asyncio
 import codecs
 import io
 import os
-import re
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Coroutine
+from contextlib import closing
 from functools import partial
-from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar
 
-from agenticx.cli.client.base import RewindReport, SessionInfo
 from agenticx.cli.client.handover import HandoverListener
 from agenticx.cli.client.remote import RemoteClient
-from agenticx.cli.client.session_lookup import find_session
-from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS, PendingAttachments, validate_prompt
-from agenticx.cli.commands.session_changes import COMPACT, checked_name, take_back, take_back_last
-from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
+from agenticx.cli.commands.chat_commands import Chat
+from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS
+from agenticx.cli.exit_codes import DONE, STOPPED
 from agenticx.cli.options import ANSWERS, add_turn_options
-from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
-from agenticx.cli.terminal.event_text import Note, one_line, user_message_note
+from agenticx.cli.terminal.conversation import open_conversation
+from agenticx.cli.terminal.event_text import Note, user_message_note
 from agenticx.cli.terminal.keyboard import ChatKeyboard
-from agenticx.cli.terminal.output import FallbackOutput, Output, output_for, terminal_is_dumb
+from agenticx.cli.terminal.output import FallbackOutput, Output, output_for
 from agenticx.cli.terminal.reasoning_output import ReasoningOutput
-from agenticx.cli.terminal.session_views import rewound_files, session_rows, show_last_turn
 from agenticx.cli.terminal.status_line import StatusLine, StatusOutput
-from agenticx.cli.terminal.turns import OutputFailed, termination_signals
-from agenticx.cli.terminal.usage_report import usage_to_text
+from agenticx.cli.terminal.terminal_output import terminal_is_dumb
+from agenticx.cli.terminal.turns import termination_signals
 from agenticx.core.agent_files import AgentFiles
-from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy, SessionNotFound
-from agenticx.foreign_text import MATERIAL, frame_text
-from agenticx.messages import MAIN_AGENT, UserMessage, clean_text
-from agenticx.similar_names import similar_name
-from agenticx.teams.configured.files import TeamFiles
-from agenticx.tools.permissions import PermissionMode
-from agenticx.tools.visible import visible, visible_line, visible_path
 
 __all__ = ["configure", "run"]
 
 T = TypeVar("T")
 
-_MAX_LISTED = 10
-_MAX_NUMBER_DIGITS = 6
 _READ_BYTES = 65_536
-_MAX_SHELL_CHARS = 30_000
-_MAX_MODELS = 40
 _EPILOG = f"""\
 Type a message and Enter; Alt-Enter, or a backslash at the end of a line, begins another line, and pasted lines are one
 message. Tab completes commands, models and paths. Keys typed during an answer wait for the next prompt. Answers are
@@ -83,7 +66,7 @@ examples:
   printf 'List the files here\\nRead README.md\\n' | agx chat"""
 
 
-_RESTART_SECONDS = 2.0  # in which the next server may begin; a chat can go on without one
+_RESTART_SECONDS = 2.0  # for the next server to start; a chat can go on without one
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -102,7 +85,7 @@ def run(arguments: Namespace) -> int:
             AgentFiles(conversation.home).read(arguments.agent)  # a server may have others; the first message checks it
         if arguments.base_url is not None:  # refused for the demo, before the first message is typed
             conversation.run(conversation.client.resolve_model(conversation.model_name))
-        chat = _Chat(conversation, output)
+        chat = Chat(conversation, output)
         if is_typed:
             _run_typed(chat, output, " ".join(arguments.message), was_mode_given=arguments.permission_mode is not None)
             return DONE
@@ -126,7 +109,7 @@ def _chat_output() -> Output:
     return FallbackOutput(ReasoningOutput(MarkdownOutput()))
 
 
-def _run_typed(chat: _Chat, output: StatusOutput, message: str, *, was_mode_given: bool) -> None:
+def _run_typed(chat: Chat, output: StatusOutput, message: str, *, was_mode_given: bool) -> None:
     """Run a chat at a terminal until Ctrl-D, from this first message on if it is not empty."""
     from agenticx.cli.commands.chat_suggestions import ChatSuggestions
     from agenticx.cli.terminal.line_editor import LineCancelled, LineEditor  # prompt_toolkit takes 0.1 s
@@ -260,464 +243,3 @@ async def _readable(descriptor: int) -> None:
         await readable.wait()
     finally:
         loop.remove_reader(descriptor)
-
-
-async def _run_command(command: str, folder: Path) -> tuple[int, bytes]:
-    """Run a shell command without input, and return its exit code and output; cancelling the call ends it."""
-    process = await asyncio.create_subprocess_shell(
-        command,
-        cwd=folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        output, _ = await process.communicate()
-    except asyncio.CancelledError:
-        with suppress(ProcessLookupError):
-            process.kill()
-        raise
-    return process.returncode or 0, output
-
-
-# --- commands ---------------------------------------------------------------------------------------------------------
-
-_FORCED_MODE = re.compile(r"/(?:(?P<mode>vault|chat)\s+|agent\s+(?=\S+\s+\S))(?P<message>\S.*)", re.DOTALL)
-"""A message whose mode the user chooses; `/agent` with one word chooses the agent of that name."""
-
-_MODE_RANKS: Mapping[PermissionMode, int] = {"plan": 0, "default": 1, "accept_edits": 2, "auto": 3}
-"""The modes by how much they allow without asking; piped input is not trusted to select a higher one."""
-
-
-@dataclass(slots=True)
-class _Chat:
-    """The chat's state and its slash commands, each of which takes the rest of its line.
-
-    `widest_mode` is the highest mode that `/mode` may select; None at a terminal. Only a user at a terminal may attach
-    files, because attaching is not subject to the workspace's permission rules.
-    """
-
-    conversation: TerminalConversation
-    output: Output
-    widest_mode: PermissionMode | None = None
-    last_code: int = field(default=DONE)
-    attachments: PendingAttachments = field(default_factory=PendingAttachments)
-    shell_runs: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """The commands that the user ran with `!` since the last message, each with its output."""
-    rewind_undo: tuple[str, str | None] | None = None
-    """The session that was rewound last, and the message to which `/rewind undo` goes back; None after a message."""
-    wait_for_answer: Callable[[Coroutine[Any, Any, bool]], bool] | None = None
-    """Runs a question to the user; None from a pipe."""
-
-    def print_greeting(self, *, was_mode_given: bool) -> None:
-        """Print model, team, folder and mode; how to continue a new session later, or the last turn of one."""
-        conversation = self.conversation
-        options = conversation.new_session_options
-        if conversation.session is None and options.agent is not None:
-            who = f"agent {visible_line(options.agent)}"
-        else:
-            who = conversation.run(conversation.client.resolve_model(conversation.model_name)).name
-        mode = f", mode {conversation.permission_mode}" if conversation.permission_mode != "default" else ""
-        if conversation.session is None:
-            self._print(f"{who} in {options.workspace}{mode}; /help shows the commands")
-            conversation.show_instructions()
-            if conversation.permission_mode == "auto":
-                self._print_warning("in mode auto calls run without being asked about")
-            if conversation.client.persistent:
-                self._print("a new session; later, agx chat -c continues it")
-        else:
-            record = conversation.session.record
-            team = "" if record.team is None else f", team {record.team}"
-            agent = "" if record.agent_name is None else f", agent {visible_line(record.agent_name)}"
-            self._print(f"{who}{team}{agent}{mode}; /help shows the commands")
-            self._continue_session(ask=not was_mode_given)
-
-    def print_resume_hint(self) -> None:
-        """Print the command that continues this session."""
-        session = self.conversation.session
-        if session is not None and self.conversation.client.persistent:
-            self._print(f"agx chat --session {session.id} continues this session")
-
-    def handle_line(self, line: str) -> bool:
-        """Process one line and return False if the chat should end; print an `AgenticXError` and continue."""
-        try:
-            self.conversation.run(self.conversation.go_on())
-            if (forced := _FORCED_MODE.fullmatch(line)) is not None:
-                self._send(forced["message"], forced["mode"] or "agent")
-                return True
-            if line.startswith("/") and not line.startswith("//") and "\n" not in line:
-                return self.run_command(line)
-            if line.startswith("!") and self.widest_mode is None:
-                self._run_shell(line[1:].strip())
-            elif line.strip():
-                self._send(line.removeprefix("/"))
-        except OutputFailed:
-            raise
-        except SessionBusy as exc:
-            session = self.conversation.session
-            self._print_error(f"{exc}; /open {session.id if session else ''} shows it")
-        except SessionNotFound as exc:
-            self._print_error(f"{exc}: it was deleted; /new starts another, /sessions lists the others")
-        except AgenticXError as exc:
-            self._print_error(str(exc))
-        return True
-
-    def _send(self, text: str, mode: str | None = None) -> None:
-        """Run a turn, in this mode instead of that of its words if one is given."""
-        self.conversation.mode = mode
-        try:
-            self._run_turn(self.build_message(text))
-        finally:
-            self.conversation.mode = None
-
-    def _run_turn(self, message: UserMessage) -> None:
-        self.last_code, self.rewind_undo = FAILED, None
-        self.last_code = self.conversation.run_turn(message)
-
-    def build_message(self, text: str) -> UserMessage:
-        """Return the user message for `text`, with the files that are attached or mentioned in it as `@PATH`.
-
-        The output of commands that the user ran since the last message follows the text.
-        """
-        if self.widest_mode is None:
-            self.attachments.add_mentioned(text, self.conversation.workspace)
-        parts = [text, *(frame_text(f"output of `{command}`", output, MATERIAL) for command, output in self.shell_runs)]
-        message = UserMessage(content=validate_prompt("\n\n".join(parts)), attachments=self.attachments.take())
-        self.shell_runs.clear()
-        return message
-
-    def _run_shell(self, command: str) -> None:
-        """Run a command of the user in the folder of the session; the model reads its output with the next message."""
-        if not command:
-            self._print("!COMMAND runs a command of yours; the model gets its output with your next message")
-            return
-        try:
-            code, output = self.conversation.run(_run_command(command, self.conversation.workspace))
-        except KeyboardInterrupt:
-            self._print_warning("the command was stopped")
-            return
-        shown = output.decode(errors="replace")
-        if len(shown) > _MAX_SHELL_CHARS:
-            shown = f"{shown[: _MAX_SHELL_CHARS // 2]}\n… cut …\n{shown[-_MAX_SHELL_CHARS // 2 :]}"
-        if shown.strip():
-            self._print(shown.rstrip("\n"))
-        if code:
-            self._print_warning(f"exit code {code}")
-        self.shell_runs.append((command, f"{shown}\nexit code {code}"))
-
-    def run_command(self, line: str) -> bool:
-        """Run a slash command and return False if the chat should end."""
-        word, _, rest = line[1:].partition(" ")
-        if word in ("quit", "exit"):
-            return False
-        action = self._actions().get(word)
-        if action is None:
-            similar = similar_name(word, self._actions())
-            hint = f"did you mean /{similar}?" if similar else "/help lists the commands"
-            self._print(f"unknown command /{word}; {hint}")
-        else:
-            action(rest.strip())
-        return True
-
-    @property
-    def command_names(self) -> Sequence[str]:
-        """The names of the slash commands, in the order of /help."""
-        return tuple(self._actions())
-
-    def _actions(self) -> Mapping[str, Callable[[str], None]]:
-        return {
-            "help": self._help,
-            "attach": self._attach,
-            "detach": self._detach,
-            "stop": self._stop,
-            "mode": self._mode,
-            "tools": self._tools,
-            "model": self._model,
-            "agent": self._agent,
-            "team": self._team,
-            "vault": partial(self._explain_forced, "vault"),
-            "chat": partial(self._explain_forced, "chat"),
-            "rewind": self._rewind,
-            "retry": self._retry,
-            "compact": self._compact,
-            "pick": self._pick,
-            "sessions": self._sessions,
-            "open": self._open,
-            "new": self._new,
-            "rename": self._rename,
-            "usage": self._usage,
-            "export": self._export,
-            "quit": lambda _: None,
-        }
-
-    def _help(self, _: str) -> None:
-        self._print(
-            "/attach [FILE] show or add the files to send with your next message\n"
-            "/detach        remove these files\n"
-            "/mode [MODE]   show or change when you are asked\n"
-            "/model [M]     list the models, or change to one\n"
-            "/agent [NAME]  show or choose the agent of the session; meta is the main one\n"
-            "/team [NAME]   list the teams, or start a session with one with your next message\n"
-            "/vault TEXT    a message that is answered from your notes, whatever its words are\n"
-            "/chat TEXT     one that is answered from general knowledge\n"
-            "/agent TEXT    one, of several words, that is work with tools\n"
-            "/tools         what the agent can use\n"
-            "/rewind [N]    take back your last message, or the last N, with the files as they were; /rewind undo\n"
-            "/retry         take back your last message, with what it changed, and send it again\n"
-            "/compact       replace earlier messages by a summary, so that the model reads less\n"
-            "/pick N        go on with option N, of those that were made to choose from\n"
-            "/sessions [Q]  the latest sessions, or those that match Q\n"
-            "/open ID       continue another session\n"
-            "/new           start a new session with your next message\n"
-            "/rename NAME   name this session\n"
-            "/usage         its tokens and cost\n"
-            "/export [FILE] write it to a file, by default ID.md; with .jsonl all its events\n"
-            "/stop          stop the running turn (Ctrl-C)\n"
-            "/quit          exit (Ctrl-D)\n"
-            "!COMMAND       run a command of yours here; the model gets its output with your next message\n"
-            "@PATH          in a message: send that file with it\n"
-            "//text         a message that begins with a slash"
-        )
-
-    def _attach(self, paths: str) -> None:
-        if paths and self.widest_mode is not None:
-            self._print_error("/attach is for a terminal; agx run --attach sends a file from a script")
-            return
-        try:
-            if paths:
-                self.attachments.add(paths)
-        except AttachmentRefused as exc:
-            self._print_error(f"not attached: {exc}")
-            return
-        self._print(self.attachments.describe())
-
-    def _detach(self, _: str) -> None:
-        self.attachments.take()
-        self._print(self.attachments.describe())
-
-    def _stop(self, _: str) -> None:
-        self._print("no turn is running; while one runs, Ctrl-C stops it")
-
-    def _mode(self, word: str) -> None:
-        if word:
-            mode = next((mode for mode in get_args(PermissionMode) if mode == word), None)
-            if mode is None:
-                similar = similar_name(word, get_args(PermissionMode))
-                hint = f"; did you mean {similar}?" if similar else ""
-                self._print(f"unknown mode {word!r}; known modes: {', '.join(get_args(PermissionMode))}{hint}")
-                return
-            if self.widest_mode is not None and _MODE_RANKS[mode] > _MODE_RANKS[self.widest_mode]:
-                self._print_error(
-                    f"/mode {mode} allows more than this chat may; start it with --permission-mode {mode}"
-                )
-                return
-            self.conversation.run(self.conversation.change(permission_mode=mode))
-        self._print(f"permission mode: {self.conversation.permission_mode}")
-
-    def _tools(self, _: str) -> None:
-        tools = dict(self.conversation.run(self.conversation.client.tools()))
-        for name in self.conversation.tools or tools:
-            if name in tools:
-                self._print(f"{name:<18} {tools[name].strip().partition(chr(10))[0]}")
-
-    def _model(self, spec: str) -> None:
-        conversation = self.conversation
-        if spec:
-            spec = conversation.full_model_name(spec)
-            conversation.run(conversation.client.resolve_model(spec))
-            conversation.run(conversation.change(model=spec))
-            conversation.model = None
-        current = conversation.run(conversation.client.resolve_model(conversation.model_name)).name
-        self._print(f"model: {current}")
-        if not spec:
-            names = conversation.run(conversation.models())
-            for name in names[:_MAX_MODELS]:
-                self._print(f"{'*' if name == current else ' '} {visible_line(name)}")
-            if len(names) > _MAX_MODELS:
-                self._print(f"… and {len(names) - _MAX_MODELS} more: `agx models` lists them; Tab completes a name")
-
-    def _agent(self, name: str) -> None:
-        conversation, session = self.conversation, self.conversation.session
-        if session is None:
-            self._print("/agent is for a session; your next message starts one")
-            return
-        if name:
-            conversation.run(conversation.change(agent=None if name == MAIN_AGENT else name))
-        active = conversation.run(conversation.client.get(session.id)).record.agent_name
-        self._print(f"agent: {visible_line(active or MAIN_AGENT)}")
-
-    def _team(self, name: str) -> None:
-        conversation, files = self.conversation, TeamFiles(self.conversation.home)
-        if name:
-            files.read(name)
-            conversation.session = None
-            conversation.new_session_options = replace(conversation.new_session_options, team=name)
-            self._print(f"your next message starts a session with the team {name}")
-        else:
-            self._print(f"teams: {', '.join(files.names())}")
-
-    def _explain_forced(self, mode: str, _: str) -> None:
-        self._print(f"/{mode} TEXT sends the message TEXT in mode {mode}")
-
-    def _rewind(self, word: str) -> None:
-        conversation, session = self.conversation, self.conversation.session
-        if session is None:
-            self._print("there is no message to take back; your next one starts a session")
-            return
-        if word == "undo":
-            self._undo_rewind(session)
-            return
-        if word and not (word.isascii() and word.isdigit() and len(word) < _MAX_NUMBER_DIGITS):
-            self._print_error(f"/rewind {word[:_MAX_LISTED]!r}: a number of messages to take back, or undo")
-            return
-        taken, report = conversation.run(take_back(conversation.client, session, int(word or "1")))
-        self.rewind_undo = session.id, report.undo
-        for text in taken:
-            self._print(f"taken back: {one_line(text)}")
-        self._print_rewound_files(report)
-
-    def _retry(self, _: str) -> None:
-        conversation, session = self.conversation, self.conversation.session
-        if session is None:
-            self._print("there is no message to send again; your next one starts a session")
-            return
-        message, report = conversation.run(take_back_last(conversation.client, session))
-        self._print_rewound_files(report)
-        self.output.show_note(user_message_note(message.content))
-        if message.attachments:
-            self._print(f"attached: {', '.join(file.name for file in message.attachments)}")
-        self._run_turn(message)
-
-    def _compact(self, _: str) -> None:
-        if self.conversation.session is None:
-            self._print("there is nothing to compact; your next message starts a session")
-            return
-        self.conversation.compacts = True
-        try:
-            self._run_turn(UserMessage(content=COMPACT))
-        finally:
-            self.conversation.compacts = False
-
-    def _rename(self, name: str) -> None:
-        session = self.conversation.session
-        if session is None or not name:
-            self._print("/rename NAME names this session" if session else "your next message starts a session")
-            return
-        self.conversation.run(self.conversation.change(name=checked_name(name)))
-        self._print(f"name: {visible_line(name)}")
-
-    def _usage(self, _: str) -> None:
-        session = self.conversation.session
-        if session is None:
-            self._print("no model was called yet")
-            return
-        self._print(usage_to_text(self.conversation.run(self.conversation.client.usage(session_id=session.id))))
-
-    def _export(self, path: str) -> None:
-        session = self.conversation.session
-        if session is None or self.widest_mode is not None:
-            self._print(
-                "/export is for a terminal; `agx sessions export` is for scripts"
-                if session
-                else "there is no session yet"
-            )
-            return
-        file = Path(path).expanduser() if path else Path(f"{session.id}.md")
-        try:
-            size = self.conversation.run(self._write_export(session.id, file))
-        except OSError as exc:
-            self._print_error(f"/export {str(file)!r}: {exc.strerror or exc}")
-            return
-        self._print(f"{visible_path(str(file))}  {size} bytes")
-
-    async def _write_export(self, session_id: str, file: Path) -> int:
-        """Write a new file with the session and return its size; raise OSError, also for a file that exists."""
-        form: Literal["jsonl", "markdown"] = "jsonl" if file.suffix == ".jsonl" else "markdown"
-        async with self.conversation.client.export(session_id, form) as chunks:
-            content = b"".join([chunk async for chunk in chunks])
-        with open(file, "xb") as stream:  # noqa: ASYNC230 - a local file
-            return stream.write(content)
-
-    def _pick(self, word: str) -> None:
-        conversation, session = self.conversation, self.conversation.session
-        if session is None:
-            self._print("there is no option to pick; your next message starts a session")
-            return
-        if not (word.isascii() and word.isdigit() and len(word) < _MAX_NUMBER_DIGITS):
-            self._print_error(f"/pick {word[:_MAX_LISTED]!r}: the number of an option")
-            return
-        conversation.run(conversation.client.pick(session.id, int(word)))
-        self.rewind_undo = None
-        self._print(f"your next message goes on with option {int(word)}")
-
-    def _undo_rewind(self, session: SessionInfo) -> None:
-        if self.rewind_undo is None or self.rewind_undo[0] != session.id:
-            self._print("nothing was taken back since your last message")
-            return
-        report = self.conversation.run(self.conversation.client.rewind(*self.rewind_undo))
-        self.rewind_undo = None
-        self._print("the messages are back")
-        self._print_rewound_files(report)
-
-    def _print_rewound_files(self, report: RewindReport) -> None:
-        files = "; ".join(rewound_files(report.files))
-        self._print(f"files: {files}" if files else "no file was changed")
-
-    def _sessions(self, query: str) -> None:
-        query = clean_text(query)  # a terminal may send bytes that are not text
-        sessions = self.conversation.run(self.conversation.client.list_sessions(query=query or None, limit=_MAX_LISTED))
-        for line in session_rows(sessions):
-            self._print(line)
-        if not sessions:
-            self._print("no session matches" if query else "there is no session yet")
-
-    def _open(self, reference: str) -> None:
-        conversation = self.conversation
-        if not reference:
-            self._print("/open ID continues a session; /sessions lists them")
-            return
-        session = conversation.run(find_session(conversation.client, reference, conversation.home))
-        if self.widest_mode is not None and _MODE_RANKS[session.record.permission_mode] > _MODE_RANKS[self.widest_mode]:
-            self._print_error(
-                f"/open {session.id} refused: its mode {session.record.permission_mode} allows more than this chat may"
-            )
-            return
-        conversation.resume(session)
-        self._continue_session(ask=True)
-
-    def _new(self, _: str) -> None:
-        conversation = self.conversation
-        conversation.session = None
-        conversation.new_session_options = replace(conversation.new_session_options, team=None)
-        self._print("your next message starts a new session")
-
-    def _continue_session(self, *, ask: bool) -> None:
-        """Show an existing session; first, if it is in mode auto, ask whether to go on in that mode."""
-        conversation = self.conversation
-        if ask and conversation.turn_mode == "auto" and self.wait_for_answer is not None:
-            self._print_warning("this session is in mode auto, in which calls run without being asked about")
-            if not self.wait_for_answer(conversation.ask_yes_or_no("Go on in mode auto?")):
-                conversation.run(conversation.change(permission_mode="default"))
-                self._print("permission mode: default")
-        self._show_last_turn()
-
-    def _show_last_turn(self) -> None:
-        """Show the session's last turn; follow one that still runs, and answer its requests."""
-        conversation, session = self.conversation, self.conversation.session
-        assert session is not None
-        self._print(f"{session.id} {session.record.name or ''} in {session.record.workspace}")
-        conversation.show_instructions()
-        position = conversation.run(conversation.client.running_turn(session.id)) if self.widest_mode is None else None
-        if position is None:
-            conversation.run(show_last_turn(conversation.client, session, self.output))
-        else:
-            self.last_code = conversation.follow_turn(position)
-
-    def _print(self, text: str) -> None:
-        self.output.show_note(Note(visible(text)))
-
-    def _print_warning(self, text: str) -> None:
-        self.output.show_note(Note(visible(text), "warning"))
-
-    def _print_error(self, text: str) -> None:
-        self.output.show_note(Note(visible(text), "bad"))

@@ -72,10 +72,10 @@ class ChatSuggestions:
                 self._messages = await user_messages(self._conversation.client, session)
 
     def suggest(self, before: str) -> Iterator[Suggestion]:
-        """Yield the completions of the text before the cursor, the last part of which they replace."""
+        """Yield the completions of the text before the cursor; each replaces its last part."""
         word, space, rest = before.partition(" ")
         if not before.startswith("/") or before.startswith("//") or "\n" in before:
-            yield from _paths(before[_start_of_word(before) :], self._workspace())
+            yield from _paths(before[_start_of_word(before) :], self._conversation.workspace)
         elif not space:
             yield from _matching((f"/{command}" for command in self._commands), word)
         else:
@@ -111,12 +111,6 @@ class ChatSuggestions:
                 return values_of("team")
             case _:
                 return (MAIN_AGENT,)
-
-    def _workspace(self) -> Path:
-        conversation = self._conversation
-        if conversation.session is None:
-            return Path(conversation.new_session_options.workspace)
-        return Path(conversation.session.record.workspace)
 
 
 def _paths(typed: str, folder: Path) -> Iterator[Suggestion]:

@@ -1,4 +1,4 @@
-"""The `agx completion` command: scripts with which a shell completes the words of `agx`."""
+"""The `agx completion` command: completion scripts for shells."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _KINDS = frozenset({"session", "model", "agent", "team"})
 class _Words:
     """The words that may follow a command or action: options and actions, each with a summary.
 
-    `values` has the values of each option that takes one, and of the first argument under "": words, the kind of
-    them, or "" if they are not known, for example those of a path.
+    `values` maps each option that takes a value, and "" for the first argument, to its values: words, the name of a
+    kind such as `model`, or "" if they are not known, for example for a path.
     """
 
     summary: str
@@ -45,7 +45,7 @@ class _Words:
 
     @property
     def text(self) -> str:
-        """All words that may follow, those of actions first, for a shell to expand."""
+        """All words that may follow, actions first, for a shell to expand."""
         values = self.values.get("", "")
         return " ".join((*self.actions, *([f"$(_agx_values {values})"] if values in _KINDS else []), *self.options))
 

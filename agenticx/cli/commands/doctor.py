@@ -1,4 +1,4 @@
-"""The `agx doctor` command, which checks the installation without changing anything."""
+"""The `agx doctor` command: checks of the installation that change nothing."""
 
 from __future__ import annotations
 

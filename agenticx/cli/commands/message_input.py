@@ -170,10 +170,10 @@ def read_prompt(argument: str) -> str:
 
 
 def read_task(argument: str) -> str:
-    """Return the prompt of `agx run`: the argument with framed piped input after it, or as `read_prompt` for `-`.
+    """Return the prompt of `agx run`: the argument followed by piped input in a frame; for `-`, standard input alone.
 
-    A pipe that brings nothing within `_PIPE_SECONDS` is left alone, which standard error says: many programs start
-    others with an open pipe that they never write to.
+    A pipe that brings nothing within `_PIPE_SECONDS` is left alone, with a notice on standard error: many programs
+    start others with an open pipe that they never write to.
     """
     prompt = read_prompt(argument)
     if argument == "-" or sys.stdin.isatty():

@@ -37,7 +37,7 @@ async def open_client() -> AsyncGenerator[tuple[Client, Settings]]:
 
 @asynccontextmanager
 async def open_session_reader() -> AsyncGenerator[tuple[SessionReader, Settings]]:
-    """Yield a client that need not change anything, also beside an owner of the database that does not answer."""
+    """Yield a client for reading. If the owner of the database does not answer, the client reads the database."""
     settings = _settings()
     owner = None
     if not is_shared_by_terminal(settings):

@@ -32,8 +32,8 @@ __all__ = [
     "pin",
     "rename",
     "rewind",
-    "take_back",
-    "take_back_last",
+    "rewind_last_message",
+    "rewind_messages",
     "user_messages",
 ]
 
@@ -99,7 +99,7 @@ async def rewind(arguments: Namespace) -> int:
     return DONE
 
 
-async def take_back(client: Client, session: SessionInfo, number: int) -> tuple[list[str], RewindReport]:
+async def rewind_messages(client: Client, session: SessionInfo, number: int) -> tuple[list[str], RewindReport]:
     """Rewind to before the last `number` messages of the user; return their texts, oldest first, and the report.
 
     Raise an `AgenticXError` if the conversation has fewer.
@@ -109,7 +109,7 @@ async def take_back(client: Client, session: SessionInfo, number: int) -> tuple[
     return [message["content"] for message in messages if _is_of_user(message)][-number:], report
 
 
-async def take_back_last(client: Client, session: SessionInfo) -> tuple[UserMessage, RewindReport]:
+async def rewind_last_message(client: Client, session: SessionInfo) -> tuple[UserMessage, RewindReport]:
     """Rewind to before the last message of the user; return it with its files, and the report.
 
     Raise an `AgenticXError` if there is none, or if a file of it is lost; then nothing is rewound.

@@ -233,7 +233,7 @@ async def _delete(arguments: Namespace) -> int:
 
 
 async def _session_to_delete(client: Client, arguments: Namespace, home: Path) -> str | None:
-    """Return the id of the session that the argument names, which may be unreadable with --yes; None if refused."""
+    """Return the id of the session to delete, None if the user refused; with --yes it may be unreadable."""
     try:
         session = await find_session(client, arguments.session, home)
     except (StoreError, RequestRejected) as exc:

@@ -1,4 +1,4 @@
-"""The `agx store` command, which checks, purges and copies what is stored of sessions."""
+"""The `agx store` command: check, purge, migrate and copy stored sessions."""
 
 from __future__ import annotations
 

@@ -77,12 +77,12 @@ def configure(parser: ArgumentParser) -> None:
         return added
 
     adding = action("add", "add a folder of notes and index it", named=False)
-    adding.add_argument("path", metavar="PATH", type=_given, help="the folder")
+    adding.add_argument("path", metavar="PATH", type=_non_empty, help="the folder")
     adding.add_argument("--name", metavar="NAME", help="a name (default: that of the folder)")
     action("list", "the vaults and the state of their indexes", named=False)
     searching = action("search", "search the notes of a vault")
     searching.add_argument(
-        "query", metavar="QUERY", type=_given, help="words, a question, or a phrase in double quotes"
+        "query", metavar="QUERY", type=_non_empty, help="words, a question, or a phrase in double quotes"
     )
     searching.add_argument("--limit", metavar="N", type=_positive, default=8, help="most passages (default: 8)")
     searching.add_argument("--path", metavar="PATH", help="only in this note or folder, or a glob such as 'Work/**'")
@@ -118,7 +118,7 @@ async def _run(arguments: Namespace, vaults: Vaults) -> int:
                 if action in actions:
                     return await actions[action](arguments, vault)
                 await vaults.remove(vault)
-                _tell(f"{vault.record.name!r} is forgotten; its notes are where they were")
+                _print_note(f"{vault.record.name!r} is forgotten; its notes are where they were")
                 return DONE
     finally:
         await vaults.close()
@@ -128,7 +128,7 @@ async def _add(arguments: Namespace, vaults: Vaults) -> int:
     vault, is_new = await vaults.add(Path(arguments.path), arguments.name)
     if not is_new:
         kept = "" if arguments.name in (None, vault.record.name) else "; it keeps that name until it is removed"
-        _tell(f"{visible_path(str(vault.record.path))} is the vault {vault.record.name!r} already{kept}")
+        _print_note(f"{visible_path(str(vault.record.path))} is the vault {vault.record.name!r} already{kept}")
     await ask_about_embeddings(vaults, vault)
     return await _rescan(arguments, vault)
 
@@ -139,7 +139,7 @@ async def ask_about_embeddings(vaults: Vaults, vault: Vault) -> None:
     if embeddings is None or embeddings.consent != "needed":
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        _tell(
+        _print_note(
             f"the notes of {vault.record.name!r} are searched by words alone: their text is not sent to "
             f"{embeddings.host} until you allow it with `agx vault embeddings {shlex.quote(vault.record.name)} allow`"
         )
@@ -153,7 +153,7 @@ async def ask_about_embeddings(vaults: Vaults, vault: Vault) -> None:
 
 async def _embeddings(arguments: Namespace, vaults: Vaults, vault: Vault) -> int:
     if vault.embeddings is None:
-        _tell(vault.embedding_problem or "no embedding model is set; name one in AGX_EMBEDDING_MODEL")
+        _print_note(vault.embedding_problem or "no embedding model is set; name one in AGX_EMBEDDING_MODEL")
         return FAILED
     if arguments.answer is not None:
         await vaults.allow_embeddings(vault, allowed=arguments.answer == "allow")
@@ -167,7 +167,7 @@ async def _embeddings(arguments: Namespace, vaults: Vaults, vault: Vault) -> int
     print(f"{vault.record.name}  {status.model} at {status.host}  {_CONSENTS[status.consent]}", end="")
     print(f"  {status.embedded:,} of {pluralize(status.passages, 'passage')} compared by meaning")
     if status.problem is not None:
-        _tell(status.problem)
+        _print_note(status.problem)
     return DONE
 
 
@@ -198,13 +198,13 @@ async def _rescan(arguments: Namespace, vault: Vault) -> int:
 async def _list(vaults: Vaults, *, as_json: bool) -> int:
     found, damaged = await vaults.list(), await run_in_thread(vaults.registry.damaged, name="agx vault")
     for file in damaged:
-        _tell(f"{visible_path(str(file))} is damaged; remove its folder, and add the folder of the notes again")
+        _print_note(f"{visible_path(str(file))} is damaged; remove its folder, and add the folder of the notes again")
     for vault in found:
         with suppress(UnknownVault):  # removed meanwhile
             await vault.refresh(seconds=0.5)
             await _print_vault(vault, as_json=as_json)
     if not found and not damaged:
-        _tell("there is no vault; `agx vault add PATH` adds a folder of notes")
+        _print_note("there is no vault; `agx vault add PATH` adds a folder of notes")
     return DONE
 
 
@@ -221,8 +221,8 @@ async def _search(arguments: Namespace, vault: Vault) -> int:
             heading = f"  {control_pictures(passage.heading)}" if passage.heading else ""
             print(f"{visible_path(passage.path)}:{passage.line_start}{heading}")
             print("".join(f"    {control_pictures(line)}\n" for line in _excerpt(passage.text, result.matched)))
-    _tell_rebuilt(vault)
-    _tell_state(found)
+    _note_rebuilt_index(vault)
+    _note_search_state(found)
     return DONE if found.results else FAILED
 
 
@@ -233,22 +233,22 @@ def _excerpt(text: str, matched: tuple[str, ...]) -> list[str]:
     return [line for _, line in sorted(lines[:3])]
 
 
-def _tell_state(found: NoteSearch) -> None:
+def _note_search_state(found: NoteSearch) -> None:
     if found.problem is not None and not found.results:
-        _tell(f"{found.problem}, so that nothing can be found")
+        _print_note(f"{found.problem}, so that nothing can be found")
         return
     if found.problem is not None:
-        _tell(f"{found.problem}; these results are of the notes that were indexed before")
+        _print_note(f"{found.problem}; these results are of the notes that were indexed before")
     if found.embedding_note is not None:
-        _tell(found.embedding_note)
+        _print_note(found.embedding_note)
     if found.state.indexed < found.state.total:
-        _tell(f"{found.state.indexed:,} of {found.state.total:,} notes are indexed so far")
+        _print_note(f"{found.state.indexed:,} of {found.state.total:,} notes are indexed so far")
     if found.query_note is not None:
-        _tell(found.query_note)
+        _print_note(found.query_note)
     elif not found.results and found.state.indexed < found.state.total:
-        _tell("nothing found in these; search again when more are indexed")
+        _print_note("nothing found in these; search again when more are indexed")
     elif not found.results:
-        _tell("nothing found; search for other words, or fewer of them")
+        _print_note("nothing found; search for other words, or fewer of them")
 
 
 async def _problems(arguments: Namespace, vault: Vault) -> int:
@@ -256,11 +256,11 @@ async def _problems(arguments: Namespace, vault: Vault) -> int:
     for path, problem in problems.items():
         row = {"path": path, "problem": problem}
         print(json.dumps(row) if arguments.json else f"{visible_path(path)}: {_EXPLANATIONS[problem]}")
-    _tell_rebuilt(vault)
+    _note_rebuilt_index(vault)
     if vault.problem is not None:
-        _tell(vault.problem)
+        _print_note(vault.problem)
     elif not problems:
-        _tell("no problems")
+        _print_note("no problems")
     return DONE if vault.problem is None else FAILED
 
 
@@ -273,14 +273,14 @@ async def _print_vault(vault: Vault, *, as_json: bool) -> None:
     else:
         problems = f", {pluralize(summary.problems, 'problem')}" if summary.problems else ""
         print(f"{record.name}  {visible_path(str(record.path))}  {pluralize(summary.notes, 'note')}{problems}  {state}")
-    _tell_rebuilt(vault)
+    _note_rebuilt_index(vault)
     if vault.problem is not None and not as_json:
-        _tell(vault.problem)
+        _print_note(vault.problem)
 
 
-def _tell_rebuilt(vault: Vault) -> None:
+def _note_rebuilt_index(vault: Vault) -> None:
     if vault.was_rebuilt:
-        _tell(f"the index of {vault.record.name!r} was damaged or old, and was made anew")
+        _print_note(f"the index of {vault.record.name!r} was damaged or old, and was made anew")
 
 
 def _progress(name: str) -> Callable[[IndexState], None]:
@@ -299,7 +299,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _given(text: str) -> str:
+def _non_empty(text: str) -> str:
     if not text.strip():
         raise ArgumentTypeError("it must not be empty")
     return text
@@ -308,5 +308,5 @@ def _given(text: str) -> str:
 _positive.__name__ = "a number from 1 to 100"  # argparse names the type in its message
 
 
-def _tell(message: str) -> None:
+def _print_note(message: str) -> None:
     print(f"agx vault: {message}", file=sys.stderr)

@@ -41,7 +41,7 @@ async def edit_arguments(
     """Return the arguments as the user edited them, None if they are unchanged or the user cancelled.
 
     They are edited as JSON, in the program that VISUAL or EDITOR names, else with `edit_text`; `draft` is the text of
-    an earlier edit that failed, with which to go on. Raises `EditFailed`.
+    an earlier edit that failed. Raises `EditFailed`.
     """
     text = draft or _escape_invisible(json.dumps(arguments, ensure_ascii=False, indent=2))
     program = provider_setting("VISUAL") or provider_setting("EDITOR")

@@ -25,8 +25,8 @@ from agenticx.tools.visible import visible_line
 
 __all__ = [
     "AutomaticConfirmResponder",
+    "CallKind",
     "ConfirmResponder",
-    "Kind",
     "NullConfirmResponder",
     "SendAnswer",
     "TerminalConfirmResponder",
@@ -39,8 +39,8 @@ __all__ = [
 SendAnswer = Callable[[str, UserAnswer, str], Awaitable[None]]
 """Send the answer to the request of that id, with the digest of a confirmation, else ""; see `Client.answer`."""
 
-Kind = tuple[str, ...]
-"""A kind of call that the user allowed for a session, as `_kind` returns it."""
+CallKind = tuple[str, ...]
+"""A kind of call that the user allowed for a session, as `_call_kind` returns it."""
 
 _ASK_AGAIN = "y, s, n [reason] or e (Enter: no): "
 _CONTENT_TOOLS = frozenset({"file_write", "file_edit"})
@@ -135,8 +135,8 @@ class TerminalConfirmResponder:
 
     A request is shown when its event arrives, so never before the events that led to it. Only a line typed after its
     request counts: earlier input is discarded, and a request that is closed otherwise (expired, stopped, answered in
-    another window) stops reading. Concurrent requests are shown one after the other. `allowed` has the kinds of calls
-    that the user allowed for the session, of which no more are asked.
+    another window) stops reading. Concurrent requests are shown one after the other. A call of a kind in `allowed` is
+    approved without asking.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class TerminalConfirmResponder:
         keyboard: Keyboard,
         *,
         edit_text: EditText,
-        allowed: set[Kind],
+        allowed: set[CallKind],
     ) -> None:
         self._send_answer = send_answer
         self._output = output
@@ -175,7 +175,7 @@ class TerminalConfirmResponder:
         await _send(self._send_answer, data, answer)
 
     async def _ask_to_confirm(self, data: Mapping[str, Any]) -> ConfirmAnswer:
-        kind = _kind(data["context"])
+        kind = _call_kind(data["context"])
         if kind in self._allowed:
             return ConfirmAnswer(approved=True, reason=ALLOWED_KIND)
         with self._keyboard.read_lines() as is_pasting:
@@ -226,7 +226,7 @@ class TerminalConfirmResponder:
             self._output.show_prompt(_ASK_AGAIN)
 
     async def _edit(self, arguments: Mapping[str, Any], draft: str | None) -> tuple[ConfirmAnswer | None, str | None]:
-        """Return the answer with the edited arguments, or None and the text with which the next edit goes on."""
+        """Return the answer with the edited arguments, or None and the draft for the next edit."""
         try:
             edited = await edit_arguments(arguments, self._edit_text, draft=draft)
         except EditFailed as exc:
@@ -270,14 +270,14 @@ def _printable(text: str) -> str:
 def _prompt(context: Mapping[str, Any]) -> str:
     if _is_asked_each_time(context):
         return "Allow this? [y]es, [n]o [reason], [e]dit: "
-    kind = _kind(context)
+    kind = _call_kind(context)
     same = "exactly this call" if kind is None else f"{kind[0]} of this file"
     return f"Allow this? [y]es, [s]ession ({same}), [n]o [reason], [e]dit: "
 
 
 def _answers_help(context: Mapping[str, Any]) -> str:
     """Return what each answer does; a user reads it after a line that is none, such as `?`."""
-    kind = _kind(context)
+    kind = _call_kind(context)
     session = "run it, and in this session ask no more about the same call with the same arguments"
     if _is_asked_each_time(context):
         session = "as y, because this is asked about each time"
@@ -295,7 +295,7 @@ def _is_asked_each_time(context: Mapping[str, Any]) -> bool:
     return REMEMBERS_REASON in context.get("reasons", ())
 
 
-def _kind(context: Mapping[str, Any]) -> Kind | None:
+def _call_kind(context: Mapping[str, Any]) -> CallKind | None:
     """Return the kind of a call that changes the content of one unprotected file: tool and path; None for other calls.
 
     For those the gate remembers the same call, with all that it depends on (`remember="session"`).
@@ -309,7 +309,7 @@ def _kind(context: Mapping[str, Any]) -> Kind | None:
 
 
 async def _read_paste() -> str:
-    """Return the last line of a paste: that with its end mark, or the one after which nothing arrives for a moment."""
+    """Return the last line of a paste: the line with the end mark, or the last line before a pause."""
     line = await read_line()
     with suppress(TimeoutError):
         while line and PASTE_END not in line:
@@ -325,7 +325,7 @@ async def read_line() -> str:
     descriptor = sys.stdin.fileno()
     try:
         loop.add_reader(descriptor, lambda: readable.done() or readable.set_result(None))
-    except NotImplementedError:  # Windows: a thread, which outlives a cancelled call until a line is typed
+    except NotImplementedError:  # Windows: a thread; it outlives a cancelled call until a line is typed
         return await run_in_thread(sys.stdin.readline, name="agx-confirm")
     try:
         await readable

@@ -40,13 +40,13 @@ from agenticx.tools.visible import visible_line
 __all__ = ["SessionConnector", "requested_session"]
 
 _HANDED_OVER_SECONDS = 5.0
-"""The time after a hand-over in which a server must take the sessions, or this process does again."""
+"""The time for a server to take the sessions after a hand-over; then this process takes them back."""
 _RESTART_SECONDS = 1.0
 """The same time after the end of a server."""
 _TAKEOVER_SECONDS = 30.0
-"""The time that a server which took the sessions may take to start."""
+"""The time for a server that took the sessions to start."""
 _ENDING_SECONDS = 10.0
-"""The time that a server which owns the sessions may take to answer again, or to end."""
+"""The time for a server that owns the sessions to answer again, or to end."""
 _POLL_SECONDS = 0.1
 
 
@@ -108,7 +108,7 @@ class SessionConnector:
 
     def options_for(self, client: Client, options: SessionOptions) -> SessionOptions:
         """Return the options of a new session with the AGX_MODEL of this process, as a server may have another."""
-        if not isinstance(client, RemoteClient) or options.agent is not None:  # which has a model
+        if not isinstance(client, RemoteClient) or options.agent is not None:  # an agent has a model of its own
             return options
         return replace(options, model=options.model or self._settings.model)
 
@@ -201,7 +201,7 @@ class SessionConnector:
         return client, session
 
     def _local_client(self, store: Store, settings: Settings, *, names_default: bool = True) -> LocalClient:
-        """Return a client that shows which model is the default one, and why, unless a setting says so."""
+        """Return a client that shows the default model, and the reason for it, unless a setting names the model."""
 
         def default() -> str:
             spec, reason = default_model_spec(settings)

@@ -27,8 +27,8 @@ from agenticx.cli.options import (
 from agenticx.cli.terminal.argument_editor import EditText
 from agenticx.cli.terminal.confirm_ui import (
     AutomaticConfirmResponder,
+    CallKind,
     ConfirmResponder,
-    Kind,
     NullConfirmResponder,
     TerminalConfirmResponder,
     automatic_answer,
@@ -67,8 +67,8 @@ _POLL_SECONDS = 0.1
 class TerminalConversation:
     """The session of `agx run` or `agx chat` and the client that runs its turns.
 
-    `session` is None until the first message, which creates it with `new_session_options`. `model` is sent with each
-    turn and overrides the session's own.
+    `session` is None until the first message creates it with `new_session_options`. `model` is sent with each turn and
+    overrides the session's own.
     """
 
     runner: asyncio.Runner
@@ -82,7 +82,7 @@ class TerminalConversation:
     mode: str | None = None
     """The mode that the user has chosen for the next turns: chat, vault or agent; None for that of their words."""
     vaults: tuple[str, ...] | None = None
-    """The ids of the vaults of the next turns; None for those of the session."""
+    """The ids of the vaults of the next turns; None for the session's own."""
     variants: int | tuple[str, ...] | None = None
     """The options that the next turns make: how many, or the names of their models; None for a usual turn."""
     compacts: bool = False
@@ -95,7 +95,7 @@ class TerminalConversation:
     """False if turns of a continued session ask as in mode default: no user is there, and none chose its mode now."""
     continued_id: str | None = None
     """The id of the session that is continued, None for one that this process created."""
-    allowed_kinds: dict[str, set[Kind]] = field(default_factory=dict[str, set[Kind]])
+    allowed_kinds: dict[str, set[CallKind]] = field(default_factory=dict[str, set[CallKind]])
     """The kinds of calls that the user allowed while this process runs, by session id."""
     at_prompt: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while the user may type a message, so that nothing uses the client."""
@@ -208,7 +208,7 @@ class TerminalConversation:
         await self.client.aclose()
         await self.connector.aclose()
 
-    async def go_on(self) -> None:
+    async def ensure_connected(self) -> None:
         """Go on after a hand-over or the end of a server, through the server that owns the sessions or without one.
 
         Raises an `AgenticXError` if neither is possible yet.
@@ -248,7 +248,7 @@ class TerminalConversation:
         except ServerUnreachable as exc:
             if started or not self.connector.is_movable or isinstance(exc, ServerUnresponsive):
                 raise
-            await self.go_on()
+            await self.ensure_connected()
             return await self._start_and_show_turn(message, started, client_turn_id)
         except StoreError as exc:
             if not is_new or started or not self.may_fall_back:
@@ -351,7 +351,7 @@ def open_conversation(
 ) -> Generator[TerminalConversation]:
     """Yield the conversation that the options select, and close its client afterwards.
 
-    A turn of a server that has ended waits `restart_seconds` for the next server, which may go on with it.
+    A turn of a server that has ended waits `restart_seconds` for the next server to continue it.
     On a KeyboardInterrupt, a second termination signal, the client is not closed, so that the process exits at once.
     """
     with asyncio.Runner() as runner:
@@ -388,7 +388,7 @@ async def _open(
         workspace=str(workspace),
         permission_mode=settings.permission_mode,
         model=None if arguments.session is not None else await _requested_model(arguments, settings, output),
-        tools=settings.enabled_tools if arguments.agent is None else None,  # those of the agent
+        tools=settings.enabled_tools if arguments.agent is None else None,  # else the agent has its own
         team=arguments.team,
         agent=arguments.agent,
     )

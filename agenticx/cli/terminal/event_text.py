@@ -54,7 +54,7 @@ _SENTENCE_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line, or several for a multi-line text, and its tone, by which a terminal selects the colour."""
+    """A line, or several for a multi-line text, and its tone: a terminal has a colour for each."""
 
     text: str
     tone: Tone = "quiet"
@@ -262,7 +262,7 @@ def option_of(event: EventLike) -> int | None:
 
 
 def option_note(note: Note, option: int) -> Note:
-    """Return a note about a file of an option, which begins with the option's number."""
+    """Return a note about a file of an option, with the option's number in front."""
     return Note(f"option {option:d}  {note.text}", note.tone)
 
 

@@ -114,7 +114,7 @@ class ChatKeyboard:
         self._end_keeping()
         self._show()
         is_pasting = self._kept.rfind(_PASTE_START.encode()) > self._kept.rfind(PASTE_END.encode())
-        self._kept[:] = self._kept.rstrip(b"\r\n")  # a draft for the next prompt, which is not sent by itself
+        self._kept[:] = self._kept.rstrip(b"\r\n")  # a draft for the next prompt: it must not be sent by itself
         if is_pasting:
             self._kept += PASTE_END.encode()
         discard_typed_ahead()

@@ -60,7 +60,7 @@ class LineEditor:
     """A prompt that reads one message at a time.
 
     `suggest` returns the completions of the text before the cursor; `on_change` is called with the whole text after
-    each change; `status` returns a line for that many columns, which stands above the prompt until the message is sent.
+    each change; `status` returns a line of that many columns for the place above the prompt.
     None of them may block.
     """
 
@@ -183,7 +183,7 @@ class _Suggestions(Completer):
 
 
 class _HistoryFile(History):
-    """The messages of all chats, the latest of which can be called up."""
+    """The messages of all chats; the latest can be recalled."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()

@@ -88,7 +88,7 @@ class LogSummary:
         return path[-1].last_seq if path else 0
 
     def last_turn_ids(self) -> set[str]:
-        """Return the ids of the last turn of the conversation that a message of the user began, and of those below."""
+        """Return the ids of the last root turn of the conversation and of its child turns."""
         count = self.event_count()
         return self.tree.within([turn_id for start, turn_id in self._root_starts if start <= count][-1:])
 

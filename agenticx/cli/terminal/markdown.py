@@ -41,7 +41,7 @@ _WORD = re.compile(f"[{_IDEOGRAPH}]\\s*|[^\\s{_IDEOGRAPH}]+\\s*|\\s+")
 class MarkdownBlock:
     """A top-level block of a text: its kind (a token type of markdown-it), its lines and its markers.
 
-    `item_lines` are the first lines of a list's items; `markup` and `info` those of the opening line of a fence.
+    `item_lines` are the first lines of a list's items; `markup` and `info` come from the opening line of a fence.
     """
 
     kind: str
@@ -83,7 +83,7 @@ def render_markdown(text: str, console: Console, width: int, *, joins_lines: boo
 
 
 def _escaped(line: Iterable[Segment]) -> Line:
-    """Return a line with control characters escaped, also those of entities such as `&#8238;`, and no blank end."""
+    """Return a line without blanks at its end; control characters, also of entities (`&#8238;`), are escaped."""
     segments = [
         Segment(escape_controls(text.replace("\t", "    ").replace("\n", " ")), style)
         for text, style, control in Segment.simplify(line)
@@ -134,7 +134,7 @@ def _word_wrapped(text: Text, width: int) -> Iterator[Text]:
 
 
 def _line_breaks(line: str, width: int) -> list[int]:
-    """Return the offsets at which a line is broken."""
+    """Return the offsets of the line breaks."""
     breaks: list[int] = []
     column = 0
     for word in _WORD.finditer(line):

@@ -16,7 +16,7 @@ from rich.segment import Segment, Segments
 
 from agenticx.cli.terminal.event_text import EventLike, Note
 from agenticx.cli.terminal.markdown import Line, MarkdownBlock, render_markdown, top_level_blocks
-from agenticx.cli.terminal.output import TerminalOutput
+from agenticx.cli.terminal.terminal_output import TerminalOutput
 from agenticx.log_colors import visible_console
 from agenticx.logs import get_logger
 from agenticx.runtime.events import EventType
@@ -28,9 +28,9 @@ _log = get_logger(__name__)
 
 _MAX_BLOCK_CHARS = 3_000
 _MAX_BLOCK_LINES = 30
-"""The size from which on the beginning of an unfinished block is printed, because drawing it again takes too long."""
+"""The largest unfinished block that is drawn again; of a larger one the beginning is printed for good."""
 _EXAMINED_CHARS = 4 * _MAX_BLOCK_CHARS
-"""The characters in which blocks are looked for at once."""
+"""The characters that are searched for blocks at once."""
 _MAX_FRAME_CHARS = 20_000
 """The most that is rendered in one frame, in about a second at worst; what comes before it is printed as it is."""
 _FRAME_SECONDS = 0.05
@@ -40,7 +40,7 @@ _DRAWING_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """A place at which a text is divided: what comes before it is final.
+    """A place to divide a text: the part before it is final.
 
     In the rest, `prefix` replaces the first `replaced` characters; it continues a divided block if `inside_block`.
     """
@@ -68,7 +68,7 @@ class MarkdownStream:
 
     @property
     def unfinished(self) -> str:
-        """The text of which nothing is printed for good; all of it is there if `draw` or `finish` fails."""
+        """The text that is not printed for good yet; all of it is there if `draw` or `finish` fails."""
         return self._source
 
     def feed(self, text: str) -> None:
@@ -227,7 +227,7 @@ def _find_cuts(source: str) -> list[_Cut]:
 
 
 def _cut_inside(block: MarkdownBlock, whole: str) -> _Cut | None:
-    """Return a place in a long list, table or block of code before which it does not change any more, or None."""
+    """Return the end of the final part of a long list, table or block of code, or None."""
     lines = whole.count("\n") - block.first_line
     if lines <= _MAX_BLOCK_LINES and len(whole) <= _MAX_BLOCK_CHARS:
         return None
@@ -246,7 +246,7 @@ def _cut_inside(block: MarkdownBlock, whole: str) -> _Cut | None:
 
 
 def _cut_numbered(block: MarkdownBlock, whole: str) -> _Cut:
-    """Return the place before the last item; the rest begins with its number, which the source need not have."""
+    """Return the place before the last item; the rest begins with its number, even if the source has another."""
     offset = _offset_of_line(whole, block.item_lines[-1])
     first = re.match(r"\s*(\d{1,9})", whole[_offset_of_line(whole, block.first_line) :])
     marker = re.match(r" {0,3}\d{1,9}", whole[offset:])

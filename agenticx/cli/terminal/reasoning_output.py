@@ -29,7 +29,7 @@ class ReasoningOutput(OutputWrapper):
         super().show(event)
         if event.begins_root_turn:
             self._reasoning = Reasoning()
-        with suppress(*PAYLOAD_ERRORS):  # an event of another release, which is shown but is no step
+        with suppress(*PAYLOAD_ERRORS):  # an event of another release is shown, but is no step
             if event.type in _TIMED:
                 self._at = datetime.fromisoformat(event.timestamp).timestamp()
             was_done, self._reasoning = self._reasoning.done, add_event(self._reasoning, event, self._at)

@@ -132,9 +132,9 @@ def _transcript_lines(messages: Sequence[dict[str, Any]], *, with_ids: bool) -> 
 
 
 async def show_last_turn(client: Client, session: SessionInfo, output: Output) -> None:
-    """Show the last turn of the conversation that a message of the user began, with those below it.
+    """Show the last root turn of the conversation with its child turns.
 
-    The log is read twice: which turn that is shows only at its end.
+    The log is read twice, because only its end shows what the last turn is.
     """
     summary = await read_log_summary(client, session.id)
     count, shown = summary.event_count(), summary.last_turn_ids()
@@ -156,7 +156,7 @@ async def replay(events: AsyncIterator[Envelope], output: Output, *, as_json: bo
 
 
 def show_past_event(event: Envelope, output: Output) -> None:
-    """Show a stored event, including user messages and requests, which a live turn shows elsewhere."""
+    """Show a stored event. User messages and requests are included: a live turn shows them elsewhere."""
     try:
         match event.type:
             case EventType.TURN_STARTED if event.begins_root_turn:

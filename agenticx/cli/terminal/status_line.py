@@ -20,13 +20,13 @@ from agenticx.tools.visible import visible_line
 __all__ = ["StatusLine", "StatusOutput", "fit_status"]
 
 _REFRESH_SECONDS = 0.5
-"""The longest time for which a prompt waits for the numbers; a server may be slow."""
+"""The longest wait of a prompt for the numbers; a server may be slow."""
 _MIN_COLUMNS = 12
 _NAME_CHARS = 60
 
 
 class StatusOutput(OutputWrapper):
-    """An output around another one, which takes the tokens in the context from the events of a session's last turn."""
+    """A wrapper around an output that counts the tokens in the context after a session's last turn."""
 
     def __init__(self, output: Output) -> None:
         super().__init__(output)
@@ -89,7 +89,11 @@ class StatusLine:
         if self._model is None:
             return ""
         usage, context = self._usage, self.output.context_tokens(self._session_id)
-        parts = [visible_line(self._model.name, _NAME_CHARS), *self._who(), f"mode {self.conversation.permission_mode}"]
+        parts = [
+            visible_line(self._model.name, _NAME_CHARS),
+            *self._team_or_agent(),
+            f"mode {self.conversation.permission_mode}",
+        ]
         if usage is not None and usage.calls:
             tokens = f"{_short(usage.input_tokens + usage.output_tokens)} tokens"
             parts.append(tokens if usage.has_tokens else "tokens not reported")
@@ -97,10 +101,10 @@ class StatusLine:
                 parts.append(f"${usage.cost_usd:.4f}")
         if context is not None:
             window = self._model.context_window
-            parts.append(f"context {_share(context, window)}" if window else f"context {_short(context)}")
+            parts.append(f"context {_percentage(context, window)}" if window else f"context {_short(context)}")
         return fit_status(parts, columns)
 
-    def _who(self) -> Sequence[str]:
+    def _team_or_agent(self) -> Sequence[str]:
         """Return the team or the agent that answers, nothing for the main agent."""
         session, options = self.conversation.session, self.conversation.new_session_options
         team = options.team if session is None else session.record.team
@@ -128,7 +132,7 @@ def fit_status(parts: Sequence[str], columns: int) -> str:
     return line
 
 
-def _share(number: int, whole: int) -> str:
+def _percentage(number: int, whole: int) -> str:
     percent = 100 * number / whole
     return f"{f'{percent:.0f}' if percent >= 1 else '<1'} % of {_short(whole)}"
 

@@ -41,8 +41,8 @@ async def show_turn(
 ) -> int:
     """Show the turn that `start` starts or finds until it ends, and return its exit code.
 
-    SIGINT, SIGTERM and SIGHUP stop the turn, which still ends with its terminal event; a second signal cancels the
-    caller at once. Raise `OutputFailed` or BrokenPipeError, after a stop request, if the output cannot be written.
+    SIGINT, SIGTERM and SIGHUP stop the turn; it still ends with its terminal event. A second signal cancels the caller
+    at once. Raise `OutputFailed` or BrokenPipeError, after a stop request, if the output cannot be written.
     """
     stop = asyncio.Event()
     with keyboard.keep_keys(), _stop_on_signals(stop, output, keyboard):
