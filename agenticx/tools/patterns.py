@@ -39,11 +39,15 @@ class LinearPattern:
         return self.validator.isinstance_python(text)
 
 
-def compile_pattern(pattern: str) -> LinearPattern:
-    """Compile a regular expression; raise `ToolError` that states the mistake if it is not accepted."""
+def compile_pattern(pattern: str, *, is_multi_line: bool = False) -> LinearPattern:
+    """Compile a regular expression; raise `ToolError` that states the mistake if it is not accepted.
+
+    With `is_multi_line`, `^` and `$` match at each line's beginning and end.
+    """
     _check_size(pattern)
     try:
-        schema = core_schema.str_schema(pattern=pattern, regex_engine="rust-regex", strict=True)
+        expression = f"(?m){pattern}" if is_multi_line else pattern
+        schema = core_schema.str_schema(pattern=expression, regex_engine="rust-regex", strict=True)
         return LinearPattern(SchemaValidator(schema))
     except SchemaError as exc:
         raise ToolError(f"the pattern {_quoted(pattern)} cannot be used: {_reason(str(exc))}") from exc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ _MAX_RESULT_CHARS = 24_000
 _MAX_COUNTED_MATCHES = 10_000
 _MAX_SECONDS = 30.0
 _MAX_NAMED_FILES = 5
+_MAX_CHARS_AT_ONCE = 64 * 1024  # a match in a longer text keeps other threads waiting
+_OF_WHOLE_TEXT = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-")  # what means something else in a text of several lines
 
 
 @tool(risk="read")
@@ -59,8 +62,10 @@ async def file_search(
         literal: Take the pattern as plain text.
         limit: How many matches to show.
     """
+    expression = _expression(pattern, ignore_case=ignore_case, literal=literal)
     search = _Search(
-        pattern=compile_pattern(_expression(pattern, ignore_case=ignore_case, literal=literal)),
+        pattern=compile_pattern(expression),
+        in_lines=None if _OF_WHOLE_TEXT.search(expression) else compile_pattern(expression, is_multi_line=True),
         glob=_FileGlob(glob, context.workspace) if glob and glob.strip() else None,
         limit=limit,
         context=context,
@@ -96,9 +101,13 @@ class _FileGlob:
 
 @dataclass(slots=True, kw_only=True)
 class _Search:
-    """One search, run in a thread; it checks `stopped` and the time limit before each file."""
+    """One search, run in a thread; it checks `stopped` and the time limit before each file.
+
+    `in_lines` is found in a text if `pattern` is found in one of its lines; None if no pattern can say that.
+    """
 
     pattern: LinearPattern
+    in_lines: LinearPattern | None
     glob: _FileGlob | None
     limit: int
     context: ToolContext
@@ -144,9 +153,18 @@ class _Search:
             self.secret_files.append(file.shown)
             return
         self.files += 1
-        for number, line in enumerate(_lines(text.decode("utf-8", "replace")), start=1):
+        decoded = text.decode("utf-8", "replace")
+        if self._has_no_match(decoded):
+            return
+        for number, line in enumerate(_lines(decoded), start=1):
             if self.pattern.found_in(line.removesuffix("\r")):
                 self._add_match(file, number, line)
+
+    def _has_no_match(self, text: str) -> bool:
+        """Return whether it is known without a look at each line that none matches."""
+        if self.in_lines is None or len(text) > _MAX_CHARS_AT_ONCE or "\r" in text:
+            return False
+        return not self.in_lines.found_in(text)
 
     def _add_match(self, file: WorkspacePath, number: int, line: str) -> None:
         self.matches += 1

@@ -247,6 +247,19 @@ async def test_a_glob_that_matches_no_file_is_reported_instead_of_no_match(proje
     )
 
 
+@pytest.mark.parametrize(
+    ("pattern", "lines"),
+    [
+        ("^b", [2]), ("c$", [2, 4]), (r"\Ab", [2]), (r"c\z", [2, 4]), ("(?-m)^b", [2]), ("(?i-m:C)$", [2, 4]),
+        ("^$", [3]), (r"a\s*$", [1]), (r"[^a]\S", [2, 4]), ("a\nb", []), (r"x\b", [4]),
+    ],
+)  # fmt: skip
+async def test_each_line_is_a_text_of_its_own(project, pattern: str, lines: list[int]) -> None:
+    (project.workspace / "lines.txt").write_text("a\nb c\n\n xc.x c", encoding="utf-8")
+    found = await project.call(file_search, pattern=pattern, path="lines.txt")
+    assert [int(row.split(":")[1]) for row in found.splitlines() if row.startswith("lines.txt")] == lines
+
+
 def test_a_pattern_is_linear_in_the_text() -> None:
     assert not compile_pattern("(x+x+)+y").found_in("x" * 200_000)
 
