@@ -177,7 +177,8 @@ EXEMPT: dict[str, str] = {
             sessions.store.segments.segment_lines sessions.store.segments.at_position
             sessions.store.segments.line_position sessions.store.segments.full_pages
             sessions.history.transcript.searchable_path_texts
-            cli.terminal.output.JsonLinesOutput cli.terminal.terminal_output.TerminalOutput
+            cli.terminal.output.JsonLinesOutput cli.terminal.plain_output.readable_json
+            cli.terminal.terminal_output.TerminalOutput
             cli.terminal.output.FallbackOutput cli.terminal.output.OutputWrapper logs.hidden_members
             knowledge.vault.read_note knowledge.vault.scan_vault
             cli.terminal.event_text.retry_note cli.terminal.event_text.request_payload
