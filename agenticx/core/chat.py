@@ -10,7 +10,7 @@ from typing import Any
 from agenticx.core.agent import Agent
 from agenticx.core.results import ChatResponse
 from agenticx.core.turn_agents import turn_above
-from agenticx.llms.message_attachments import with_files_behind_results
+from agenticx.llms.message_attachments import with_files_after_results
 from agenticx.llms.openai_rows import messages_to_rows
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext
@@ -82,7 +82,7 @@ def chat_response(session: Session, before: set[str], agent: Agent[Any, Any]) ->
     added = [message for message in session.all_messages if message.message_id not in before]
     kept = [message for message in added if not (isinstance(message, UserMessage) and message.injected)]
     rows: list[dict[str, Any]] = []
-    kept = with_files_behind_results(kept)
+    kept = with_files_after_results(kept)
     for message, row in zip(kept, messages_to_rows(kept), strict=True):
         rows.append(row | {"sender": message.sender} if isinstance(message, AssistantMessage) else row)
     return ChatResponse(messages=rows, agent=agent, context_variables=dict(session.state.context_variables))

@@ -101,7 +101,7 @@ def repair_arguments(text: str) -> dict[str, Any]:
 
     The result is a guess. Use it only for calls without side effects, validate it by the tool's schema and mark it as
     repaired. Raises `InvalidArguments` for anything but one complete object (cut off, followed by another, surrounded
-    by prose), for duplicate keys, for more than 64 kB, which would take seconds, and if the result is no object.
+    by prose), for duplicate keys, for more than 64 kB (seconds of work), and if the result is no object.
     """
     from json_repair import repair_json
 

@@ -1,11 +1,10 @@
 """Composition of a model with the wrappers that turns need.
 
 From the inside out: the wire, the real window of a local model (`LocalModel`), limits for files (`FileLimitModel`),
-capabilities (`CapabilityModel`), think
-blocks (`ThinkBlockModel`), tools in the prompt (`XmlToolModel` or `ToolFallbackModel`), prices (`PricedModel`), and
-the model's own sampling (`SampledModel`), and around all models together retries and fallbacks (`RetryingModel`). Most
-of them act only while a reply is being opened; the path of a token has the transforms of `ThinkBlockModel`,
-`XmlToolModel` and `PricedModel`, run by one iterator.
+capabilities (`CapabilityModel`), think blocks (`ThinkBlockModel`), tools in the prompt (`XmlToolModel` or
+`ToolFallbackModel`), prices (`PricedModel`), the model's own sampling (`SampledModel`), and around all models retries
+and fallbacks (`RetryingModel`). Most of them act only while a reply is being opened; the path of a token has the
+transforms of `ThinkBlockModel`, `XmlToolModel` and `PricedModel`, run by one iterator.
 """
 
 from __future__ import annotations
@@ -52,10 +51,10 @@ def resolve_model(
 
     `api_key` and `base_url` replace the provider's key in the environment and its usual address; they do not apply to
     fallbacks. Without `settings` they are read from the environment and the settings files. Each call has `sampling`,
-    unless a runtime or turn has another; what a fallback does not take, and any extra body, is left out for it, with a
-    line in the log. Raises `SettingsError` for an unknown name, also for that of a fallback, for a missing key and for
-    an address of `demo`, `UnsupportedSampling` for sampling that the model named does not take, and `TypeError` for an
-    argument of another type.
+    unless a runtime or turn has another; parameters that a fallback does not take, and any extra body, are left out for
+    it, with a line in the log. Raises `SettingsError` for an unknown name, also of a fallback, for a missing key and
+    for an address of `demo`, `UnsupportedSampling` for sampling that the model named does not take, and `TypeError` for
+    an argument of another type.
     """
     return _assemble(name, api_key, base_url, settings=settings, sampling=sampling, clock=clock)
 
@@ -67,8 +66,8 @@ class OpenAIProvider(RetryingModel):
     'openai-chat:gpt-4o'
 
     The same model as `resolve_model` returns, with retries, fallbacks, prices and all that turns need; the bare wire is
-    `OpenAIChatModel`. Unless they are given, the key is that of OPENAI_API_KEY, else the stored one, and the address
-    that of OPENAI_BASE_URL. Raises `SettingsError` if a key is missing, and `TypeError` for an argument that is no str.
+    `OpenAIChatModel`. By default the key is OPENAI_API_KEY, else the stored one, and the address OPENAI_BASE_URL.
+    Raises `SettingsError` if a key is missing, and `TypeError` for an argument that is no str.
     """
 
     def __init__(self, model: str = "gpt-4o", api_key: str | None = None, base_url: str | None = None) -> None:

@@ -52,11 +52,11 @@ StopKind = Literal["end", "tool_calls", "length", "content_filter", "broken", "f
 """Why a model stopped, the same for all providers; the provider's own value is `Reply.finish_reason`.
 
 `broken`: the reply is incomplete. Its finish reason says so or is unknown, a call was never closed or arrived after the
-end marker, or the connection was cut. `failed`: the provider could not finish the reply, which fails its turn.
+end marker, or the connection was cut. `failed`: the provider could not finish the reply; the turn fails.
 """
 
 InlineForm = Literal["hermes", "mistral", "function"]
-"""A syntax in which some models write calls into their text, if their server does not parse it (`inline_calls`)."""
+"""A syntax of calls that some models write into their text, if their server does not parse it (`inline_calls`)."""
 
 _INLINE_FORMS: tuple[InlineForm, ...] = ("hermes", "mistral", "function")
 _WHOLE_STOPS = frozenset[StopKind](("end", "tool_calls"))
@@ -83,10 +83,12 @@ class OutputSchema:
 class ModelRequest:
     """One model call.
 
-    `sampling` takes precedence over the model's own. `output_schema` may only be set for models of which
-    `takes_output_schema` is true; the answer is validated anyway. `timeout` is the provider's request timeout in
-    seconds, longer than our own limits; `attempt_seconds` limits those to the first delta of an attempt that has a
-    fallback. Wires that can do so ask for one call at a time, or with `required` for a call of `required_tool`.
+    - `sampling` takes precedence over the model's own.
+    - `output_schema` may only be set if `takes_output_schema` is true for the model; the answer is validated anyway.
+    - `timeout` is the provider's request timeout in seconds, longer than our own limits. `attempt_seconds` limits the
+      time to the first delta of an attempt that has a fallback.
+    - `parallel_calls=False` asks for one call at a time, and `tool_choice="required"` for a call of `required_tool`,
+      if the wire supports it.
     """
 
     messages: Sequence[Message]
@@ -133,7 +135,7 @@ class Usage:
         return self.output_tokens + (self.reasoning_tokens or 0)
 
     def updated(self, later: Usage) -> Usage:
-        """Return the counts of a call after its later report: those of `later`, and these where it has None."""
+        """Return the counts of a call after a `later` report; a None in it leaves the earlier count."""
         return replace(self, **{key: value for key in Usage.__slots__ if (value := getattr(later, key)) is not None})
 
     def __add__(self, other: Usage) -> Usage:
@@ -170,8 +172,8 @@ class ThinkingDelta:
 class ToolCallDelta:
     """A fragment of a tool call.
 
-    `index` numbers the calls of this reply from 0 in order of first appearance and is assigned by the wire,
-    which has already resolved missing, repeated and rotating provider indexes. `id` and `name` are set on
+    `index` numbers the calls of this reply from 0 in order of first appearance; the wire assigns it, whatever
+    indexes the provider sends. `id` and `name` are set on
     the first delta of a call (and may be empty if the provider sent none), `arguments` is appended. A later
     name replaces an earlier one: some providers send it in pieces.
     """
@@ -208,8 +210,8 @@ class Attempt:
     """A notice that the call starts, or is retried, with `model`; it is no part of the reply.
 
     A call is only retried before its first delta. The attempt begins `wait_seconds` from now. `reason` says why there
-    is another attempt (None for a first one), `spent` is what the one before it, which failed, used if that is known:
-    it is in no `UsageDelta`. If `bounded`, there is a fallback and the sender ends the attempt after
+    is another attempt (None for a first one), and `spent` is the usage of the failed attempt before it, if known; no
+    `UsageDelta` has that. If `bounded`, there is a fallback and the sender ends the attempt after
     `ModelRequest.attempt_seconds` without a delta; the receiver's own limit for the first delta does not apply then.
     """
 
@@ -257,10 +259,9 @@ def takes_output_schema(model: ChatModel, output: OutputSchema, *, with_tools: b
 
 
 def inline_forms(model: ChatModel, answered_by: str | None = None) -> Sequence[InlineForm]:
-    """Return the forms in which `model` is known to write calls into its text.
+    """Return the forms of calls that `model` may write into its text: its attribute `inline_calls`, by default none.
 
-    They are read from the model's attribute `inline_calls`; a model without it has none. If `model` has fallbacks (it
-    then has a method `model_named`), `answered_by` is the name of the one that answered.
+    If `model` has fallbacks (it then has a method `model_named`), `answered_by` is the name of the model that answered.
     """
     named: Callable[[str], ChatModel] | None = getattr(model, "model_named", None)
     if named is not None and answered_by is not None:
@@ -284,7 +285,7 @@ class Reply:
 
     @property
     def is_whole(self) -> bool:
-        """True if the model finished by itself; of any other reply the calls are not run and the text is partial."""
+        """True if the model finished by itself; else its calls are not run and its text is partial."""
         return self.complete and self.stop in _WHOLE_STOPS
 
 
@@ -294,7 +295,7 @@ _TEXT_DELTAS = (TextDelta, ThinkingDelta)
 class ReplySize:
     """The running size of a reply: its deltas, and the JSON that a wire keeps of it; the limits are in `reply_limits`.
 
-    Exceeding a limit raises `ModelError`; `label` is the subject of its message, such as the model's name.
+    Exceeding a limit raises `ModelError`; `label` is the subject of its message, for example the model's name.
     """
 
     def __init__(self, *, label: str = "the model") -> None:
@@ -377,8 +378,8 @@ class ReplySize:
 class ReplyBuilder:
     """A builder of a `Reply` from deltas; linear in the length of the stream.
 
-    `usage` has the token counts received so far, `failed_usages` those of failed attempts before; `complete` is true
-    once the end marker was received.
+    `usage` has the token counts received so far, `failed_usages` the counts of failed attempts; `complete` is true once
+    the end marker was received.
     """
 
     def __init__(self) -> None:
@@ -431,7 +432,7 @@ class ReplyBuilder:
         return "".join(self._text)
 
     def reply(self) -> Reply:
-        """Return the reply received so far; `complete` only if the end marker was received."""
+        """Return the reply received so far."""
         finished = self._finished or Finished("end", None)
         calls = zip(self._ids, self._names, map("".join, self._arguments), strict=True)
         return Reply(

@@ -1,4 +1,4 @@
-"""Fields that a provider adds to its calls, such as a signature: kept, and sent back with the call."""
+"""Fields that a provider adds to its calls, for example a signature: they are kept and sent back with the call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN_FUNCTION_FIELDS = frozenset({"name", "arguments", "index", "input"})
 
 @dataclass(frozen=True, slots=True)
 class CallFields:
-    """The provider's fields of one call, and those of its `function`."""
+    """The provider's fields of one call and of its `function`."""
 
     call: dict[str, Any] = field(default_factory=dict[str, Any])
     function: dict[str, Any] = field(default_factory=dict[str, Any])

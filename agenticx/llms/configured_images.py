@@ -39,7 +39,7 @@ class ConfiguredImages:
 
     @property
     def host(self) -> str:
-        """The host, with its port if that is not the usual one, to which prompts and images are sent."""
+        """The host that prompts and images are sent to, with its port if that is not the usual one."""
         return self._current().host
 
     def largest_cost(self) -> Decimal | None:

@@ -1,4 +1,4 @@
-"""Embedding models: vectors of texts, by which texts of like meaning are near each other.
+"""Embedding models: texts of like meaning have vectors near each other.
 
 A server with OpenAI's `/embeddings` (https://platform.openai.com/docs/api-reference/embeddings), which vLLM, LM Studio,
 llama.cpp, Text Embeddings Inference and most gateways have too, or with Ollama's `/api/embed`
@@ -37,7 +37,7 @@ class EmbeddingModel:
 
     @property
     def host(self) -> str:
-        """The host, with its port if that is not the usual one, to which texts are sent."""
+        """The host that texts are sent to, with its port if that is not the usual one."""
         return self._http.host
 
     @property

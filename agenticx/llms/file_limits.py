@@ -80,7 +80,7 @@ def find_over_limits(
 ) -> list[tuple[SentFile, str]]:
     """Return the files that a request must not have, each with a clause that says why.
 
-    `files` are those of the history in its order. Where there are too many, the oldest are left out.
+    `files` are the files of the history in its order. If there are too many, the oldest are left out.
     """
     over = list[tuple[SentFile, str]]()
     sent = _Sent(limits)
@@ -102,7 +102,7 @@ class _Sent:
         self._images = self._pages = self._base64 = 0
 
     def problem_with(self, file: SentFile, facts: FileFacts) -> str:
-        """Return the reason for which the request cannot have this file as well, "" if it can."""
+        """Return the reason why the request cannot have this file as well, "" if it can."""
         limits, many, is_image = self._limits, self._limits.many_images, file.attachment.kind == "image"
         if is_image and self._most_images is not None and self._images >= self._most_images:
             return f"a request may have {self._most_images} images"

@@ -2,7 +2,7 @@
 
 A server that cannot read an image, or finds it too large, refuses each request that has it. So a refusal is recorded in
 the message of its turn (`UserMessage.refused_files`), for the model that refused: another model gets the file, and a
-rewind to a message before that turn forgets the refusal.
+rewind to an earlier message removes the record.
 
 Some servers refuse a file without a reason ("Request contains an invalid argument."). A file that is new in a request
 refused in such words is suspected: its mark says so, and is removed if the next request, without it, is refused too.
@@ -37,7 +37,7 @@ __all__ = [
 
 _CODES: frozenset[ModelErrorCode] = frozenset({"provider.bad_request", "provider.content_filter"})
 _SERVER_ERROR = 500
-"""The status with which some servers refuse a file that their model code cannot use; it counts if a kind is named."""
+"""Some servers refuse a file that their model code cannot use with this status; it counts if a kind is named."""
 
 _MAX_CHARS = 2_000
 _FORMAT = "png|jpe?g|gif|webp|bmp|tiff|heic"
@@ -63,12 +63,12 @@ _COMPLAINT = lazy_compile(
 _OTHER = lazy_compile(
     r"(?<![a-z])(?:tools?|functions?|schema|response_format)(?![a-z])|_search|_generation", re.IGNORECASE
 )
-"""Words of errors about tools, whose names and descriptions may name files; such an error names a file by its path."""
+"""Words of errors about tools: their names and descriptions may name files. Such an error names a file by its path."""
 
 _NO_MODEL = lazy_compile(
     r"model\b.{0,120}?(?:not[ _]?found|not exist)|(?:unknown|invalid|no such) model", re.IGNORECASE
 )
-"""Errors about a model, whose name may contain `image`."""
+"""Errors about a model: its name may contain `image`."""
 
 _UNDECODABLE = lazy_compile(
     rf"(?<![a-z])(?:images?|pdf|documents?|{_FORMAT})\W.{{0,40}}"
@@ -104,7 +104,7 @@ _ORDINAL = lazy_compile(
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
-    """An attachment of a history that a model gets: no text, and not refused by it before."""
+    """An attachment that is sent to a model as a file: it is no text, and the model has not refused it."""
 
     message: UserMessage | ToolMessage
     index: int
@@ -128,7 +128,7 @@ def without_refused_files(messages: Sequence[Message], model: str) -> list[Messa
 
 
 def with_notes(messages: Sequence[Message], files: Container[tuple[str, int]], reason: str) -> list[Message]:
-    """Return the messages with a note in the text in place of each of the files, which are given by `SentFile.key`."""
+    """Return the messages with a note in the text in place of each of the `files`, given by `SentFile.key`."""
     return [_with_notes(message, files, reason) for message in messages]
 
 
@@ -164,11 +164,11 @@ def _refused_by(messages: Sequence[Message], model: str) -> set[tuple[str, int]]
 def find_refused(messages: Sequence[Message], model: str, error: ModelError) -> list[SentFile]:
     """Return the files of the history that `error` refuses, empty if it is about something else.
 
-    They are those at the path, with the name or with the number that the error gives, else those of the newest message
-    with files, as those before it were accepted; of the kind that the error names, if there are any.
+    The error may give the path, the name or the number of a file. Otherwise it refuses the files of the newest message
+    with files, because earlier ones were accepted; only files of the kind that it names, if there are any.
     """
     sent, kind = list(_sent_to(messages, model)), (error.provider_type or "").replace("_", " ")
-    words = str(error).removeprefix(model)  # the name of a model, which errors begin with, may contain `image`
+    words = str(error).removeprefix(model)  # errors begin with the model's name, and that may contain `image`
     kind = kind if _NAMED.search(kind) else ""
     text = _WORD_IN_CAMEL_CASE.sub(" ", f"{kind} {error.param or ''} {words}"[:_MAX_CHARS])
     if not sent or not (error.code in _CODES or (error.status == _SERVER_ERROR and _of_named_kind(sent, text))):
@@ -186,10 +186,10 @@ def find_refused(messages: Sequence[Message], model: str, error: ModelError) -> 
 
 
 def find_too_large(messages: Sequence[Message], model: str, error: ModelError) -> list[SentFile]:
-    """Return the files that make a request too large which cannot be compacted.
+    """Return the files to leave out of a request that is too large even after compaction.
 
-    They are those of the newest message with files: all if the body is too large, else its documents, which are the
-    files that can fill a context.
+    They are the files of the newest message with files: all if the body is too large, else its documents, because only
+    documents can fill a context.
     """
     sent = list(_sent_to(messages, model))
     newest = [file for file in sent if file.message is sent[-1].message]
@@ -243,7 +243,7 @@ def sent_files(messages: Iterable[Message]) -> Iterator[SentFile]:
 
 
 def is_undecodable(text: str) -> bool:
-    """Return whether an error says that a file cannot be decoded, which some servers report as their own failure.
+    """Return whether an error says that a file cannot be decoded; some servers report that as their own failure.
 
     >>> is_undecodable("llm predict error: failed to process inputs: image: unknown format")
     True
@@ -306,7 +306,7 @@ def _node_at(value: Any, keys: Sequence[str]) -> Any:
 
 
 def _data_in(value: Any) -> Iterator[str]:
-    """Yield the base64 in data URLs, and in the fields in which the wires send files."""
+    """Yield the base64 in data URLs, and in the wires' fields for files."""
     waiting: list[tuple[str, Any]] = [("", value)]
     while waiting:
         name, node = waiting.pop(0)

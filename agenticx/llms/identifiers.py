@@ -5,8 +5,8 @@ refuses every later request of the session. So identifiers are always sent in th
 
 1. An identifier that fits is sent as it is. Any other keeps its allowed characters, and a digest of it is appended.
 2. Within a request no two originals are sent under one identifier, and no two calls under one id.
-3. The same history always gives the same identifiers, and a longer history begins with those of a shorter one, so that
-   the providers' prompt caches apply.
+3. The same history always gives the same identifiers, and a longer history begins with the same ones, so that the
+   providers' prompt caches apply.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ class _IdentifierAllocator:
 
 
 class ToolNames:
-    """The tool names in one request: those of the tools it declares, then those of the calls in its history.
+    """The tool names in one request: of the tools that it declares, then of the calls in its history.
 
-    A declared tool whose name fits is always sent under it.
+    A declared tool with a name that fits is always sent under that name.
     """
 
     def __init__(self, rule: IdentifierRule, request: ModelRequest) -> None:
@@ -109,7 +109,7 @@ class ToolNames:
             self.sent_name(name)
 
     def sent_name(self, name: str) -> str:
-        """Return the name under which the tool `name` is sent."""
+        """Return the name to send for the tool `name`."""
         if (fitted := self._sent_names.get(name)) is None:
             fitted = self._sent_names[name] = self._allocator.allocate(name)
         return fitted
@@ -137,9 +137,9 @@ class CallIds:
         self._unanswered: dict[str, str] = {}
 
     def assign(self, call_id: str, *, unchanged: bool = False) -> str:
-        """Return the id to send for the next call, distinct from those of all other calls of the request.
+        """Return the id to send for the next call, distinct from the ids of all other calls in the request.
 
-        With `unchanged` it is `call_id` itself, whatever the rule, unless another call has that.
+        With `unchanged` it is `call_id` itself, whatever the rule, unless another call has it.
         """
         is_kept = unchanged and self._allocator.reserve(call_id)
         sent_id = self._unanswered[call_id] = call_id if is_kept else self._allocator.allocate(call_id)

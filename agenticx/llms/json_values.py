@@ -68,7 +68,7 @@ def cost_in(fields: dict[str, Any], name: str) -> Decimal | None:
 
 
 def cleaned(value: Any, levels: int = MAX_DEPTH) -> Any:
-    """Return parsed JSON with lone surrogates replaced by U+FFFD; `RecursionError` below `levels` of nesting."""
+    """Return parsed JSON with U+FFFD for lone surrogates; raise `RecursionError` if nested deeper than `levels`."""
     if levels < 0:
         raise RecursionError(f"nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, str):
@@ -99,7 +99,7 @@ def object_from_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def arguments_json(value: object) -> str:
-    """Return arguments, which came as an object or as text, as text; missing ones are an empty object."""
+    """Return arguments given as an object or text as text; missing arguments are an empty object."""
     return value if isinstance(value, str) else json_text(value or {})
 
 

@@ -15,7 +15,7 @@ __all__ = [
     "content_parts",
     "data_url",
     "result_parts",
-    "with_files_behind_results",
+    "with_files_after_results",
 ]
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -25,7 +25,7 @@ _log = get_logger(__name__)
 
 
 def content_parts(message: UserMessage, supported: Container[str]) -> list[str | Attachment]:
-    """Return the attachments, those not of the `supported` media types as text, and the user's text last.
+    """Return the attachments, as text if their media type is not `supported`, and the user's text last.
 
     Text files are written out in a frame with their name. Any other unsupported file is replaced by a note, so that
     the model knows that it has not seen the file.
@@ -35,23 +35,24 @@ def content_parts(message: UserMessage, supported: Container[str]) -> list[str |
 
 
 def result_parts(message: ToolMessage, supported: Container[str]) -> tuple[str, list[Attachment]]:
-    """Return the text of a result, with its files not of the `supported` media types as text, and the other files."""
+    """Return the text of a result, including its unsupported files as text, and its `supported` files."""
     parts = [_content_part(attachment, supported) for attachment in message.attachments]
     texts = [message.content, *(part for part in parts if isinstance(part, str))]
     return "\n\n".join(filter(None, texts)), [part for part in parts if isinstance(part, Attachment)]
 
 
-def with_files_behind_results(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages with the files of results in a message of the user behind them.
+def with_files_after_results(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with the files of results moved to a user message after them.
 
-    For APIs in which the result of a call is text: Chat Completions (all servers), Ollama, and Gemini before version 3.
+    It is for APIs with only text in the result of a call: Chat Completions (all servers), Ollama, and Gemini before
+    version 3.
     """
     if not any(isinstance(message, ToolMessage) and message.attachments for message in messages):
         return list(messages)
-    return list(_with_files_behind(messages))
+    return list(_with_files_after(messages))
 
 
-def _with_files_behind(messages: Sequence[Message]) -> Iterator[Message]:
+def _with_files_after(messages: Sequence[Message]) -> Iterator[Message]:
     results: list[ToolMessage] = []
     for message in messages:
         if isinstance(message, ToolMessage):

@@ -1,4 +1,4 @@
-"""Models by name: a cache, and the models of an application beside those of the catalogue."""
+"""Models by name: a cache, and the models of an application together with the catalogue's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = get_logger(__name__)
 
 
 class ModelCache:
-    """A cache of the 64 models used last, made on first use; no name means that of `default()`, called once.
+    """A cache of the 64 models used last, made on first use; without a name, the model named by `default()`.
 
     It is emptied whenever the stored keys change, so that no turn begins with an old key.
     """
@@ -64,7 +64,7 @@ class ModelCache:
 
 
 ModelSource = Mapping[str, Any] | Callable[[str | None], ChatModel]
-"""Models of an application: by name, each a model or the name of one of the catalogue, or a function that returns the
+"""Models of an application: a mapping of names to models or to names of the catalogue, or a function that returns the
 model of a name (None: the default)."""
 
 
@@ -85,8 +85,8 @@ def own_models(given: ModelSource) -> OwnModels:
 class NamedModels(ModelCache):
     """The models of a hub by name; `default` is used where no name is given, `default_reason` explains the choice.
 
-    `own` has models of the application, which are not closed here. Those of a mapping are used beside those of the
-    catalogue, and the first is the default unless the settings name one; a function takes the place of the catalogue.
+    `own` has models of the application; they are not closed here. The models of a mapping are added to the catalogue's,
+    and the first is the default unless the settings name one; a function replaces the catalogue.
     The constructor may send requests to local model servers, so it must not be called on the event loop. After a change
     of the stored keys, `refresh` chooses the default again.
     """
@@ -116,7 +116,7 @@ class NamedModels(ModelCache):
         return super().get(own) if isinstance(own, str) else own
 
     async def refresh(self) -> None:
-        """Read stored keys that have changed in a thread, which may take seconds, and choose the default again.
+        """Read changed stored keys in a thread, for up to seconds, and choose the default again.
 
         If they cannot be read, the default stays and a warning is logged.
         """
@@ -128,7 +128,7 @@ class NamedModels(ModelCache):
         self.default, self.default_reason = chosen
 
     async def list_all(self, settings: Settings, *, available_only: bool) -> list[ModelInfo]:
-        """Return all models, or those that can be used now; those of the application come first."""
+        """Return all models, or only the available ones; the application's own come first."""
         if self._find_own is not None:
             return [self._own_info(self.default)]
         own = [self._own_info(name) for name in self._own]
@@ -136,7 +136,7 @@ class NamedModels(ModelCache):
         return [*own, *(model for model in known if model.spec not in self._own)]
 
     def info(self, name: str) -> ModelInfo:
-        """Return the model of that name, also one that no list has; raises as `get` does."""
+        """Return the model of that name, also if no list has it; raises as `get` does."""
         model = self.get(name)
         if self._find_own is not None or not isinstance(own := self._own.get(name, name), str):
             return self._own_info(name)
@@ -146,9 +146,9 @@ class NamedModels(ModelCache):
         return ModelInfo(name, own.partition(":")[0], "it was named", facts)
 
     def check_names(self, settings: Settings) -> None:
-        """Raise `SettingsError` for a name that is no model's; one whose key is missing is accepted.
+        """Raise `SettingsError` for a name that is no model's; a missing key is accepted.
 
-        Checked are those in the settings, and those that the application gives instead of models.
+        The names in the settings are checked, and the names in `own`.
         """
         named = [model for model in self._own.values() if isinstance(model, str)]
         chosen = (settings.model, *settings.fallback_models) if self._find_own is None else ()

@@ -48,13 +48,15 @@ _VariableName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
 class Provider(BaseModel):
     """A row of a provider: its server, its wire and its default `model`.
 
-    `keys` are the variables that may hold its key, which may also be stored; without them it needs none. A `local`
-    server is asked on its usual port for its models. If `models_of` names another provider, both have the same models:
-    their facts and the variable that overrides the base URL are those of the other. `key_check` is a path under the
-    base URL that answers only to a valid key, "" if there is none. `dialect_sources` cite the documentation of its
-    `dialect`. `files` are its limits for attached files. `inline_calls` maps each form of calls in text, if the server
-    does not parse it, to parts of the names of the models that write it. `without_tools` are regular expressions for
-    the names of models with which the server refuses tools.
+    - `keys` are the variables that may hold its key (a key may also be stored); without variables it needs no key.
+    - A `local` server is asked for its models on its usual port.
+    - `models_of` names another provider with the same models; their facts and the variable that overrides the base URL
+      are that provider's.
+    - `key_check` is a path under the base URL that answers only to a valid key, "" if there is none.
+    - `dialect_sources` cite the documentation of its `dialect`; `files` are its limits for attached files.
+    - `inline_calls` maps each form of calls in text that the server does not parse to parts of the names of the models
+      that write it.
+    - `without_tools` are regular expressions for the names of models whose tools the server refuses.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -76,7 +78,7 @@ class Provider(BaseModel):
 
     @property
     def base_url_variable(self) -> str:
-        """The variable that overrides its base URL, such as OPENAI_BASE_URL."""
+        """The variable that overrides its base URL, for example OPENAI_BASE_URL."""
         return f"{self.models_of or self.name}_BASE_URL".upper().replace("-", "_")
 
     def find_key(self) -> ProviderKey | None:
@@ -102,12 +104,13 @@ class Provider(BaseModel):
 class ModelFacts(BaseModel):
     """A row of a model; the fields are the keys of models.toml, None means unknown.
 
-    In tokens: `output` is the maximum output; `window` is the maximum input, or, if `input` is given, that of input and
-    output together, and `input` the maximum input. If `capabilities` is None, those of
-    `ASSUMED_CAPABILITIES` are assumed. `dialect` is that of its provider with the changes of the row. `inline_calls`
-    are the forms in which it writes calls into its text; if None, those of its provider apply. `without_tools` is true
-    if its server refuses tools, so that they are put into its prompt; without `capabilities` the expressions of its
-    provider apply, too.
+    - `output` is the maximum output, and `window` the maximum input, in tokens. If `input` is given, that is the
+      maximum input, and `window` limits input and output together.
+    - `capabilities` are by default `ASSUMED_CAPABILITIES`.
+    - `dialect` is its provider's with the changes of the row.
+    - `inline_calls` are the forms of the calls that it writes into its text, by default its provider's.
+    - `without_tools` is true if its server refuses tools, so that they are put into its prompt; without `capabilities`
+      the expressions of its provider apply, too.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -156,7 +159,7 @@ _UNKNOWN = ModelFacts()
 class ModelCatalog:
     """All known providers by name, in their order as default provider, and models by `provider:model`.
 
-    `images` has the prices of image models, which are in no list of models for a conversation.
+    `images` has the prices of image models; these are not listed as models for a conversation.
     """
 
     providers: Mapping[str, Provider]

@@ -1,8 +1,8 @@
-"""Messages as the dict rows of Chat Completions, which most libraries keep their histories in.
+"""Messages as the dict rows of Chat Completions, the form of histories in most libraries.
 
 A row is `{"role", "content", …}`, see https://platform.openai.com/docs/api-reference/chat/create. Content is a
-string or a list of parts of type `text`, `image_url` and `file` with `data:` URLs; that of assistants and tools may be
-None.
+string or a list of parts of type `text`, `image_url` and `file` with `data:` URLs; the content of assistants and tools
+may be None.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agenticx.llms.message_attachments import (
     IMAGE_TYPES,
     chat_part,
     content_parts,
-    with_files_behind_results,
+    with_files_after_results,
 )
 from agenticx.messages import (
     AssistantMessage,
@@ -51,7 +51,7 @@ WIRE = "openai-chat"
 """The wire of Chat Completions, in provider states."""
 
 GIVEN_IN_ROW = ""
-"""The model in the provider state of a row, which names none: each model on the wire gets the fields as given."""
+"""The model in the provider state of a row without one: each model on the wire gets the fields as given."""
 
 MESSAGE_FIELDS = ("provider_specific_fields", "thinking_blocks", "reasoning_opaque")
 """Fields of a message that its provider expects back: LiteLLM; GitHub Copilot."""
@@ -120,7 +120,7 @@ def messages_to_rows(messages: Sequence[Message]) -> list[dict[str, Any]]:
     expects them back. Message ids, outcomes of calls, and the state of other wires are left out: rows have no place for
     them.
     """
-    return [_row(message) for message in with_files_behind_results(messages)]
+    return [_row(message) for message in with_files_after_results(messages)]
 
 
 def in_given_shape(given: Sequence[object], read: Sequence[Message], result: Sequence[Message]) -> list[Any]:

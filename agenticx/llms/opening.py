@@ -72,9 +72,9 @@ class OpenReply:
         change: Callable[[Sequence[Delta]], Sequence[Delta]],
         flush: Callable[[], Sequence[Delta]] = tuple,
     ) -> Self:
-        """Change all batches by `change`, leave out empty ones and append the rest that `flush` returns.
+        """Change all batches by `change`, drop empty ones and append the rest that `flush` returns.
 
-        `first` is then the first batch that is not empty, for which more of the reply may be read. A batch with a long
+        `first` is then the first non-empty batch; more of the reply may be read for that. A batch with a long
         text is changed in a thread; batches are changed one after the other.
 
         If the source, an earlier transform or `change` raises a `ModelError`, the rest from `flush` is returned before

@@ -1,4 +1,4 @@
-"""Downgrades, retries and fallbacks: functions around `open_reply`, which end when a reply is open."""
+"""Downgrades, retries and fallbacks: functions around `open_reply` that end when a reply is open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Form = TypeVar("Form")
 Response = TypeVar("Response")
 
 _NO_FALLBACK = frozenset({"provider.bad_request", "provider.content_filter", "context_overflow"})
-"""Codes of errors in the request itself, which would fail with a fallback model as well."""
+"""Codes of errors in the request itself: a fallback model would fail as well."""
 
 _NOT_FOUND = 404
 _NO_SUCH_MODEL = re.compile(
@@ -78,7 +78,7 @@ async def open_with_downgrades(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """The attempts per model and the waits between them in seconds; the defaults are those of the published MetaChain.
+    """The attempts per model and the waits between them in seconds; the defaults are the published MetaChain's.
 
     Waits double from the shortest to the longest, with a random addition of up to a quarter, so that not all clients
     retry at once. A provider's Retry-After replaces the wait, up to `longest_retry_after`; if it is longer, the model
@@ -105,8 +105,8 @@ class RetryPolicy:
 class AttemptPlan:
     """The state of a call's attempts: the current model, its failures, and the errors of the models before it.
 
-    `announced` is the attempt that was announced and comes next, None before the first one of a model without fallback.
-    `counts` are those that the current attempt has reported before any part of its reply.
+    `announced` is the announced next attempt, None before the first attempt of a model without fallback. `counts` are
+    the token counts that the current attempt has reported before any part of its reply.
     """
 
     models: Sequence[ChatModel]
@@ -131,7 +131,7 @@ class AttemptPlan:
         return self.announced
 
     def announce_after(self, error: ModelError, spent: Usage | None) -> Attempt | None:
-        """Return the attempt after one that failed; if there is none, extend `error` by those of earlier models."""
+        """Return the attempt after a failed one; if there is none, add the errors of earlier models to `error`."""
         self.failed_attempts += 1
         wait = self.policy.wait(error, self.failed_attempts)
         if wait is not None:
@@ -144,13 +144,13 @@ class AttemptPlan:
         return self.announce(0.0, str(error), spent)
 
     def count(self, batch: Sequence[Delta]) -> None:
-        """Add the counts of a batch to those of the current attempt."""
+        """Add the counts of a batch to the current attempt's."""
         for delta in batch:
             if isinstance(delta, UsageDelta):
                 self.counts = delta.usage if self.counts is None else self.counts.updated(delta.usage)
 
     def take_spent(self) -> Usage | None:
-        """Return the counts of an attempt that failed, with its cost if that is known, and begin to count anew."""
+        """Return the counts of a failed attempt, with its cost if that is known, and reset them."""
         counts, self.counts = self.counts, None
         if counts is None or counts.cost_usd is not None:
             return counts
@@ -231,7 +231,7 @@ async def _first_part(reply: OpenReply, plan: AttemptPlan) -> Sequence[Delta]:
 
 
 def _log_retry(plan: AttemptPlan, attempt: Attempt, error: ModelError) -> None:
-    """Log that another attempt follows; `attempt` is counted per model, so that of a fallback's first is 1."""
+    """Log that another attempt follows; attempts are counted per model, from 1."""
     fields = {
         "attempt": plan.failed_attempts + 1,
         "model": attempt.model,
@@ -250,7 +250,7 @@ def _check_not_failed(batch: Sequence[Delta], name: str) -> None:
 
 
 def _is_part(delta: Delta) -> bool:
-    """Return whether `delta` is a part of the reply, such as text or an end marker, and not a token count."""
+    """Return whether `delta` is a part of the reply (for example text or an end marker), not a token count."""
     return delta.complete if isinstance(delta, Finished) else not isinstance(delta, UsageDelta)
 
 

@@ -1,7 +1,7 @@
 """Limits on the size of one reply, for all wires; `base.ReplySize` enforces them.
 
-Memory is in bytes, text in characters. Real replies stay far below each limit; together they bound the memory that a
-reply adds to a process to 64 MB.
+Memory is in bytes, text in characters. Real replies are far smaller than each limit; together they bound the memory
+that a reply adds to a process to 64 MB.
 """
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ _MAX_OUTPUT_TOKENS = 2**31 - 1  # a 32-bit field at some providers; no model has
 class Sampling:
     """The parameters of model calls; a parameter that is None is left to the model, or to a less specific `Sampling`.
 
-    The sampling of a turn takes precedence over that of the runtime, and that over the model's, field by field; of
-    `extra_body` the top-level keys are merged. The summary of a long history is requested with the model's alone.
-    `extra_body` is added to the JSON of a request as it is: objects in it are merged with those of the request, and it
-    cannot replace anything that is set otherwise. A model that has no such parameter refuses it by name
+    A turn's sampling takes precedence over the runtime's, and that over the model's, field by field; the top-level keys
+    of `extra_body` are merged. The summary of a long history is requested with the model's sampling alone. `extra_body`
+    is added to the JSON of a request as it is: its objects are merged with the request's, and it cannot replace any
+    other field. A model that has no such parameter refuses it by name
     (`UnsupportedSampling`) before any request is made.
 
     >>> Sampling(temperature=0.2, stop="END").updated(Sampling(temperature=0.7))

@@ -1,4 +1,4 @@
-"""The parts of scripted replies, their constructors, and the steps in which they are played."""
+"""The parts of scripted replies, their constructors, and the steps to play them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Cut:
 
 
 Part = _Batches | _Call | Pause | Fail | Hang | _Cut
-"""A part of a reply, as returned by the constructors below."""
+"""A part of a reply, as returned by the constructors."""
 
 Step = tuple[Delta, ...] | Pause | Fail | Hang
 """One step of a played reply: a batch of deltas, a pause, an error, or silence until the stream is closed."""

@@ -28,7 +28,7 @@ class KeyCheck:
 
 
 async def check_key(provider: Provider, key: str) -> KeyCheck:
-    """Test `key` at the provider's server, which may be remote, within 10 s."""
+    """Test `key` at the provider's server within 10 s."""
     if not provider.key_check:
         return KeyCheck("unclear", f"cannot be tested: {provider.effective_base_url()} has no endpoint for it")
     try:

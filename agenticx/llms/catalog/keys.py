@@ -22,20 +22,20 @@ __all__ = [
 
 
 class UnknownProvider(SettingsError):
-    """A name that is not that of a provider with a key; the message lists the right ones."""
+    """Raised for a name of no provider with a key; the message lists the providers."""
 
 
 class NoStoredKey(SettingsError):
-    """A provider of which no key is stored."""
+    """Raised for a provider without a stored key."""
 
 
 class KeyInEnvironment(SettingsError):
-    """A key that is only in a variable, which cannot be removed from here; the message names it."""
+    """Raised for a key that is only in a variable and so cannot be removed; the message names the variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderKeySource:
-    """A provider that has a key, the source of the key, and the variable that has it or would take precedence."""
+    """A provider with a key, the source of the key, and the variable that has it or would take precedence."""
 
     provider: str
     source: KeySource

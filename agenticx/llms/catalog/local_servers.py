@@ -98,12 +98,12 @@ def _chat_models(listed: dict[str, Any]) -> list[str]:
 
 
 def _is_for_chat(name: str) -> bool:
-    """Return whether `name` is that of a chat model (no embedding, reranking or speech) and short and printable."""
+    """Return whether `name` is a chat model's (no embedding, reranking or speech) and short and printable."""
     return 0 < len(name) <= _MAX_NAME_CHARS and name.isprintable() and not _NOT_FOR_CHAT.search(name)
 
 
 def fetch_models(provider: Provider, catalog: ModelCatalog) -> Iterator[ServedModel]:
-    """Yield the models of `fetch_model_names` with their facts; after one second in all, those of the catalogue."""
+    """Yield the models of `fetch_model_names` with their facts; after one second in all, with the catalogue's facts."""
     deadline = time.monotonic() + _DETAILS_SECONDS
     for name in fetch_model_names(provider):
         known_facts = catalog.model_facts(provider, name)
@@ -128,7 +128,7 @@ def _with_reported_facts(provider: Provider, model: str, facts: ModelFacts) -> M
 
 
 def fetch_window(provider: Provider, model: str, base_url: str | None = None) -> int | None:
-    """Return the window in tokens with which the server runs this model; None if not reported or not loaded yet."""
+    """Return the window in tokens of the model as the server runs it; None if not reported or not loaded yet."""
     address = (base_url or provider.effective_base_url()).rstrip("/")
     root = address.removesuffix("/v1")
     if provider.wire == "ollama" or provider.models_of == "ollama":
@@ -214,7 +214,7 @@ def _request_json(base_url: str, path: str, body: dict[str, Any] | None = None) 
     thread = Thread(target=run, name="agx-request", daemon=True)
     thread.start()
     thread.join()
-    parsed = json.loads(answer.result(0))  # unset after any other error, which the thread has printed
+    parsed = json.loads(answer.result(0))  # unset after any other error; the thread has printed that
     if not isinstance(parsed, dict):
         raise ValueError("the answer is no JSON object")
     return cast("dict[str, Any]", parsed)

@@ -44,7 +44,7 @@ __all__ = [
 
 _EMBEDDING_PATHS: Mapping[WireName, str] = {"responses": "/embeddings", "chat": "/embeddings", "ollama": "/api/embed"}
 _IMAGE_WIRES: frozenset[WireName] = frozenset({"responses", "chat"})
-_SIMILAR = 0.75  # of the names of providers, many of which are short
+_SIMILAR = 0.75  # for names of providers, because many are short
 _OFFLINE = ModelFacts(capabilities=("tools",))
 
 _log = get_logger(__name__)
@@ -89,7 +89,7 @@ def is_offline(spec: str) -> bool:
 
 
 def served_model_name(name: str) -> str:
-    """Return the full name of a model at an address: one without a provider is that of a server that speaks chat.
+    """Return the full name of a model at an address; without a provider the server speaks Chat Completions.
 
     >>> served_model_name("qwen"), served_model_name("ollama:qwen")
     ('openai-chat:qwen', 'ollama:qwen')
@@ -147,7 +147,7 @@ def _parse_image_spec(spec: str, catalog: ModelCatalog) -> tuple[Provider, str]:
 
 
 def check_names(spec: object, api_key: object, base_url: object) -> None:
-    """Raise `TypeError` for one that is no str, and `SettingsError` for the address of an offline model."""
+    """Raise `TypeError` for a value that is no str, and `SettingsError` for the address of an offline model."""
     check_str("the name of a model", spec)
     if api_key is not None:
         check_str("api_key", api_key)
@@ -224,7 +224,7 @@ def default_model_spec(settings: Settings) -> tuple[str, str]:
 async def list_models(settings: Settings, *, available_only: bool = True) -> list[ModelInfo]:
     """Return the models that can be used now, the likely choices first; with `available_only` False all known ones.
 
-    They are AGX_MODEL, those of the catalogue whose provider has a key, those of local servers, and `demo`. Raises
+    They are AGX_MODEL, the catalogue's models of providers with a key, the models of local servers, and `demo`. Raises
     `SettingsError` if the catalogue or the stored keys cannot be read.
     """
     models = await run_in_thread(lambda: list(_all_models(settings)), name="agx-probe")
@@ -293,7 +293,7 @@ def _key_and_address(
 
 
 def _has_responses(base_url: str) -> bool:
-    """Return whether the server is OpenAI's own, which has Responses for all its models."""
+    """Return whether the server is OpenAI's own: it has Responses for all its models."""
     return Url.parse(base_url.strip()).host == "api.openai.com"
 
 
@@ -301,7 +301,7 @@ def _has_responses(base_url: str) -> bool:
 
 
 def _all_models(settings: Settings) -> Iterator[ModelInfo]:
-    """Yield every known model, some of them twice; of these the first one that is available counts."""
+    """Yield every known model, some of them twice; the first available one counts."""
     catalog = load_model_catalog()
     local = list(_local_models(catalog))
     if settings.model:

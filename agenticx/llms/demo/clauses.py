@@ -1,4 +1,4 @@
-"""A planned call of the demo model, and what the patterns of its grammar share."""
+"""A planned call of the demo model, and helpers of its grammar's patterns."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["PlannedCall", "compile_clause", "unquoted"]
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """One call: the tool, its exact arguments, and a phrase in which the demo announces it.
+    """One call: the tool, its exact arguments, and the phrase that announces it.
 
-    `page` is the page, or the change of one, from which the arguments are made when the call is due. `done` is the
-    sentence that reports the call, if it succeeds, in place of its result.
+    When the call is due, its arguments are made from `page`, a new page or a change of one. `done` is the sentence that
+    reports a successful call in place of its result.
     """
 
     tool: str
@@ -28,7 +28,7 @@ class PlannedCall:
 
 
 def compile_clause(pattern: str) -> re.Pattern[str]:
-    """Return the pattern of a clause, for which `.` is any character, and upper case the same as lower case."""
+    """Compile the pattern of a clause: `.` matches any character, and case is ignored."""
     return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 

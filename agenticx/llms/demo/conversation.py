@@ -1,19 +1,19 @@
 """The demo model among other agents: their speeches, handoffs, and the choice of a speaker.
 
-The rules, for teams and for agents that hand over:
+The rules for teams and handoffs:
 
 1. A speech of another agent is followed if its first line is a sentence that the demo knows.
 2. After a handoff its reason counts, else what the person asked for.
-3. Who cannot do what is asked hands over: to an agent that the request names, else to one that has not spoken; a
-   question for the person goes to one that is called like a person.
-4. Having heard others, the demo ends with the word in capitals that its instructions ask for, such as DONE.
+3. An agent that cannot do the request hands off to an agent that it names, else to one that has not spoken; a question
+   for the person goes to an agent with a name like `user`.
+4. After speeches of others, the demo ends with the word in capitals that its instructions ask for, for example DONE.
 5. Asked to choose from a list of names such as `['a', 'b']`, it names the one that has spoken least.
 
 The rules for pages:
 
-1. The design of a new page is that of the number after "option" in the message, or in a system prompt that says which
-   option is to be made; the first one otherwise.
-2. A page is changed by exact text of the file that was written last, which the calls in the conversation have.
+1. The design of a new page has the number after "option" in the message, or in a system prompt that asks for an option;
+   the first design is the default.
+2. A page is changed by exact text of the last written file, taken from the calls in the conversation.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class DemoConversation:
         return call if tool is None else _handoff_call(call.tool.removeprefix(HANDOFF), tool, call.arguments["reason"])
 
     def _taken_over_by(self) -> str:
-        """Return the name of the agent to which the turn was last handed over, "" if it was not."""
+        """Return the name of the agent of the last handoff, "" without one."""
         for message in reversed(self.later):
             is_note = isinstance(message, UserMessage) and message.injected
             if is_note and (names := _EARLIER_HANDOFF.findall(message.content)):
@@ -312,7 +312,7 @@ def _handoff_call(target: str, tool: ToolSchema, reason: str) -> PlannedCall:
 
 
 def _addressed(request: str, name: str) -> str:
-    """Return a request without the name of the agent to which it is addressed."""
+    """Return a request without the name of the addressed agent."""
     return re.sub(rf"\A\s*+{re.escape(name)}\b[\s,:]*+", "", request, flags=re.IGNORECASE)
 
 
@@ -323,7 +323,7 @@ def _named(request: str, names: Mapping[str, object]) -> str | None:
 
 
 def least_heard_choice(request: ModelRequest) -> str | None:
-    """Return the name from a list to choose from with which the fewest lines begin, None if nothing is to be chosen.
+    """Return the name from a list to choose from that begins the fewest lines, None if nothing is to be chosen.
 
     >>> from agenticx.messages import UserMessage
     >>> words = "writer: Draft.\\n\\nChoose the next role to speak from ['writer', 'critic']."

@@ -1,4 +1,4 @@
-"""The pages of the demo model: new ones, their changes as exact edits, and those in a conversation."""
+"""The pages of the demo model: new pages, their changes as exact edits, and the pages in a conversation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SIZE = re.compile(r"--(heading|text)-size: ([\d.]+)rem;")
 
 @dataclass(frozen=True, slots=True)
 class NewPage:
-    """A page to be made about a subject, which is as the request says it, "" if it says none."""
+    """A page to be made about a subject in the words of the request, "" without one."""
 
     subject: str
     language: Language
@@ -44,9 +44,10 @@ class NewPage:
 class PageChange:
     """A change of a page.
 
-    `colour` and `size` are of a `part`, such as `heading` or `accent`: `value` is a colour of CSS, or a factor. `words`
-    are those of the part `heading`, or `title`, which is the heading and the title of the window. `section` adds one
-    about the `value`. `literal` replaces the text `part`.
+    - `colour` and `size` change a `part`, for example `heading` or `accent`; `value` is a colour of CSS, or a factor.
+    - `words` changes the text of the part `heading`, or `title` (heading and window title).
+    - `section` adds a section about the `value`.
+    - `literal` replaces the text `part`.
     """
 
     kind: Literal["colour", "size", "words", "section", "literal"]

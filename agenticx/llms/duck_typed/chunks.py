@@ -16,7 +16,7 @@ _THINKING_KINDS = frozenset({"thinking", "reasoning"})
 _KNOWN_FIELDS = ("content", "text", "tool_calls", "tool_call_chunks", "choices", "usage", "finish_reason", "error")
 _CHUNK_FIELDS = ("content", "reasoning_content", "reasoning", "refusal", "thinking_blocks")
 _PROVIDER_FIELDS = ("extra_content", "provider_specific_fields")
-"""Fields of a call that LiteLLM and OpenAI's SDK pass on from the provider, which expects them back."""
+"""Fields of a call that LiteLLM and OpenAI's SDK pass on; the provider expects them back."""
 
 
 def chat_event(chunk: object) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class ThreadedIterator:
             if _is_iterator(result):
                 self._iterate(cast("Iterator[object]", result))
             else:
-                self._thread_done = True  # before the reader has the result, for which it may close this at once
+                self._thread_done = True  # before the reader has the result: the reader may close this at once
                 self._put(result)
         except BaseException as exc:  # noqa: BLE001 - user code in a thread; raised to the reader
             error = exc

@@ -35,11 +35,11 @@ from agenticx.threads import run_in_thread
 __all__ = ["ImagesApi"]
 
 _PARALLEL_REQUESTS = 4
-_SECONDS = 300.0  # an image of the best quality takes up to two minutes, in which the server sends nothing
+_SECONDS = 300.0  # an image of the best quality takes up to two minutes, and the server sends nothing before
 _MAX_ANSWER_BYTES = MAX_IMAGE_BYTES * 4 // 3 + 64 * 1024
 _GPT_IMAGE = ("gpt-image", "chatgpt-image")
 _FORM_PARAMETERS = ("response_format", "output_format", "size")
-"""Parameters without which the response has an image all the same."""
+"""Parameters that can be left out if the server refuses them: the response has an image all the same."""
 _NO_BACKGROUND = (
     "Remove the background. Keep the main subject exactly as it is: its shape, colors, details, size and position. "
     "All else becomes fully transparent."
@@ -75,7 +75,7 @@ class ImagesApi:
 
     @property
     def host(self) -> str:
-        """The host, with its port if that is not the usual one, to which prompts and images are sent."""
+        """The host that prompts and images are sent to, with its port if that is not the usual one."""
         return self._http.host
 
     def largest_cost(self) -> Decimal | None:
@@ -199,7 +199,7 @@ def _refused_parameter(error: ModelError, sent: Mapping[str, Any]) -> str | None
 
 
 def _made_nothing(error: ModelError) -> bool:
-    """Return whether it is certain that a failed request made no image, for which the provider asks money."""
+    """Return whether a failed request has certainly made no image and so costs nothing."""
     return error.status is not None or isinstance(error.__cause__, NotConnected)
 
 

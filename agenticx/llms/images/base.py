@@ -38,7 +38,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ImageResult:
-    """The result for one prompt or image: the new `image`, or None and an `error`, which is a sentence.
+    """The result for one prompt or image: the new `image`, or None and a sentence as `error`.
 
     `usage` is what the request used: None if it failed before anything was used, `Usage()` if that is not known.
     """
@@ -50,10 +50,10 @@ class ImageResult:
 
 @runtime_checkable
 class ImageProvider(Protocol):
-    """A model that makes images; `name` is that for the user, such as `openai:gpt-image-2`.
+    """A model that makes images; `name` is its name for the user, for example `openai:gpt-image-2`.
 
-    Both methods return one result per prompt or image, in their order: one that fails does not fail the others. They
-    raise nothing but a cancellation. A provider may also have a `host`, to which prompts and images are sent, a method
+    Both methods return one result per prompt or image, in their order: a failure does not affect the others. They raise
+    nothing but a cancellation. A provider may also have a `host` that prompts and images are sent to, a method
     `largest_cost()`, see `largest_image_cost`, and `aclose()`.
     """
 
@@ -72,7 +72,7 @@ class ImageProvider(Protocol):
 
 
 def image_host(provider: ImageProvider) -> str | None:
-    """Return the host to which `provider` sends prompts and images, None if it does not say so."""
+    """Return the host that `provider` sends prompts and images to, None if unknown."""
     host: object = getattr(provider, "host", None)
     return host if isinstance(host, str) else None
 
@@ -84,9 +84,9 @@ def largest_image_cost(provider: ImageProvider) -> Decimal | None:
 
 
 def checked_image(content: bytes) -> Image:
-    """Return the image in `content`, which comes from a server or a user; only its header is read.
+    """Return the image in `content` from a server or a user; only its header is read.
 
-    Raises `ModelError` for what is no PNG, JPEG, WebP or GIF image, has more than 10 MiB or 50 megapixels, or does not
+    Raises `ModelError` if it is no PNG, JPEG, WebP or GIF image, has more than 10 MiB or 50 megapixels, or does not
     give its size in its header.
     """
     media_type = image_type(content)

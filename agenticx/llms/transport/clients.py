@@ -26,7 +26,7 @@ __all__ = [
 
 
 class TransportFailure(Exception):
-    """A request or response that failed below HTTP; the message continues `the server …`."""
+    """A request or response that failed at the level of sockets or TLS; the message continues `the server …`."""
 
     def __init__(self, what: str, exc: Exception, name: str, *, retryable: bool = True) -> None:
         super().__init__(f"{what}: {str(exc) or name}")

@@ -41,7 +41,7 @@ _MAX_WORD_CHARS = 200
 _MAX_MARKUP_CHARS = 64 * 1024  # characters of a message that may have markup in it
 _MAX_TARGET_CHARS = 200
 _PREFIX_LENGTHS = range(8, 12 + 1)
-"""Lengths of the prefix by which a long key is recognised, half of the key if that is in the range.
+"""A long key is recognised by a prefix of such a length, half of the key if that is in the range.
 
 A prefix is enough because a shortened message may contain only the beginning of a key.
 """
@@ -218,7 +218,7 @@ def _without_secret(text: str, prefix: re.Pattern[str], rest: str) -> str:
 
 
 def _end_of_secret(text: str, end: int, rest: str) -> int:
-    """Return the position up to which `text` continues with the letters of `rest`, from `end` on."""
+    """Return the end of the letters of `rest` in `text`, read from `end` on."""
     for letter in rest:
         found = re.compile(_INVISIBLE + re.escape(letter)).match(text, end)
         if found is None:

@@ -19,7 +19,7 @@ def is_loopback(host: str) -> bool:
 
 
 def ollama_url(host: str) -> str:
-    """Return the URL of OLLAMA_HOST, which may lack scheme and port and name all addresses to listen on.
+    """Return the URL of OLLAMA_HOST; scheme and port may be missing, and the host may be 0.0.0.0.
 
     >>> ollama_url("0.0.0.0"), ollama_url("box:8080"), ollama_url("https://box/ollama/v1/")
     ('http://127.0.0.1:11434', 'http://box:8080', 'https://box/ollama')

@@ -52,7 +52,7 @@ _LOCAL_SERVERS = {
     "vllm": "vLLM",
 }
 _SERVERS_BY_PORT = {11434: "Ollama", 1234: "LM Studio"}
-_IDLE_SECONDS_LOCAL = 4.0  # uvicorn, which many local servers run on, closes idle connections after 5
+_IDLE_SECONDS_LOCAL = 4.0  # uvicorn, used by many local servers, closes idle connections after 5
 
 
 class ProviderHttp:
@@ -61,7 +61,7 @@ class ProviderHttp:
     `label` names the provider in error messages. They never contain `key`, nor the values of headers and query
     parameters whose names mark them as secret. The key is sent as a bearer token, or as it is in the header
     `key_header`. `base_url_hint` is advice added to the error for a 404.
-    Raises `SettingsError` for a base URL, key or certificates with which no request could be made.
+    Raises `SettingsError` for a base URL, key or certificates that do not allow any request.
     """
 
     def __init__(

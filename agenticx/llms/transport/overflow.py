@@ -1,12 +1,13 @@
 """Recognition of errors that say that a request is too large for a model.
 
-An overflow is answered by compacting the history, so that two mistakes are possible: one that is not recognised leaves
-a session that fails for ever, and another error that is taken for one costs a summary and hides the reason. In order:
+An overflow is answered by compacting the history, so two mistakes are possible: an overflow that is not recognised
+leaves a session that fails for ever, and another error that is taken for one costs a summary and hides the reason. In
+order:
 
 1. Codes (`context_length_exceeded`), of any provider, and the codes and empty bodies of a single provider.
 2. Limits per minute or day and limits of the output are no overflow, although they speak of tokens.
-3. Wordings of one server each, then a number of tokens that the model takes beside a greater one that it got, then a
-   sentence of the form *input* exceeds *limit* whose subject is no image, tool or other part of the request.
+3. Wordings of one server each, then a number of tokens that the model takes with a greater number that it got, then a
+   sentence of the form *input* exceeds *limit*, unless it is about an image, a tool or another part of the request.
 
 The wordings seen in the wild are in `tests/unit/wires/overflow_wordings.toml`. All repetitions are bounded, and only
 the beginning of a message is read.
@@ -126,7 +127,7 @@ _OTHER_PART = lazy_compile(
     r"|\brate\b|\btime|seconds|deadline|retries|attempts|connections|concurren",
     re.IGNORECASE,
 )
-"""Parts of a request with limits of their own, which no summary makes smaller; `Input should be` is any field's."""
+"""Parts of a request with limits of their own: no summary makes them smaller. `Input should be` is any field's."""
 
 _ACCOUNT_LIMIT = lazy_compile(
     r"long context (?:beta|requests?\b)|prompt tokens limit exceeded: \d+ > \d+", re.IGNORECASE
@@ -153,7 +154,7 @@ _CAPACITY_FIRST = lazy_compile(
 _COUNT_FIRST = lazy_compile(
     rf"\b{_HAS} {_NUMBER} (?:input |prompt )?tokens.{{0,40}}?\b{_CAN}\b[^\d.]{{0,20}}{_NUMBER}", re.IGNORECASE
 )
-"""A number of tokens that a model can take and one that it got, which is an overflow if that is greater."""
+"""A number of tokens that a model can take and a number that it got; an overflow if that is greater."""
 
 _MIN_CAPACITY = 256
 
@@ -164,7 +165,7 @@ def exceeded_limit(
     """Return the code for a limit that an error names: of the input, or of requests or tokens in some time; else None.
 
     `codes` are the provider's type and code, joined by blanks; `provider` is its name in the catalogue, "" if unknown;
-    `status` that of the HTTP response, None for an error in a reply.
+    `status` is the HTTP response's, None for an error in a reply.
 
     >>> text = "Request too large on tokens per minute (TPM): Limit 8000, Requested 18478"
     >>> exceeded_limit("tokens rate_limit_exceeded", text, provider="groq", status=413)
@@ -184,12 +185,12 @@ def exceeded_limit(
 
 
 def exceeds_account_limit(message: str) -> bool:
-    """Return whether the account may make smaller requests only; the status may be that of a missing permission."""
+    """Return whether the account may only make smaller requests; the status may be a missing permission's."""
     return _ACCOUNT_LIMIT.search(message[:_MAX_CHARS]) is not None
 
 
 def _is_overflow(codes: str, message: str, provider: str, status: int | None) -> bool:
-    """Return whether an error, which is none of a rate, says that there is too much input for the model."""
+    """Return whether an error, not one of a rate, says that there is too much input for the model."""
     own_code = _PROVIDER_CODES.get(provider)
     if _CODE.search(codes) or (own_code and any(map(own_code.search, codes.split()))):
         return True
@@ -215,7 +216,7 @@ def _clause(message: str, found: re.Match[str]) -> str:
 
 
 def _two_numbers(limit_first: re.Pattern[str], limit_last: re.Pattern[str], message: str) -> tuple[float, float] | None:
-    """Return a limit and a number to be compared with it, which either pattern finds in `message`."""
+    """Return the limit and the number to compare with it that either pattern finds in `message`."""
     if found := limit_first.search(message):
         return _number(found[1]), _number(found[2])
     if found := limit_last.search(message):
@@ -224,7 +225,7 @@ def _two_numbers(limit_first: re.Pattern[str], limit_last: re.Pattern[str], mess
 
 
 def _number(text: str) -> float:
-    """Return the value of a number such as `8,192`, `8k` or `1.2 M`."""
+    """Return the value of a number like `8,192`, `8k` or `1.2 M`."""
     factor = {"k": 1e3, "m": 1e6}.get(text[-1].lower(), 1.0)
     return float(text.rstrip("kKmM ").replace(",", "")) * factor
 

@@ -1,4 +1,4 @@
-"""Requests through a proxy, which only httpx supports."""
+"""Requests through a proxy, by httpx."""
 
 from __future__ import annotations
 

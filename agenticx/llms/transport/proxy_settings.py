@@ -5,13 +5,13 @@ its twin off, and where none is set the system's proxies count (macOS, Windows).
 precedence over ALL_PROXY. NO_PROXY is a list of hosts that are reached without a proxy, separated by commas or blanks:
 
 - `*`: every host,
-- `example.com`, `.example.com`, `*.example.com`: that host and those below it,
+- `example.com`, `.example.com`, `*.example.com`: that host and its subdomains,
 - `10.0.0.1`, `::1`, `[::1]`: an address, in any spelling,
 - `10.0.0.0/8`, `fd00::/8`: the addresses of a net; names are not looked up,
 - each of these, except a net, with a port (`example.com:8080`, `[::1]:8080`) or a scheme (`https://example.com`).
 
-Where a proxy that cannot be used would be needed, `SettingsError` is raised: a request past it would not be what was
-asked for. What else cannot be used is named once in the log, and by `agx doctor`.
+If a proxy is needed and cannot be used, `SettingsError` is raised, because a request without it is not what the user
+wants. Other entries that cannot be used are named once in the log, and by `agx doctor`.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class ChatDialect:
     """Whether a call can be required with `tool_choice`; several servers refuse that of models that think."""
 
     tool_choice: bool = True
-    """Whether the server has `tool_choice` at all; else requests in which no call may be made have no tools."""
+    """Whether the server has `tool_choice` at all; else requests that forbid calls have no tools."""
 
     images: bool = True
     """Whether messages may have images; models without vision refuse."""

@@ -44,7 +44,7 @@ class FrameParser(Protocol):
 class JsonEventParser:
     """An incremental parser of a body's bytes into JSON objects.
 
-    `is_json_body` is true if the body is one object or a list of them, which are returned at the end. `[DONE]` is no
+    `is_json_body` is true if the body is one object or a list of objects; they are returned at the end. `[DONE]` is no
     object and skipped; with `done_marker_ends` nothing after it is returned, and `closed` becomes true.
     Numbers that are not finite are kept, so that arguments with such a number are never taken for others.
 
@@ -108,7 +108,7 @@ class JsonEventParser:
         return visible if self.is_json_body else head
 
     def _parse(self, payloads: Iterable[bytes]) -> list[dict[str, Any]]:
-        """Return the objects of the payloads up to the first invalid one, of which `error` is set."""
+        """Return the objects of the payloads up to the first invalid one; set `error` for that."""
         objects: list[dict[str, Any]] = []
         try:
             self._parse_into(objects, payloads)

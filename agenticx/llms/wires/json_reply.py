@@ -1,4 +1,4 @@
-"""The base of all wires' reply parsers, which turn bytes into deltas."""
+"""The base of all wires' reply parsers: bytes in, deltas out."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class JsonReplyParser(ABC):
     """A parser of one reply from its `events`; a wire implements the handling of each event and of the end.
 
     After each `feed` the caller checks the state: `error` (raise it), `done` (stop reading), `finishing` (the reply is
-    complete, although more that belongs to it may follow). `buffered_bytes` counts the bytes of an incomplete event,
-    which the next call may have to parse. `label` names the provider in errors, `model` is the model
-    that the reply's provider state belongs to.
+    complete, although more that belongs to it may follow). `buffered_bytes` counts the bytes of an incomplete event
+    that the next call may have to parse. `label` names the provider in errors, `model` is the model of the provider
+    state.
     """
 
     def __init__(self, events: JsonEventParser, *, label: str, model: str) -> None:

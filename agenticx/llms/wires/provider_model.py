@@ -36,7 +36,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostRequest:
-    """One request for a reply: a JSON body that is posted to `path` below the base URL."""
+    """One request for a reply: a JSON body that is posted to the base URL and `path`."""
 
     path: str
     body: bytes
@@ -82,14 +82,14 @@ class ProviderModel(ABC, Generic[Dialect]):
     """A model that is called over `http`; a wire adds its requests, its parser and its downgrades.
 
     `model` is its name at the server, `name` its name for the user. Requests are made in `dialect` until the server
-    refuses one and one of the `_downgrades` applies, which is used from then on.
+    refuses one and one of the `_downgrades` applies; the downgraded dialect is used from then on.
     """
 
     _tail_seconds: ClassVar[float | None] = None
     """Seconds to wait for the end of the body once the reply is complete; None: as for any other read."""
 
     _tool_names: ClassVar[staticmethod[[ModelRequest], ToolNames]]
-    """The function that returns the tool names of a request in the form that the server accepts."""
+    """The function that returns the tool names of a request as the server accepts them."""
 
     _downgrade_codes: ClassVar[frozenset[str]] = frozenset({"provider.bad_request"})
     """The codes of errors that may have been caused by the form of the request."""
@@ -201,7 +201,7 @@ class ProviderModel(ABC, Generic[Dialect]):
 
     @abstractmethod
     def _parser(self, original_names: Mapping[str, str]) -> ReplyParser:
-        """Return a parser of a reply; `original_names` are those of the tools that were sent under other names."""
+        """Return a parser of a reply; `original_names` maps changed tool names to the original ones."""
 
     def _refuses_state(self, error: ModelError) -> bool:
         """Return whether the error means that the server does not accept its own earlier output any more."""

@@ -1,4 +1,4 @@
-"""The reading loop of all wires: socket reads are fed to a parser, which returns batches of deltas."""
+"""The reading loop of all wires: socket reads are fed to a parser that returns batches of deltas."""
 
 from __future__ import annotations
 

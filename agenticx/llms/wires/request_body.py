@@ -54,7 +54,7 @@ def _parse(text: str) -> Any:
 
 
 def encode_tools(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
-    """Return the tools in the format of Chat Completions, which is that of Ollama too."""
+    """Return the tools in the format of Chat Completions and Ollama."""
     return [
         {
             "type": "function",

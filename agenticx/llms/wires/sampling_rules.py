@@ -17,9 +17,9 @@ class SamplingRules:
     """The parameters of a wire, and how they are put into its requests.
 
     `api` is the subject of a refusal. `parameters` maps each field that the wire has to its key; a key within an object
-    is written with dots, as in `options.seed`. `efforts` maps the levels of effort that it has to their values.
-    `other_keys` are those that the wire sets besides the parameters: an extra body can replace none of both. Fields in
-    `renamed` are sent under another name if the server refuses the first one.
+    is written with dots, as in `options.seed`. `efforts` maps its levels of effort to their values. `other_keys` are
+    the other keys that the wire sets; an extra body can replace neither these nor the parameters. Fields in `renamed`
+    are sent under another name if the server refuses the first one.
     """
 
     api: str
@@ -80,7 +80,7 @@ class SamplingRules:
 
 
 def _set(body: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set the value at `path` of nested objects, which are added where they are missing."""
+    """Set the value at `path` of nested objects; missing ones are added."""
     *outer, last = path
     for key in outer:
         body = body.setdefault(key, {})

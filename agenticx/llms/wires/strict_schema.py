@@ -56,7 +56,7 @@ def _strict(schema: object) -> dict[str, Any]:
     if schema.keys() & _UNSUPPORTED_KEYWORDS:
         raise _UnsupportedSchema
     definitions = {"$defs": _strict_values(schema["$defs"])} if "$defs" in schema else {}
-    if "$ref" in schema:  # no other keyword is allowed beside it
+    if "$ref" in schema:  # no other keyword is allowed with it
         return {"$ref": schema["$ref"], **definitions}
     if "allOf" in schema:
         if len(schema["allOf"]) != 1:

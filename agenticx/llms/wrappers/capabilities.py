@@ -1,8 +1,8 @@
 """A wrapper that adapts requests to the capabilities of a model and to refusals of its server.
 
 A capability that the catalogue says is missing is not used: files are sent as text, objects are requested as calls, and
-the model is asked to make one call at a time. A capability of which nothing is known is tried; if the server refuses it
-and names the reason, this request and all later ones are changed.
+the model is asked to make one call at a time. An unknown capability is tried; if the server refuses it and names
+the reason, this request and all later ones are changed.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ _FILES_AS_TEXT = Downgrade(
 )
 """Refusals of OpenRouter; Ollama and llama.cpp; OpenAI; Mistral; vLLM; DeepSeek; Groq.
 
-A single unreadable image is refused in other words, which do not match.
+A single unreadable image is refused in other words; they do not match.
 """
 
 

@@ -1,7 +1,7 @@
 """A wrapper that checks attached files against the known limits of the provider before they are sent.
 
-A file of the newest message of the user that is over a limit is refused, as the provider would refuse it; an older one,
-which another model may have accepted, and one that a tool has made are replaced by a note.
+A file over a limit in the user's newest message is refused, as the provider would refuse it. A file in an older message
+(another model may have accepted it) and a file made by a tool are replaced by a note.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FileLimitModel(ModelWrapper):
     def __init__(self, model: ChatModel, limits: FileLimits) -> None:
         super().__init__(model)
         self._limits = limits
-        self._known: dict[int, FileFacts] = {}  # by hash of the content, which Python keeps with a string
+        self._known: dict[int, FileFacts] = {}  # by hash of the content; Python caches a string's hash
         self._left_out: set[int] = set()
 
     async def open(self, request: ModelRequest) -> OpenReply:
@@ -54,7 +54,7 @@ class FileLimitModel(ModelWrapper):
         return facts
 
     def _without(self, messages: Sequence[Message], over: Sequence[tuple[SentFile, str]]) -> Sequence[Message]:
-        """Return the messages with notes in place of files over a limit; refuse those of the newest message."""
+        """Return the messages with notes in place of files over a limit; raise for files of the newest message."""
         replies = [index for index, message in enumerate(messages) if isinstance(message, AssistantMessage)]
         new = messages[replies[-1] + 1 if replies else 0 :]
         new_ids = {message.message_id for message in new if isinstance(message, UserMessage) and not message.injected}

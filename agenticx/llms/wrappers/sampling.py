@@ -39,10 +39,10 @@ class SampledModel(ModelWrapper):
 
 
 class FallbackSamplingModel(ModelWrapper):
-    """A wrapper for a fallback model: what it does not take is left out of the sampling, with a line in the log.
+    """A wrapper for a fallback model: parameters that it does not take are left out, with a line in the log.
 
-    An application writes its sampling for the first model. A fallback of another provider that refused it would be
-    none. An extra body is never sent to it: its keys are those of the first model's provider.
+    An application writes its sampling for the first model, and a fallback must not fail because of it. An extra body is
+    never sent to it: its keys belong to the first model's provider.
     """
 
     def __init__(self, model: ChatModel) -> None:

@@ -20,11 +20,11 @@ _TOOLS = (
     r"(?:(?:tools?|functions?)(?:[ _/-](?:calls?|calling|use|usage|support)| choice)|function/tool calling"
     r"|tools|functions)"
 )
-"""Function calling, in the words of servers; not `tool` alone, which is one tool, and no tool's name."""
+"""Function calling, in the words of servers; `tool` alone means one tool, and a tool's name does not count."""
 
 _NO = r"(?:(?:is|are|was|were|has|have|been|currently|yet) ?){0,3}(?:not|n['’]t|never)(?: (?:been|currently|yet))?"
 _ALLOWED = r"(?:support|enabl|available|allow|implement|permit|accept|configured)"
-_INSIDE = r"['`\"]?(?:\[|\.\w)"  # a field inside a tool follows, which is another matter
+_INSIDE = r"['`\"]?(?:\[|\.\w)"  # a field inside a tool follows: another matter
 
 _REFUSES_TOOLS = re.compile(
     "|".join(

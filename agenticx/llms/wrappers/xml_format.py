@@ -8,7 +8,7 @@ so:
 2. `</parameter` inside a value is written `<\\/parameter`, and one more backslash for each that is there already, up to
    64.
 3. Parameters whose schema has exactly the type string are raw text; all others are JSON. A value that does not parse as
-   JSON stays text, which is then validated by the tool's schema.
+   JSON stays text; the tool's schema validates it.
 4. A call that is not closed when the next one begins ends there: its JSON arguments stay unclosed, so that it is
    answered as a call with malformed arguments and never run.
 5. In text from other sources, the tags of calls and results get a backslash in the same way (`escape_tags`), so that
@@ -131,8 +131,8 @@ class XmlCallParser:
     """An incremental parser of streamed text into text deltas and tool-call deltas.
 
     How the text is split into pieces makes no difference. Only a tag at the beginning of a line of prose starts a call:
-    one in a code fence or in backticks is an example. Arguments are returned as pieces of one JSON object; those of a
-    string parameter while they are being written. `unfinished` is True if the text has ended inside a call,
+    one in a code fence or in backticks is an example. Arguments are returned as pieces of one JSON object; a
+    string parameter is returned while it is being written. `unfinished` is True if the text has ended inside a call,
     `has_stray_text` if text inside a call was dropped, as it is in no parameter. If `error` is set, the caller must
     raise it; no deltas follow it.
     """

@@ -52,7 +52,7 @@ class XmlToolModel(ModelWrapper):
     """A wrapper that replaces function calling by XML-like text."""
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
-        """Return False with tools: calls are text, which a schema for the text would forbid."""
+        """Return False with tools: calls are text, and a schema for the text would forbid them."""
         return not with_tools and takes_output_schema(self._model, output, with_tools=False)
 
     async def open(self, request: ModelRequest) -> OpenReply:
@@ -60,7 +60,7 @@ class XmlToolModel(ModelWrapper):
         names = ToolNames(TAG_NAME_RULE, request)
         parser = XmlCallParser([replace(tool, name=names.sent_name(tool.name)) for tool in request.tools])
         originals = names.originals
-        last: list[Delta] = []  # deltas of the batch with the parser's error, which are returned before it is raised
+        last: list[Delta] = []  # deltas of the batch with the parser's error, returned before it is raised
 
         def read_calls(batch: Sequence[Delta]) -> list[Delta]:
             deltas = [_with_original_name(delta, originals) for delta in self._parse_batch(parser, batch)]

@@ -9,7 +9,8 @@ start, of a message or of a block that is still open, violates the protocol: nei
 begins after the stop reason does not run either. Text for a block that has ended is added like any other.
 
 The provider state is the content of the message, block by block: `ProviderState.payload["content"]`, present when
-there is more in it than text and calls. A call is stored there without id, name and input, which the message has.
+there is more in it than text and calls. A call is stored there without id, name and input, because the message has
+them.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class _StreamedBlock:
         return self.fields.get("type")
 
     def for_replay(self) -> dict[str, Any] | None:
-        """Return the block in the form to send it back, None for a thought without a signature, which is refused."""
+        """Return the block to send back, None for a thought without a signature, because the API refuses it."""
         streamed = "".join(self.fragments)
         match self.type:
             case "text":

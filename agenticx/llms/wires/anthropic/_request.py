@@ -1,6 +1,6 @@
 """A `ModelRequest` as the JSON body of an Anthropic Messages request.
 
-The rules of the API that a conversation is adapted to, beyond those of all providers:
+The API's own rules that a conversation is adapted to:
 
 1. Leading system messages go to the top level; user and assistant alternate, so neighbours are merged; the first
    message and the last one are the user's (newer models refuse to continue an assistant's).
@@ -60,8 +60,8 @@ SAMPLING = SamplingRules(
     other_keys=("model", "messages", "stream", "system", "tools", "tool_choice", "output_config.format"),
     max_temperature=1,
 )
-"""There is no `seed`. The effort is `output_config.effort`, which applies with thinking and without: Opus 4.5 and the
-models since the 4.6 ones accept it. `thinking` itself can be part of an extra body.
+"""There is no `seed`. The effort is `output_config.effort`, with thinking and without: Opus 4.5 and the models since
+4.6 accept it. `thinking` itself can be part of an extra body.
 
 Read on 2026-11-23: https://platform.claude.com/docs/en/build-with-claude/effort, the types of Anthropic's SDK 2.12.
 """

@@ -51,7 +51,7 @@ _REFUSES_STATE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Messages about thoughts that are not exactly this model's own, or not where the API expects them, and about fields
-of calls, which gateways pass on in one direction only (https://github.com/browserbase/stagehand-python/issues/249)."""
+of calls that gateways pass on in one direction only (https://github.com/browserbase/stagehand-python/issues/249)."""
 
 _REFUSES_SCHEMAS = re.compile(r"output_config|output_format|structured output", re.IGNORECASE)
 _OUTPUT_LIMIT = re.compile(r"max_tokens: \d+ > (\d+)")
@@ -84,9 +84,9 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
 
     `base_url` is the one of the provider's own SDK: `/v1/messages` is appended; a base URL that already ends in `/v1`
     is accepted too. `name` is the user's name for the model (default: `anthropic:MODEL`). `max_output_tokens` applies
-    to requests without a limit. `thinking` is the API's own field, such as `{"type": "adaptive"}` or
+    to requests without a limit. `thinking` is the API's own field, for example `{"type": "adaptive"}` or
     `{"type": "enabled", "budget_tokens": 4096}`. `output_schemas` is true if the model enforces an output schema
-    (default: by its name). Connections are kept between calls; `aclose` closes those of the running event loop.
+    (default: by its name). Connections are kept between calls; `aclose` closes the running event loop's.
     """
 
     _downgrades = _DOWNGRADES

@@ -1,6 +1,6 @@
 """Conversion of Gemini's streamed arguments (values with JSON paths) to growing JSON text.
 
-The values arrive in the order in which the object is written, so text is only appended. A value out of that order (a
+The values arrive in the order of the object's text, so text is only appended. A value out of that order (a
 path that returns, a skipped index) leaves the text incomplete: it never parses, and the call is answered as one with
 malformed arguments instead of being run on a guess.
 """
@@ -24,7 +24,7 @@ _Step = str | int
 
 
 class ArgumentsWriter:
-    """A writer of one object, which begins with the brace in `BEGIN`.
+    """A writer of one object; its text begins with the brace in `BEGIN`.
 
     >>> writer = ArgumentsWriter()
     >>> writer.add({"jsonPath": "$.to.name", "stringValue": "An", "willContinue": True})
@@ -94,7 +94,7 @@ class ArgumentsWriter:
         return closing + "".join(opening) + _key_text(path[-1])
 
     def _close_to(self, depth: int) -> str:
-        """Return the text that closes an open string and the containers below `depth` steps."""
+        """Return the text that closes an open string and the containers deeper than `depth` steps."""
         ends = ("]" if isinstance(step, int) else "}" for step in reversed(self._path[max(depth, 1) :]))
         return ('"' if self._in_string else "") + "".join(ends)
 

@@ -6,12 +6,12 @@ over when the body is. Calls come whole, or value by value (`partialArgs`) until
 Known differences to the official client:
 
 1. A prompt that is blocked (`promptFeedback.blockReason`) is an error of that type: the client returns a reply
-   without candidates, which cannot be distinguished from a truncated one.
+   without candidates, like a truncated one.
 2. Values of arguments in another order than the object is written in, or two strings in turns, produce arguments that
    do not parse: deltas that were sent cannot be revoked.
 
 The provider state is the parts of the content, as received: `ProviderState.payload["parts"]`. Plain text that was
-streamed is joined, and a call is stored there without its arguments, which the message has.
+streamed is joined, and a call is stored there without its arguments, because the message has them.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class GeminiReplyParser(JsonReplyParser):
         self._write_arguments(self._open_arguments, call, continues, deltas)
 
     def _extend_call(self, part: dict[str, Any], call: dict[str, Any]) -> None:
-        """Add what a later fragment has beside arguments, such as a signature, to the part of the latest call."""
+        """Add a later fragment's other fields, for example a signature, to the part of the latest call."""
         others = provider_fields(part, _CALL_PART) | {"functionCall": provider_fields(call, _CALL_FIELDS)}
         if self._latest_call and others != {"functionCall": {}}:
             self._size.add_kept_json(others)

@@ -16,7 +16,7 @@ from typing import Any, Literal, assert_never
 from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import fields_in, items_in, text_in
-from agenticx.llms.message_attachments import content_parts, result_parts, with_files_behind_results
+from agenticx.llms.message_attachments import content_parts, result_parts, with_files_after_results
 from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
 from agenticx.llms.wires.gemini._reply import WIRE
 from agenticx.llms.wires.gemini._schema import accepted_schema
@@ -27,7 +27,7 @@ from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessa
 __all__ = ["GeminiDialect", "contents", "function_declarations", "request_body", "sampling_rules", "sent_tool_names"]
 
 _FIRST_USER_TEXT, _LAST_USER_TEXT = "[The conversation begins here.]", "[Go on.]"
-"""A user message for a history that does not begin or end with one, which the API refuses."""
+"""User messages for a history that does not begin or end with one: the API refuses that."""
 
 _SKIP_SIGNATURE = "skip_thought_signature_validator"
 """Documented for calls without a signature, such as another model's: newer models refuse them as they are."""
@@ -44,7 +44,7 @@ colons (:), or dashes (-), with a maximum length of 64"; https://github.com/kait
 """
 
 _IDS = IdentifierRule("a-zA-Z0-9_.:|-", 64)
-"""No rule is documented for ids, which are only present where the API gave one; its own are of this form."""
+"""No rule is documented for ids. Only ids that the API gave are sent, and they are of this form."""
 
 _THINKING_LEVELS: Mapping[ReasoningEffort, str] = {
     "minimal": "MINIMAL",
@@ -103,7 +103,7 @@ def request_body(
         body["systemInstruction"] = {"parts": instructions}
     leading_parts = [] if dialect.system_instruction else instructions
     names = names or sent_tool_names(request)
-    rest = rest if dialect.result_files else with_files_behind_results(rest)
+    rest = rest if dialect.result_files else with_files_after_results(rest)
     body["contents"] = contents(rest, model=model, names=names, leading_parts=leading_parts, replay_state=replay_state)
     if request.tools:
         body["tools"] = [{"functionDeclarations": function_declarations(request.tools, names)}]

@@ -35,7 +35,7 @@ def accepted_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     Nothing is lost: the schema only guides the model, and its arguments are checked against the whole schema.
     """
-    if isinstance(target := schema.get("$ref"), str):  # only other $-keywords are allowed beside it
+    if isinstance(target := schema.get("$ref"), str):  # only other $-keywords are allowed with it
         return {"$ref": target.replace("#/definitions/", "#/$defs/"), **_schema_maps(schema, ("$defs", "definitions"))}
     accepted = {name: value for name, value in schema.items() if name in _COPIED_KEYWORDS}
     accepted |= _schema_maps(schema, _SCHEMA_MAPS)
@@ -64,7 +64,7 @@ def _schema_maps(schema: Mapping[str, Any], names: Mapping[str, str] | tuple[str
 
 
 def _inner_schema(schema: object) -> dict[str, Any]:
-    """Return a nested schema in accepted form; `true`, which allows everything, becomes an empty one."""
+    """Return a nested schema in accepted form; `true` becomes an empty one."""
     return accepted_schema(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else {}
 
 
@@ -79,7 +79,7 @@ def _enumeration(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _merge_single_all_of(accepted: dict[str, Any], parts: object) -> dict[str, Any]:
-    """Merge an `allOf` of one schema, which generators write around a reference; leave out one of several."""
+    """Merge an `allOf` of one schema, as generators write around a reference; leave out an `allOf` of several."""
     if not isinstance(parts, list) or len(cast("list[object]", parts)) != 1:
         return accepted
     part = _inner_schema(cast("list[object]", parts)[0])

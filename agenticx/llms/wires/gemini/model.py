@@ -45,8 +45,7 @@ class GeminiModel(ProviderModel[GeminiDialect]):
     `base_url` is the one of the provider's own SDK: `/v1beta/models/…` is appended, or only `/models/…` if it has a
     version already (as Vertex AI's, down to `/publishers/google`). `name` is the user's name for the model (default:
     `gemini:MODEL`), `model` its name at the server. `reasons` is true if it thinks (default: by its name). The key is
-    sent in a header, never in a URL. Connections are kept between calls; `aclose` closes those of the running event
-    loop.
+    sent in a header, never in a URL. Connections are kept between calls; `aclose` closes the running event loop's.
     """
 
     _downgrades = _DOWNGRADES
@@ -107,7 +106,7 @@ def _default_dialect(model: str, reasons: bool | None) -> GeminiDialect:
 
 
 def _path(base_url: str, model: str) -> str:
-    """Return the path below the base URL; `model` may be a resource such as `tunedModels/x`."""
+    """Return the path to append to the base URL; `model` may be a resource like `tunedModels/x`."""
     resource = quote(model if "/" in model else f"models/{model}", safe="/:@")
     version = "" if _VERSION.search(base_url.partition("://")[2].partition("?")[0]) else "/v1beta"
     return f"{version}/{resource}:streamGenerateContent"

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.call_fields import CallFields, fields_of_calls
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
-from agenticx.llms.message_attachments import content_parts, with_files_behind_results
+from agenticx.llms.message_attachments import content_parts, with_files_after_results
 from agenticx.llms.sampling import NO_SAMPLING
 from agenticx.llms.wires.ollama._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_object, body_bytes, encode_tools
@@ -74,7 +74,7 @@ def request_body(
 
 
 def _without_formats(schema: Any) -> Any:
-    """Return the schema without patterns and formats, on which the server's grammars fail."""
+    """Return the schema without patterns and formats, because the server's grammars fail on them."""
     if isinstance(schema, list):
         return [_without_formats(inner) for inner in cast("list[object]", schema)]
     if not isinstance(schema, dict):
@@ -105,7 +105,7 @@ def encode_messages(messages: Sequence[Message], *, model: str, names: ToolNames
     (https://github.com/ollama/ollama/issues/16038).
     """
     ids = CallIds(_IDS)
-    return [_encode_message(message, model, names, ids) for message in with_files_behind_results(messages)]
+    return [_encode_message(message, model, names, ids) for message in with_files_after_results(messages)]
 
 
 def _encode_message(message: Message, model: str, names: ToolNames, ids: CallIds) -> dict[str, Any]:

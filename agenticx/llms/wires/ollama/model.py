@@ -21,8 +21,8 @@ class OllamaModel(ProviderModel[None]):
 
     `base_url` is the server's address in the format of OLLAMA_HOST; a trailing `/api` or `/v1` is removed. `name` is
     the user's name for the model (default: `ollama:MODEL`), `model` its name at the server. A `context_window` is
-    requested with each call. `inline_calls` are the forms in which it writes calls that the server leaves in the text.
-    Connections are kept between calls; `aclose` closes those of the running event loop.
+    requested with each call. `inline_calls` are the forms of its calls that the server leaves in the text.
+    Connections are kept between calls; `aclose` closes the running event loop's.
     """
 
     _tool_names = staticmethod(sent_tool_names)

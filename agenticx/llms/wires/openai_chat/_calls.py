@@ -62,7 +62,7 @@ class _StreamedCall:
     fragments: list[str] = field(default_factory=list[str])
     provider_fields: CallFields = field(default_factory=CallFields)
     _brackets: _BracketCounter = field(default_factory=_BracketCounter)
-    _scanned: int = 0  # the number of fragments in which brackets were counted
+    _scanned: int = 0  # the number of fragments with counted brackets
     _never_complete: bool = False  # more text cannot make it an object
 
     def add(self, arguments: str) -> None:
@@ -76,8 +76,8 @@ class _StreamedCall:
     def is_complete_object(self) -> bool:
         """Return whether the arguments so far are one whole JSON object.
 
-        The position up to which brackets were counted is kept for the next call. The text is parsed only if all
-        brackets are closed, and never again once it was closed and no object.
+        Brackets are counted only once. The text is parsed only if all are closed, and never again once it was closed
+        and no object.
         """
         if self._never_complete or not self.fragments or not self.fragments[-1].rstrip().endswith("}"):
             return False

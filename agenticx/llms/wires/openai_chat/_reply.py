@@ -24,7 +24,7 @@ from agenticx.messages import ProviderState
 __all__ = ["REASONING_FIELDS", "ChatReplyParser", "ReasoningDetails", "parse_usage", "plain_text"]
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
-"""The fields in which compatible servers send reasoning, and expect it back."""
+"""The fields for reasoning of compatible servers, in replies and requests."""
 
 _FIRST_CHOICE = (None, 0, "0", "")  # how servers number the choice that is read
 _PLAIN_DELTA_FIELDS = frozenset({"content", "role"})
@@ -162,7 +162,7 @@ class ChatReplyParser(JsonReplyParser):
                     merge_fields(self._message_fields, {name: value})
 
     def _handle_reasoning(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
-        """Add the reasoning of a delta; servers may send it in several fields, of which the first non-empty counts."""
+        """Add the reasoning of a delta; if servers send it in several fields, the first non-empty one counts."""
         details: object = delta.get("reasoning_details")
         if isinstance(details, list):
             self._size.add_kept_json(cast("list[object]", details))

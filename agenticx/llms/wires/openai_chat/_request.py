@@ -15,7 +15,7 @@ from agenticx.llms.message_attachments import (
     IMAGE_TYPES,
     chat_part,
     content_parts,
-    with_files_behind_results,
+    with_files_after_results,
 )
 from agenticx.llms.openai_rows import GIVEN_IN_ROW, MESSAGE_FIELDS, WIRE
 from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
@@ -47,7 +47,7 @@ https://github.com/vercel/ai/issues/8132, https://github.com/langgenius/dify/iss
 """
 
 _DOTTED_IDS = IdentifierRule("a-zA-Z0-9_.:-", 40, first="a-zA-Z0-9", prefix="call_")
-"""Kimi: `functions.NAME:NUMBER`, which its template reads again."""
+"""Kimi: `functions.NAME:NUMBER`; its template reads them again."""
 
 _SHORT_IDS = IdentifierRule("a-zA-Z0-9", 9, min_length=9)
 """Mistral: "must be a-z, A-Z, 0-9, with a length of 9"; https://github.com/jackmpcollins/magentic/issues/276"""
@@ -104,7 +104,7 @@ def _tool_choice(request: ModelRequest, names: ToolNames) -> str | dict[str, Any
 
 @cache
 def sampling_rules(dialect: ChatDialect) -> SamplingRules:
-    """Return the sampling of Chat Completions; which levels of effort a model has, its server says."""
+    """Return the sampling of Chat Completions; the server refuses levels of effort that a model does not have."""
     return SamplingRules(
         api="Chat Completions",
         parameters={
@@ -131,7 +131,7 @@ def encode_messages(
 ) -> list[dict[str, Any]]:
     """Return the messages in the format of Chat Completions; `model` gets its own reasoning back."""
     encoder = _MessageEncoder(model, dialect, names)
-    rows = [encoder.encode(message) for message in with_files_behind_results(messages)]
+    rows = [encoder.encode(message) for message in with_files_after_results(messages)]
     if dialect.alternating_roles or not dialect.system_rows:
         rows = alternating_rows(rows, encoder.encode(_STOPPED))
     return rows if dialect.system_rows else rows_without_system(rows)

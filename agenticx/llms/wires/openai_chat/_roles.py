@@ -80,7 +80,7 @@ def _with_answers_to_results(rows: list[Row], stopped: Row) -> list[Row]:
 
 
 def _with_neighbours_joined(rows: list[Row]) -> list[Row]:
-    """Join rows of the user that follow each other, and those of the assistant; calls end a row."""
+    """Join adjacent rows of the user, and of the assistant; calls end a row."""
     groups: list[list[Row]] = []
     for row in rows:
         last = groups[-1][-1] if groups else None
@@ -92,7 +92,7 @@ def _with_neighbours_joined(rows: list[Row]) -> list[Row]:
 
 
 def _between_users(rows: list[Row]) -> list[Row]:
-    """Add a row of the user behind the instructions and at the end, where a row of the assistant is there."""
+    """Add a row of the user after the instructions and at the end, if the assistant's is there."""
     has_system = bool(rows) and rows[0]["role"] == "system"
     if len(rows) == has_system or rows[has_system]["role"] != "user":
         rows = [*rows[:has_system], {"role": "user", "content": _FIRST_USER_TEXT}, *rows[has_system:]]
@@ -104,7 +104,7 @@ def _between_users(rows: list[Row]) -> list[Row]:
 
 
 def _joined(rows: list[Row]) -> Row:
-    """Return one row with what rows of one role have: their texts, parts, calls and reasoning."""
+    """Return one row with the texts, parts, calls and reasoning of rows of one role."""
     if len(rows) == 1:
         return rows[0]
     names = dict.fromkeys(name for row in rows for name in row if name != "role")
@@ -113,7 +113,7 @@ def _joined(rows: list[Row]) -> Row:
 
 
 def _joined_values(values: list[Any], default: Any) -> Any:
-    """Return texts as one text, and lists, or lists and texts, as one list; of other values the last one."""
+    """Return texts as one text, lists (also with texts) as one list, and the last of other values."""
     if len(values) < 2:
         return values[0] if values else default
     if all(isinstance(value, str) for value in values):
@@ -132,7 +132,7 @@ def _text_parts(text: str) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class RoleRefusal:
-    """The words with which servers refuse an order of roles, and the changes of the dialect that help."""
+    """The words of a server's refusal of an order of roles, and the changes of the dialect that help."""
 
     words: re.Pattern[str]
     changes: dict[str, bool]

@@ -106,9 +106,9 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
     """A model on a Chat Completions server.
 
     `base_url` is the URL that `/chat/completions` is appended to, usually ending in `/v1`. `name` is the user's name
-    for the model (default: `openai-chat:MODEL`), `model` its name at the server. `inline_calls` are the forms in
-    which it writes calls that its server leaves in the text. Connections are kept between calls; `aclose` closes those
-    of the running event loop.
+    for the model (default: `openai-chat:MODEL`), `model` its name at the server. `inline_calls` are the forms of
+    its calls that the server leaves in the text. Connections are kept between calls; `aclose` closes the
+    running event loop's.
     """
 
     _downgrades = _DOWNGRADES

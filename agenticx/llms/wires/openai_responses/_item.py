@@ -46,10 +46,10 @@ def is_call(item: dict[str, Any]) -> bool:
 
 
 class OutputItem:
-    """One item, which begins as `head`, at `index` if that is a number. `call` is its number, None if it is no call.
+    """One item; it begins as `head`, at `index` if that is a number. `call` is its number, None if it is no call.
 
-    `final` is the item as its end event has it, None before. The methods return the deltas to emit; they raise
-    `ModelError` if the item contradicts itself, in which `label` names the provider, or exceeds a limit of `size`.
+    `final` is the item of its end event, None before. The methods return the deltas to emit; they raise `ModelError`,
+    with the provider's `label`, if the item contradicts itself or exceeds a limit of `size`.
     """
 
     def __init__(self, head: dict[str, Any], *, index: object, call: int | None, label: str, size: ReplySize) -> None:

@@ -90,7 +90,7 @@ class OutputItems:
         self._emit(item.complete(kind, part, full_text), deltas)
 
     def close(self, index: object, final: dict[str, Any], deltas: list[Delta]) -> None:
-        """End an item, which may not have begun, or may have ended before."""
+        """End an item, even if it has not begun or has ended before."""
         item = self._find(index, text_in(final, "id"), text_in(final, "call_id"), text_in(final, "type"))
         if item is None or (item.final is not None and not item.repeats(index, final)):
             item = self.begin(index, final, deltas)

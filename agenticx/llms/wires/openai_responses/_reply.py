@@ -94,7 +94,7 @@ class ResponsesReplyParser(JsonReplyParser):
             self._items.complete(event, text_kind, _index(event, "content_index"), text, deltas)
 
     def _handle_response(self, stage: str, response: dict[str, Any], deltas: list[Delta]) -> None:
-        """Handle the response object, which is sent with its creation, its progress and its end.
+        """Handle a response object; the server sends it at the creation, the progress and the end of a reply.
 
         Its id is ignored: gateways send another one with each event.
         """

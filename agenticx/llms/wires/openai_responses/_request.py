@@ -1,7 +1,7 @@
 """A `ModelRequest` as the JSON body of a Responses request; nothing is stored at the provider.
 
 A model's output is sent back to it item by item, as received: encrypted reasoning with the calls that it led to. The
-replies of another model, and a reply that was changed since, are sent as plain messages and calls.
+replies of another model, and replies that were changed since, are sent as plain messages and calls.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SAMPLING = SamplingRules(
     ),
     min_output_tokens=16,
 )
-"""It has neither `stop` nor `seed`; which levels of effort a model has, the server says."""
+"""It has neither `stop` nor `seed`; the server refuses levels of effort that a model does not have."""
 
 _REPLAYABLE_TYPES = frozenset(
     {
@@ -147,7 +147,7 @@ def input_items(messages: Sequence[Message], *, model: str | None, names: ToolNa
 
 
 def encode_tools(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
-    """Return the tools in the format of Responses; not strict, which would forbid optional parameters."""
+    """Return the tools in the format of Responses; not strict, because that forbids optional parameters."""
     return [
         {
             "type": "function",
@@ -293,7 +293,7 @@ def _without_unusable_reasoning(output: list[dict[str, Any]]) -> list[dict[str, 
 
 
 class _SentIdentifiers:
-    """The names and ids sent in a request; ids are distinct within it, also if those of the history are not."""
+    """The names and ids sent in a request; ids are distinct within it, even if the history's are not."""
 
     def __init__(self, names: ToolNames) -> None:
         self.names = names
@@ -310,7 +310,7 @@ class _SentIdentifiers:
         return True
 
     def add_call(self, call: ToolCall, *, custom: bool = False) -> str:
-        """Register a call and return the id to send for it, which its output gets too."""
+        """Register a call and return the id to send for it and for its output."""
         call_id = self._ids.assign(call.id)
         if custom:
             self._custom.add(call_id)

@@ -57,7 +57,7 @@ class OpenAIResponsesModel(ProviderModel[ResponsesDialect]):
 
     `base_url` is the URL that `/responses` is appended to, usually ending in `/v1`. `name` is the user's name for the
     model (default: `openai:MODEL`), `model` its name at the server. `reasons` is true if it reasons (default: by its
-    name). Connections are kept between calls; `aclose` closes those of the running event loop.
+    name). Connections are kept between calls; `aclose` closes the running event loop's.
     """
 
     _downgrades = _DOWNGRADES
