@@ -20,16 +20,16 @@ every operation and every event:
     curl -s -H "$AUTH" --json "{\"approved\": true, \"digest\": \"$DIGEST\"}" $API/confirms/$ID
     wait
 
-Teams and other agents use the same routes. In a session that is created with `{"team": "writer-critic"}` (`GET
-/api/teams` lists the teams) each message is a task of that team, and the speeches are child turns of its run;
-an empty `input` lets it go on. `GET /api/questions` lists what agents ask, and `POST /api/questions/{id}` with
+Teams and other agents use the same routes. In a session created with `{"team": "writer-critic"}` (`GET /api/teams`
+lists the teams) each message is a task for that team, and the speeches are child turns of its run; an empty `input`
+continues it. `GET /api/questions` lists what agents ask, and `POST /api/questions/{id}` with
 `{"answer": "…"}` answers. `GET /api/sessions/{id}/subagents` lists the sub-agents that the agent has started, and `POST
 …/subagents/{agent_id}/message`, `/cancel` and `/retry` direct one.
 
 The stream ends with the turn's one terminal event. `GET /api/sessions/{id}/events` streams a session from its first
-event on, and resumes after any of them: `tests/node` and `tests/faults/test_real_clients.py` show that with stock
-clients (npm `eventsource`, `@microsoft/fetch-event-source`, which must be given the cursor of the last message, and
-httpx-sse, which reports `retry` and heartbeats as events without data).
+event on, and resumes after any event: `tests/node` and `tests/faults/test_real_clients.py` show that with stock
+clients. npm `eventsource` needs nothing; `@microsoft/fetch-event-source` must be given the cursor of the last message;
+httpx-sse reports `retry` and heartbeats as events without data.
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ _log = get_logger(__name__)
 
 
 def load_or_create_token(settings: Settings, shared: SharedPlace | None = None) -> str:
-    """Return the server's token from AGX_TOKEN_FILE, else from AGX_HOME/token, which is created at the first start.
+    """Return the server's token from AGX_TOKEN_FILE, else from AGX_HOME/token; the first start creates that file.
 
-    With a shared place the token is that of all workers, which the first one stores there; AGX_HOME/token is a copy.
+    With a shared place all workers have one token: the first worker stores it there, and AGX_HOME/token is a copy.
     Raises `SettingsError` for a file that others can read or that holds no token, and as `SharedPlace.token` does.
     """
     if settings.token_file is not None:
@@ -50,7 +50,7 @@ def load_or_create_token(settings: Settings, shared: SharedPlace | None = None) 
 
 
 def _copy_shared_token(settings: Settings, shared: SharedPlace) -> str:
-    """Return the token of all workers, after it was written to AGX_HOME/token, where programs on this host find it."""
+    """Return the token of all workers, and write it to AGX_HOME/token for the programs on this host."""
     path = token_path(settings)
     try:
         own = read_token(settings)
@@ -102,7 +102,7 @@ class MemoryTickets:
 
 @dataclass(frozen=True, slots=True)
 class SharedTickets:
-    """The tickets of all workers, each of which redeems those of the others; raises `StoreError`."""
+    """The tickets of all workers; any worker redeems them. Raises `StoreError`."""
 
     values: SharedValues
 

@@ -13,8 +13,8 @@
 
        app = Starlette(routes=[Mount("/studio", studio_app)], lifespan=lifespan)
 
-3. Served by another program than `agx serve`, a studio has no discovery file, since it does not know its address; the
-   limits of connections are those of that server, and a shutdown cuts event streams off before the turns are stopped.
+3. Served by another program than `agx serve`, a studio has no discovery file, since it does not know its address. That
+   server limits the connections, and its shutdown cuts event streams off before the turns are stopped.
 """
 
 from __future__ import annotations
@@ -109,14 +109,14 @@ def create_app(
 ) -> Starlette:
     """Return the studio as a Starlette application, to be served (`agx serve --app MODULE:NAME`) or mounted.
 
-    `models` maps names to models, or to names of models of the catalogue; they are used beside the catalogue, the first
-    of them by default. Or it is a function that returns the model of a name (None: the default). `tools` replace the
-    built-in ones (`[*builtin_tools(), mine]` adds one); those for sub-agents stay unless AGX_ENABLED_TOOLS leaves them
-    out. `hooks` run in every turn. `system_prompt` replaces `config/prompts/system.md`, with the same placeholders.
-    `agents` can answer besides the main agent, `deps` are those of tools, and `images` makes images, see
+    `models` maps names to models, or to names of models of the catalogue. They are added to the catalogue; the first is
+    the default. Or it is a function that returns the model of a name (None: the default). `tools` replace the built-in
+    tools (`[*builtin_tools(), mine]` adds one); the tools for sub-agents stay unless AGX_ENABLED_TOOLS leaves them out.
+    `hooks` run in every turn. `system_prompt` replaces `config/prompts/system.md`, with the same placeholders. `agents`
+    can answer besides the main agent, `deps` makes the dependencies of tools, and `images` makes images, see
     `agenticx.open_hub`. Without `settings` they are read from the environment and the settings files as the application
     starts. An application that mounts this one must run its lifespan: see the docstring of this module. Raises
-    `TypeError` or `ValueError` for models, tools, hooks, prompts and settings that are none.
+    `TypeError` or `ValueError` for arguments of another type or value.
     """
     if system_prompt is not None:
         check_text("system_prompt", system_prompt)

@@ -9,6 +9,6 @@ from agenticx.cli.registry import ModuleCommand
 
 __all__ = ["OPEN", "OPENAPI", "SERVE"]
 
-SERVE = ModuleCommand("serve", "The studio: the server and its page", "studio.server")
+SERVE = ModuleCommand("serve", "The studio: the server and its page", "studio.serve")
 OPEN = ModuleCommand("open", "The running studio's page, with a fresh ticket", "studio.open_page")
 OPENAPI = ModuleCommand("openapi", "The OpenAPI document, for generators of clients", "studio.print_openapi")

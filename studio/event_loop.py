@@ -1,4 +1,4 @@
-"""The server's event loop, which handles a few ready sockets per iteration.
+"""The server's event loop: it handles a few ready sockets per iteration.
 
 A token passes through several iterations of the loop: it is read, parsed, stored and sent. asyncio reads from all ready
 sockets in one iteration, so that with 150 streams each takes long, and a token 100 ms in all. With 16 sockets per
@@ -18,7 +18,7 @@ _BATCH = 16
 
 
 class BatchingSelector(selectors.DefaultSelector):
-    """A selector that reports at most 16 ready files per call, and the others at the calls that follow."""
+    """A selector that reports at most 16 ready files per call, and the rest in the next calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,5 +39,5 @@ class BatchingSelector(selectors.DefaultSelector):
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop of a server; on Windows asyncio's own, which has no selector."""
+    """Return the event loop of a server; on Windows asyncio's own loop, because that has no selector."""
     return asyncio.new_event_loop() if sys.platform == "win32" else asyncio.SelectorEventLoop(BatchingSelector())

@@ -127,7 +127,7 @@ class LogWriter(QueueHandler):
         self._thread = threading.Thread(target=self._run, name="agx-log", daemon=True)
 
     def start(self, first_line: str = "") -> None:
-        """Start the thread, which writes `first_line` and then the queued lines."""
+        """Start the thread; it writes `first_line` and then the queued lines."""
         self._first_line = f"{first_line}\n".encode(self._encoding, "backslashreplace") if first_line else b""
         self._thread.start()
 
@@ -231,7 +231,7 @@ class LogWriter(QueueHandler):
 
 
 class _LogWriterStream(io.RawIOBase):
-    """A raw buffer that queues lines in a `LogWriter`; `fileno` and `isatty` are those of the descriptor."""
+    """A raw buffer that queues lines in a `LogWriter`; `fileno` and `isatty` report the descriptor."""
 
     def __init__(self, writer: LogWriter, descriptor: int) -> None:
         self._writer = writer

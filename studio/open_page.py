@@ -54,7 +54,7 @@ def run(arguments: Namespace) -> int:
 
 
 def page_url(address: StudioAddress, ticket: str) -> str:
-    """Return the page's URL; the ticket is in the fragment, which browsers never send to a server."""
+    """Return the page's URL; the ticket is in the fragment, because browsers never send that to a server."""
     return f"{address.url}/#{ticket}"
 
 

@@ -3,17 +3,16 @@
 Differences from what one may expect:
 
 1. There is no queue per reader. A reader has a position in the log and reads on when the store's notifier sets its
-   event, so a slow one costs only the chunk that is being written and what its socket buffers, 64 kB each
+   event, so a slow reader costs only the chunk that is being written and the buffer of its socket, 64 kB each
    (`http.response_writer`, `server`).
-2. So a slow reader is not dropped at a byte limit, as the original specification has it: nothing exists that could grow
-   to one. The limit is a time. A reader that reads nothing for ten seconds has its socket aborted, without a frame, and
-   resumes by cursor; one that keeps reading a little at a time, 16 kB/s at least, is served, no matter how many events
-   it still has to read.
+2. So a slow reader has a time limit and no byte limit: nothing of it could grow. If a client reads nothing for ten
+   seconds, its socket is aborted without a frame, and it resumes by cursor. A client that reads at least 16 kB/s is
+   served, no matter how far behind it is.
 3. All pending events are sent in one write, and readers at the same position share the same bytes object.
-4. The Last-Event-ID header takes precedence over `?cursor=`: a reconnecting EventSource repeats the URL with the cursor
-   that it had at first, while the header has its latest one.
-5. The stream of all sessions opens with its cursor, an `id` without `data`, which clients store as the last event id
-   without dispatching an event. Without it a client whose connection is closed before the first event would reconnect
+4. The Last-Event-ID header takes precedence over `?cursor=`: a reconnecting EventSource repeats its first URL with the
+   first cursor, while the header has the latest one.
+5. The stream of all sessions opens with its cursor, an `id` without `data`: clients store it as the last event id
+   without dispatching an event. Otherwise a client whose connection is closed before the first event would reconnect
    without a cursor and miss the events in between. A session's stream without a cursor starts at the first event and
    misses nothing.
 """
@@ -91,7 +90,7 @@ class Relay:
     async def respond_to_turn(self, session_id: str, turn_id: str, *, after_seq: int) -> Response:
         """Return a stream of a session's events after `after_seq` that ends after the turn's terminal event.
 
-        Of other turns it has only those below this one. Raises `StoreError` as `respond` does.
+        Of other turns it has only the child turns of this one. Raises `StoreError` as `respond` does.
         """
         return await self._stream(self._feed(session_id), after_seq, turn=TurnFilter({turn_id}))
 
@@ -207,7 +206,7 @@ class _Feed:
         return _RETRY_FIELD + (self.id_frame(position) if self._session_id is None else b"\n")
 
     def id_frame(self, position: int) -> bytes:
-        """Return a frame without data, from whose `id` on a client resumes."""
+        """Return a frame without data that moves the cursor of a client."""
         return b"id: %b\n\n" % self.cursor(position).encode()
 
     async def start(self, cursor: str | None) -> tuple[int, bytes]:
@@ -250,7 +249,7 @@ class _Feed:
         return chunk
 
     def _turn_chunk(self, events: Sequence[StoredEvent], turn: TurnFilter) -> _Chunk:
-        """Return the frames of those of `events` that concern the turn, up to its end."""
+        """Return the frames of the events of a turn and its child turns, up to its end."""
         events, related = _first_write(events, turn.turn_ids), {None, *turn.turn_ids}
         shown = [event for event in events if turn.includes(event) or related_turn_id(event) in related]
         return self._chunk(events, shown)
@@ -307,7 +306,7 @@ class _EventStream(EventSourceResponse):
     def __init__(self, opening: bytes, reader: _Reader, readers: set[_Reader]) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
             reader.body(opening),
-            ping=0,  # the relay sends the heartbeats of all readers, which takes one task and not one for each
+            ping=0,  # the relay sends the heartbeats of all readers from one task
             sep="\n",
             shutdown_grace_period=_SHUTDOWN_GRACE_SECONDS,  # a shutdown_event would be set before the turns have ended
         )

@@ -34,11 +34,11 @@ def lock_home(
     drain_seconds: float = 0.0,
     stopped: Callable[[], bool] = lambda: False,
 ) -> OwnerLock:
-    """Create AGX_HOME if it is missing, and return its lock, which a studio holds until it has ended.
+    """Create AGX_HOME if it is missing, and return its lock; a studio holds it until it has ended.
 
-    If another studio holds it: with `take_over`, that one gets SIGTERM, and the lock is waited for, ten seconds at most
-    after the `drain_seconds` in which its turns may end, and while `stopped` is false; else `OwnedElsewhere` is raised.
-    Raises `SettingsError` for a folder that cannot be created.
+    If another studio holds it, `OwnedElsewhere` is raised, or with `take_over` that studio gets SIGTERM. Its turns
+    may end within `drain_seconds`; then this waits ten seconds for the lock, while `stopped` is false. Raises
+    `SettingsError` for a folder that cannot be created.
     """
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def lock_home(
     except OwnedElsewhere as exc:
         if not take_over:
             raise _already_running(home, exc.pid) from exc
-    except StoreError as exc:  # a folder in which nothing can be created
+    except StoreError as exc:  # nothing can be created in the folder
         raise StoreError(f"AGX_HOME is {str(home)!r}: {exc}") from exc
     return _take_over(home, _TAKE_OVER_SECONDS + drain_seconds, stopped)
 

@@ -1,1 +1,1 @@
-"""HTTP below the routes: connections, write time-outs, the guard, bodies, problems, OpenAPI."""
+"""HTTP for the routes: connections, write time-outs, access control, bodies, problems, OpenAPI."""

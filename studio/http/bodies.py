@@ -85,7 +85,7 @@ def _declares_body(request: Request) -> bool:
 
 
 def _check_type(request: Request) -> str:
-    """Return the encoding of the body, which the header says; raise `Problem` if it cannot be read."""
+    """Return the encoding that the header names; raise `Problem` if it cannot be read."""
     encodings = ", ".join(request.headers.getlist("content-encoding")).lower()
     if encodings.strip() not in ("", "identity"):
         sentence = "Send the body as it is, without a Content-Encoding such as gzip."
@@ -144,7 +144,7 @@ def _parse(raw: bytes, encoding: str, schema: type[B]) -> B:
 def _decode(raw: bytes, encoding: str) -> str:
     """Decode UTF-8, with a byte order mark or without one, or ASCII.
 
-    In chunks of 1 MiB: a decode call holds the GIL, which other threads can take between two calls.
+    In chunks of 1 MiB: a decode call holds the GIL, and other threads run between two calls.
     """
     decoder = getincrementaldecoder(encoding)()
     try:

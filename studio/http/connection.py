@@ -37,7 +37,7 @@ __all__ = ["ConnectionLimit", "ServerConnection", "uvicorn_config"]
 REQUEST_SECONDS = 30.0
 ACCEPT_BATCH_SIZE = 16
 """The number of connections that may exist above the limit for the moment that it takes to refuse them: asyncio accepts
-up to so many in one iteration of the loop."""
+that many in one iteration of the loop."""
 
 _DISCARD_SECONDS = 5.0
 _MAX_CONNECTIONS = 2_000
@@ -50,7 +50,7 @@ _log = get_logger(__name__)
 def _default_max_connections() -> int:
     """Return 2,000, or fewer if the limit of open files is lower.
 
-    Of that limit 256 files, or half of it if it is small, stay free for other uses.
+    256 files, or half of a small limit, stay free for other uses.
     """
     try:
         import resource
@@ -127,7 +127,7 @@ class ServerConnection(H11Protocol):
 
     @classmethod
     def with_limits(cls, clock: Clock, connection_limit: ConnectionLimit) -> type[ServerConnection]:
-        """Return the class of a server's connections, which uvicorn creates; its time limits are those of `clock`."""
+        """Return the class of a server's connections for uvicorn, with time limits in seconds of `clock`."""
         limits = {
             "connection_limit": connection_limit,
             "request_seconds": max(1.0, clock.real(REQUEST_SECONDS)),
@@ -174,8 +174,8 @@ class ServerConnection(H11Protocol):
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection.
 
-        Closing waits until the transport's buffer is empty. While the client reads some of it in each interval of ten
-        seconds it is waited for; when an interval passes without progress, the connection is aborted.
+        Closing waits until the transport's buffer is empty, as long as the client reads some of it every ten seconds;
+        after ten seconds without progress the connection is aborted.
         """
         self._timer.cancel()
         unsent_bytes = self.transport.get_write_buffer_size()

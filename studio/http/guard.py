@@ -1,11 +1,11 @@
 """Access control of requests: Host, then Origin, then token, checked before routing.
 
 1. Deny by default: every path needs the token unless `is_public` names it, so an unknown, encoded or case-variant path
-   is refused. The check reads `scope["path"]`, the decoded path that routing reads too; a path that was sent in any
-   other spelling than the canonical one, which encodes only what must be encoded, is answered with 404.
+   is refused. The check reads `scope["path"]`, the decoded path that routing reads too. The canonical form of a path
+   encodes only what must be encoded; any other form is answered with 404.
 2. Sec-Fetch-Site: cross-site is refused unless the Origin is allowed (an Electron page is always cross-site) or the
-   request is a top-level navigation to `/`, which is how a link opens the page.
-3. In an application that is mounted in another, a path is what follows the mount point.
+   request is a top-level navigation to `/`: a link opens the page like that.
+3. In a mounted application, a path is the part behind the mount point.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PREFLIGHT_HEADERS = (
     (b"access-control-max-age", b"600"),
 )
 _MAY_BE_ENCODED = re.compile(rb"%(2[146-9A-C]|3[ABD]|40|7E)", re.IGNORECASE)
-"""Signs that mean the same encoded or not: clients' libraries differ in which of them they encode (RFC 3986, 2.2)."""
+"""Characters that mean the same encoded or not; client libraries differ in encoding them (RFC 3986, 2.2)."""
 _SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -58,7 +58,7 @@ class OriginPolicy:
     ) -> OriginPolicy:
         """Return the policy of a server on `port`; an allowed host without a port gets this port.
 
-        One with port 443 is that of a proxy that ends TLS: its origin is https, and clients leave the port out.
+        A host with port 443 is a proxy that terminates TLS: its origin is https, and clients leave the port out.
         """
         named = [host.lower() for host in ("127.0.0.1", "localhost", "[::1]", *allowed_hosts)]
         hosts = {host if re.search(r":\d+$", host) else f"{host}:{port}" for host in named}
@@ -79,7 +79,7 @@ class AccessRules:
     allowed_origins: tuple[str, ...] = ()
 
     def origin_policy(self, scope: Scope) -> OriginPolicy:
-        """Return the policy for the port at which a request has arrived; its own hosts are those with this port."""
+        """Return the policy for the port of the request."""
         _, port = scope.get("server") or ("", None)
         return OriginPolicy.for_port(port or 0, allowed_hosts=self.allowed_hosts, allowed_origins=self.allowed_origins)
 

@@ -1,6 +1,6 @@
 """The OpenAPI document, made from the URL table, the table of problems, and the schemas of all bodies.
 
-A route lists only the problems that are its own; those of any request, of a body and of parameters follow from its row.
+A route lists only its own problems; the problems of any request, of a body and of parameters follow from its row.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class ResponseSpec:
 class RouteSpec:
     """A row of the URL table: the handler of a method and path, its parameters, body, success responses and problems.
 
-    `operation_id` names the row for generators of clients, which make a function of it: it outlives every rename of
-    the handler, whose docstring is the description of the operation. A query parameter that is not in `query` is
-    refused, unless it begins with an underscore; with None any is accepted. `problems` are the codes of its own;
+    `operation_id` is the name of a function in generated clients, so it stays when the handler is renamed. The
+    docstring of the handler is the description of the operation. A query parameter that is not in `query` is refused,
+    unless it begins with an underscore; with None any is accepted. `problems` are the route's own codes;
     `possible_problems` returns all. Only a `public` route is answered without a token.
     """
 
@@ -165,7 +165,7 @@ _PROBLEM = {
 
 
 def _frame_schemas() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the schemas of the frames of a stream, and that of any frame."""
+    """Yield the schema of each frame of a stream, and their union."""
     for frame in (ResetFrame, ServerClosingFrame):
         yield frame.__name__, _schema(TypeAdapter(frame))
     names = ("Event", ResetFrame.__name__, ServerClosingFrame.__name__)
@@ -173,7 +173,7 @@ def _frame_schemas() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _schemas(route: RouteSpec) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the named schemas of a route's body and responses, each with those that it refers to."""
+    """Yield the named schemas of a route's body and responses."""
     if route.body is not None:
         yield route.body.__name__, _schema(TypeAdapter(route.body))
     for response in route.responses:
@@ -182,11 +182,11 @@ def _schemas(route: RouteSpec) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class _ClientSchema(GenerateJsonSchema):
-    """A JSON Schema from which clients are generated.
+    """A JSON Schema for generators of clients.
 
-    1. It has no defaults: a field with one need not be sent, but openapi-typescript makes it a required one, and null
-       is what most of them are. A description says what holds without the field.
-    2. Fields have no titles, which would repeat their names.
+    1. It has no defaults: openapi-typescript makes a field with a default a required one, although it need not be sent,
+       and most defaults are null. A description says what holds without the field.
+    2. Fields have no titles, because a title would repeat the name.
     """
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
@@ -197,7 +197,7 @@ class _ClientSchema(GenerateJsonSchema):
 
 
 def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """Return the schema of a type, whose references point into the components of the document."""
+    """Return the schema of a type; its references point into the components of the document."""
     return adapter.json_schema(ref_template="#/components/schemas/{model}", schema_generator=_ClientSchema)
 
 

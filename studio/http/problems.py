@@ -142,7 +142,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "storage": ProblemKind(503, "The session store failed, or the session's data is damaged."),
     "vault_unreadable": ProblemKind(503, "The folder of the vault is missing, or its index cannot be used."),
 }
-"""All problems by code, in the order of their statuses; `/openapi.json` lists those of each route."""
+"""All problems by code, in the order of their statuses; `/openapi.json` lists them by route."""
 
 
 HINTS: Mapping[str, str] = {
@@ -185,7 +185,7 @@ HINTS: Mapping[str, str] = {
 class Problem(Exception):
     """An error response: `detail` is a sentence for the user, `code` is for programs, `field` names the wrong field.
 
-    The status is that of the code in `PROBLEMS`. `server_instance` tells which run of the server answers.
+    `PROBLEMS` has the status of the code. `server_instance` identifies the run of the server.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Query parameters: validated by a schema, from which problems and the OpenAPI document are made."""
+"""Query parameters, validated by a schema; problems and the OpenAPI document are derived from it."""
 
 from __future__ import annotations
 

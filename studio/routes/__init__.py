@@ -50,7 +50,7 @@ async def openapi(_request: Request) -> Response:
 
 @cache
 def _openapi_json() -> str:
-    """Return the document as text, which is the same for each request."""
+    """Return the document as text, the same one for each request."""
     return json.dumps(openapi_document(TABLE))
 
 
@@ -670,9 +670,9 @@ def _route(path: str, specs: dict[str, RouteSpec]) -> Route:
 
 
 def _check_query(request: Request, spec: RouteSpec) -> None:
-    """Raise `Problem` for an unknown or repeated query parameter, part of which would be ignored without a notice.
+    """Raise `Problem` for an unknown or repeated query parameter instead of ignoring it silently.
 
-    One that begins with an underscore is ignored: clients add such ones against caches (`?_=1`) and for tracing.
+    A parameter that begins with an underscore is ignored: clients add them against caches (`?_=1`) and for tracing.
     """
     if spec.query is None or not request.scope["query_string"]:
         return

@@ -90,7 +90,7 @@ async def issue(request: Request) -> Response:
 
 
 async def health(request: Request) -> Response:
-    """Return the versions and the instance, which tells this run from the one that wrote an old `studio.json`.
+    """Return the versions and the instance; an old `studio.json` has another instance.
 
     503 while turns cannot be stored; the problem has the instance too.
     """

@@ -15,7 +15,7 @@ from studio.services import services
 __all__ = ["show"]
 
 _SHOWN_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"})
-"""The types that a browser may show where it is; it saves all others, some of which would run scripts here."""
+"""The types that a browser may show inline; it saves all others, because some would run scripts here."""
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 

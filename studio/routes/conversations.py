@@ -89,9 +89,9 @@ class ContextLayerItem(TypedDict):
 
 
 class ContextResponse(TypedDict):
-    """The layers of a session's next request, from L1 System to L5 Raw, and its tools, which are sent beside them.
+    """The layers of a session's next request, from L1 System to L5 Raw, and the tools of the request.
 
-    `context_window` is that of the model in tokens, null if it is not known.
+    `context_window` is the model's, in tokens; null if it is not known.
     """
 
     layers: list[ContextLayerItem]
@@ -122,11 +122,11 @@ class CitationItem(Citation):
 
 
 class MessageItem(TypedDict):
-    """A message, which begins at the time `created_at` (RFC 3339, UTC).
+    """A message that begins at the time `created_at` (RFC 3339, UTC).
 
     `sender` is the name of the participant of a team who said it, or made its calls. The result of the call
-    `tool_call_id` has what became of that as its `outcome`. A message in the role of the user that the server wrote is
-    `injected`: a notice, whose text has parts by the named `sources`, or the option that the user `picked`.
+    `tool_call_id` has the call's `outcome`. A message in the role of the user that the server wrote is `injected`: a
+    notice with parts from the named `sources`, or the option that the user `picked`.
     """
 
     message_id: str
@@ -178,10 +178,10 @@ class RewindResponse(TypedDict):
 
 
 async def context(request: Request) -> Response:
-    """Return the sizes of the session's next request, by which a large prompt is explained.
+    """Return the sizes of the session's next request, to explain a large prompt.
 
-    It is that of the conversation as it is stored now, without the message that it will answer (L5) and what is found
-    for that.
+    They are for the conversation as it is stored now, without the next message of the user (L5) and the notes found for
+    it.
     """
     studio = services(request)
     upcoming = await studio.hub.next_request(request.path_params["session_id"])
@@ -226,7 +226,7 @@ async def messages(request: Request) -> Response:
 
 
 async def fork(request: Request) -> Response:
-    """Continue from a message in a new session, which has the conversation up to it; the files stay as they are."""
+    """Continue from a message in a new session with the conversation up to it; the files stay as they are."""
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, ForkBody)
     now = rfc3339(studio.clock.now())

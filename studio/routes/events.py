@@ -1,4 +1,4 @@
-"""Event streams over HTTP: one session's events, and those of all sessions."""
+"""Event streams over HTTP: the events of one session, and of all sessions."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ async def of_session(request: Request) -> Response:
     """Stream a session from its first event on, to any number of readers.
 
     A client that was disconnected sends the last `id` that it received as `cursor` or `Last-Event-ID`, also after a
-    restart of the server, and gets the events after it, each exactly once. If the cursor is none of this log, the first
-    frame is a `reset`: drop what you have, since the stream begins at the first event. Comments, which are sent every
-    10 seconds without events, and the field `retry` carry no data: some client libraries report them as events, which
-    are to be skipped. `server_closing` is the last frame before a shutdown.
+    restart of the server, and gets the events after it, each exactly once. If the cursor is not one of this log, the
+    first frame is a `reset`: drop what you have, since the stream begins at the first event. Comments (one every
+    10 seconds without events) and the field `retry` carry no data; skip them if a client library reports them as
+    events. `server_closing` is the last frame before a shutdown.
     """
     studio, session_id = services(request), request.path_params["session_id"]
     await studio.store.catalog.get(session_id)

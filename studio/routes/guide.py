@@ -42,7 +42,7 @@ async def index(_request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """Return one page; a name without a page is a 404 that says which there are."""
+    """Return one page; the 404 for an unknown name lists the pages."""
     try:
         return HTMLResponse(await run_in_thread(_page, request.path_params["name"], name="agx guide"))
     except UnknownGuidePage as exc:
@@ -69,7 +69,7 @@ def _page(name: str) -> str:
 def _rendered(name: str) -> str:
     page = guide_page(name)
     content = MarkdownIt("commonmark", {"html": False}).enable("table").render(page.text)
-    for other in guide_pages():  # links are those of files, see agenticx.guide
+    for other in guide_pages():  # links name files, see agenticx.guide
         content = content.replace(f'href="{other.name}.md', f'href="{other.name}')
     return _SHELL.format(
         title=escape(page.title), root="../", links=_links(guide_pages(), "", page.name), content=content

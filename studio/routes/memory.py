@@ -15,7 +15,7 @@ __all__ = ["MemoryEntryItem", "MemoryResponse", "delete", "index"]
 
 
 class MemoryEntryItem(TypedDict):
-    """A text that the user agreed to keep; `session_id` is the session in which it was saved."""
+    """A text that the user agreed to keep; the session `session_id` saved it."""
 
     id: str
     text: str

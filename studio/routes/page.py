@@ -30,10 +30,10 @@ async def index(request: Request) -> Response:
 
 
 async def preview(request: Request) -> Response:
-    """Return the shell that shows a page of the agent, which its own policy keeps from everything else.
+    """Return the shell that shows a page of the agent; its policy isolates the page from everything else.
 
-    The frame that the shell makes for the page inherits the policy. `frame-src` is 'none' and not 'self': a page could
-    send data by navigating itself.
+    The shell's frame for the page inherits the policy. `frame-src` is 'none' and not 'self': a page could send data by
+    navigating itself.
     """
     hosts = [f"https://{host.removeprefix('https://').lower()}" for host in services(request).settings.preview_hosts]
     content = await run_in_thread((_FOLDER / "preview.html").read_text, name="agx page")

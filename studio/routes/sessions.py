@@ -66,7 +66,7 @@ __all__ = [
 
 _MAX_TOOLS = 500
 _MAX_VAULTS = 100
-_MAX_BODY_BYTES = 512 * 1024  # a system prompt of which each character is escaped
+_MAX_BODY_BYTES = 512 * 1024  # a system prompt with each character escaped
 _ARCHIVED: dict[str, ArchivedFilter] = {"false": "without", "true": "only", "all": "with"}
 
 _SearchWords = Annotated[str, BeforeValidator(str.strip), Field(max_length=500)]
@@ -155,7 +155,7 @@ class _SessionFields(TypedDict):
 class SessionResponse(_SessionFields):
     """A session; `updated_at` is the time of its last event (RFC 3339, UTC).
 
-    Its `state` is `waiting` while its running turn, or one below that, has asked the user something. Null means: no
+    Its `state` is `waiting` while its running turn, or a child turn, has asked the user something. Null means: no
     name yet, the default model, all tools, all vaults, the main agent, no team, the usual system prompt, not forked
     from another session, no running turn.
     """
@@ -414,7 +414,7 @@ def _fields_json(record: SessionRecord, status: _SessionStatus) -> _SessionField
 
 
 def _encodable(record: SessionRecord) -> SessionRecord:
-    """Return the record without lone surrogates, which the name of a folder can have."""
+    """Return the record without lone surrogates: the name of a folder can have them."""
     texts = {one.name: value for one in fields(record) if isinstance(value := getattr(record, one.name), str)}
     lists = {name: value for name in ("tools", "vaults") if (value := getattr(record, name)) is not None}
     changes: dict[str, Any] = {name: clean_text(text) for name, text in texts.items()}

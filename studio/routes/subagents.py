@@ -65,13 +65,13 @@ class SubagentListResponse(TypedDict):
 
 
 async def index(request: Request) -> Response:
-    """List the sub-agents of a session, in the order in which they were started."""
+    """List the sub-agents of a session, in the order of their starts."""
     states = await services(request).hub.subagents(request.path_params["session_id"])
     return JSONResponse({"subagents": states})
 
 
 async def cancel(request: Request) -> Response:
-    """Stop a sub-agent and those below it; its turn still ends with its terminal event. One that has ended stays so."""
+    """Stop a sub-agent and its sub-agents; its turn still ends with its terminal event. No effect if it has ended."""
     await read_body(request, CancelSubagentBody)
     return JSONResponse(await services(request).hub.cancel_subagent(**_ids(request)), 202)
 

@@ -141,8 +141,8 @@ class TurnListQuery(RequestQuery):
 class TurnItem(TypedDict):
     """A turn that a message of the user began, and its first 300 characters; its events are after `cursor`.
 
-    `outcome` is the reason of its event `final`, or the code of its fatal `error`; null while it has not ended, as
-    `ended_at` is. Times are in RFC 3339, UTC. `tool_calls` is the number of calls, without those of turns below it.
+    `outcome` is the reason of its event `final`, or the code of its fatal `error`; `outcome` and `ended_at` are null
+    while it has not ended. Times are in RFC 3339, UTC. `tool_calls` counts its own calls, without its child turns.
     """
 
     turn_id: str
@@ -217,12 +217,12 @@ def _turn_item(turn: ListedTurn, cursor: str) -> TurnItem:
 
 
 async def start(request: Request) -> Response:
-    """Accept a message of the user, which starts a turn or waits for one.
+    """Accept a message of the user: it starts a turn or waits for one.
 
-    With `Accept: text/event-stream` the response has the events of the turn and of those below it (the speeches of a
+    With `Accept: text/event-stream` the response has the events of the turn and of its child turns (the speeches of a
     team, sub-agents), up to its terminal event. A message to a busy session (`when_busy`) is announced by the event
-    `queued` with the id of its turn: its own, or the running one that it steers, which reports it as `steered`. At most
-    100 messages and 64 MiB of texts and files wait in a session; more are a 409.
+    `queued` with the id of its turn: its own, or the running turn that it steers; that turn reports it as `steered`. At
+    most 100 messages and 64 MiB of texts and files wait in a session; more are a 409.
 
     An accepted message is stored and is not lost. It is used, or returned by the event `handed_back`: after a stop,
     when the turn that it was to steer fails, or when a restart ends the turn that it waited for. A request that repeats
@@ -263,7 +263,7 @@ async def start(request: Request) -> Response:
 
 
 async def stop(request: Request) -> Response:
-    """Stop the running turn, which still ends with its terminal event, and hand back the messages that wait.
+    """Stop the running turn, and hand back the messages that wait; the turn still ends with its terminal event.
 
     All sub-agents of the session are stopped too, also when no turn runs: `turn_id` is null then.
     """
@@ -292,7 +292,7 @@ async def _check_compaction(studio: Services, session_id: str, body: StartTurnBo
 
 
 async def _check_output_schema(studio: Services, session_id: str, body: StartTurnBody) -> None:
-    """Raise `Problem` for a schema that is none, and for a message to which no single agent answers."""
+    """Raise `Problem` for an invalid schema, and for a message that no single agent answers."""
     assert body.output_schema is not None
     try:
         check_output_schema(body.output_schema)

@@ -67,7 +67,7 @@ class QuestionAnswerBody(RequestBody):
 
 
 class ConfirmItem(TypedDict):
-    """A confirmation that waits for a yes or no; `context` and `agent_path` are those of `confirm_required`."""
+    """A confirmation that waits for a yes or no; `context` and `agent_path` come from `confirm_required`."""
 
     id: str
     session_id: str

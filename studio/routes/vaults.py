@@ -202,7 +202,7 @@ async def index(request: Request) -> Response:
 async def add(request: Request) -> Response:
     """Add a folder as a vault and begin to index it.
 
-    200 with the vault, which keeps its name, if the folder is one already.
+    200 with the vault under its present name if the folder is one already.
     """
     body = await read_body(request, AddVaultBody)
     vault, is_new = await services(request).vaults.add(Path(body.path), body.name)
@@ -295,7 +295,7 @@ async def note(request: Request) -> Response:
 
 def _read_note(index: VaultIndex, path: str) -> NoteResponse | None:
     written = normalize("NFC", path)
-    found = index.find_notes(path)  # first those that are written just so, for which a path can have two forms
+    found = index.find_notes(path)  # first an exact match: a path can have two Unicode forms
     record: NoteRecord | None = next((note for note in found if normalize("NFC", note.path) == written), None)
     if record is None:
         return None
