@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, cast
 from urllib.parse import unquote
 
-import yaml
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
-
 from agenticx.knowledge.words import find_tags, tag_key
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 __all__ = [
     "MAX_READ_CHARS",
@@ -35,7 +35,6 @@ __all__ = [
 MAX_READ_CHARS = 24_000
 """The most of a note, or of a section, that is read as one passage."""
 
-_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, which wheels have
 _MAX_FRONTMATTER_CHARS = 64 * 1024
 _JOINED_CHARS = 1_200
 _SPLIT_CHARS = 1_600
@@ -255,10 +254,12 @@ def _read_frontmatter(lines: list[str]) -> _Frontmatter:
     text = "\n".join(lines[1:end])
     values: Any = None
     if len(text) <= _MAX_FRONTMATTER_CHARS:
+        import yaml  # takes 10 ms, and most starts read no note
+
         try:
             if "*" in text and _has_aliases(text):
                 return _Frontmatter(end + 1, is_broken=True)  # a few lines of aliases can stand for gigabytes
-            values = yaml.load(text, _YAML_LOADER)
+            values = yaml.load(text, _yaml_loader())
         except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date or number that does not exist
             return _Frontmatter(end + 1, is_broken=True)
         values = {} if values is None else values
@@ -273,9 +274,18 @@ def _read_frontmatter(lines: list[str]) -> _Frontmatter:
     )
 
 
+@cache
+def _yaml_loader() -> Any:
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, which wheels have
+
+
 def _has_aliases(text: str) -> bool:
+    import yaml
+
     parse = cast(Callable[..., Iterator[object]], yaml.parse)  # pyright: ignore[reportUnknownMemberType]
-    return any(isinstance(event, yaml.AliasEvent) for event in parse(text, _YAML_LOADER))
+    return any(isinstance(event, yaml.AliasEvent) for event in parse(text, _yaml_loader()))
 
 
 def _is_mapping(value: Any) -> TypeGuard[dict[Any, Any]]:
@@ -336,6 +346,8 @@ def code_lines(text: str) -> CodeLines:
 @cache
 def _parser() -> MarkdownIt:
     """Return a parser of blocks only; links and tables are of no use here, and cost a third of the time."""
+    from markdown_it import MarkdownIt  # takes 20 ms
+
     parser = MarkdownIt("commonmark").disable("reference")
     parser.core.ruler.enableOnly(["normalize", "block"])
     return parser

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cache
 from html import escape
 
-from markdown_it import MarkdownIt
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -67,6 +66,8 @@ def _page(name: str) -> str:
 
 @cache
 def _rendered(name: str) -> str:
+    from markdown_it import MarkdownIt  # takes 20 ms
+
     page = guide_page(name)
     content = MarkdownIt("commonmark", {"html": False}).enable("table").render(page.text)
     for other in guide_pages():  # links name files, see agenticx.guide

@@ -46,6 +46,7 @@ def test_importing_the_agent_loads_neither_the_engine_nor_asyncio() -> None:
     [
         "agenticx.runtime.agent_runtime",
         "agenticx.core.agent_turn",
+        "agenticx.core.context",
         "agenticx.teams.actors.runtime",
         "agenticx.testing.pytest_plugin",
         "agenticx.cli",
@@ -61,6 +62,7 @@ def test_importing_an_entry_module_loads_no_large_packages(module: str) -> None:
         "rich",
         "prompt_toolkit",
         "markdown_it",
+        "yaml",
         "structlog",
         "json_repair",
         "sqlite3",

@@ -43,7 +43,9 @@ _IMPORTED_AT_WORK = (
     "ctypes",
     "encodings.idna",
     "encodings.utf_8_sig",
+    "markdown_it",
     "uvicorn.lifespan.on",
+    "yaml",
 )
 _NOT_IMPORTED = (
     "agenticx.testing",
