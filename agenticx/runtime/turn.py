@@ -40,7 +40,7 @@ from agenticx.runtime.user_requests.requests import ConfirmRequest, UserRequest
 from agenticx.settings import Settings
 from agenticx.tools.artifacts.files import ArtifactPreview
 from agenticx.tools.context import SettleCost
-from agenticx.tools.permissions import PermissionMode, is_asked_in_every_mode, stricter_mode
+from agenticx.tools.permissions import EVERY_MODE_RULES, PermissionMode, stricter_mode
 from agenticx.tools.registry import Toolbox
 
 __all__ = [
@@ -196,7 +196,7 @@ class Turn:
         A call that is asked about in every mode, such as a call that touches a protected path, is not for the agent's
         own gate: the outermost gate that was given for this turn or an ancestor is asked.
         """
-        if not (isinstance(request, ConfirmRequest) and is_asked_in_every_mode(request.reasons)):
+        if not (isinstance(request, ConfirmRequest) and request.rule in EVERY_MODE_RULES):
             return self.gate
         gate, turn = self.gate, self
         while True:

@@ -8,22 +8,13 @@ from typing import Literal
 
 from agenticx.tools.base import Assessment, Risk
 
-__all__ = [
-    "DISCLOSED_REASON",
-    "PROTECTED_REASON",
-    "REMEMBERS_REASON",
-    "SOURCES_REASON",
-    "UNCHECKED_REASON",
-    "Decision",
-    "PermissionMode",
-    "Verdict",
-    "decide",
-    "is_asked_in_every_mode",
-    "stricter_mode",
-]
+__all__ = ["EVERY_MODE_RULES", "Decision", "PermissionMode", "Verdict", "decide", "stricter_mode"]
 
 PermissionMode = Literal["default", "accept_edits", "plan", "auto"]
 Decision = Literal["allow", "ask", "deny"]
+
+EVERY_MODE_RULES = frozenset({"protected", "discloses", "remembers", "unchecked", "untrusted"})
+"""The rules that ask in every mode, whatever the agent's own gate is."""
 
 _ALLOWED: dict[PermissionMode, frozenset[Risk]] = {
     "default": frozenset({"read"}),
@@ -35,13 +26,12 @@ _PLAN_REASON = (
     "The session is in plan mode, where only reading is allowed: "
     "describe the change instead; the user can leave plan mode to have it made."
 )
-PROTECTED_REASON = "It touches a protected path, which is asked about in every mode."
-DISCLOSED_REASON = "Text goes to another provider, which is asked about in every mode."
-REMEMBERS_REASON = "Later sessions will have it, which is asked about in every mode, each time."
-SOURCES_REASON = "The conversation has texts that others wrote"
+_PROTECTED_REASON = "It touches a protected path, which is asked about in every mode."
+_DISCLOSED_REASON = "Text goes to another provider, which is asked about in every mode."
+_REMEMBERS_REASON = "Later sessions will have it, which is asked about in every mode, each time."
+_SOURCES_REASON = "The conversation has texts that others wrote"
 _SHOWN_SOURCES, _SHOWN_IF_REMEMBERED = 3, 20
-UNCHECKED_REASON = "A call that cannot be checked completely is asked about in every mode."
-_EVERY_MODE = frozenset({PROTECTED_REASON, DISCLOSED_REASON, REMEMBERS_REASON, UNCHECKED_REASON})
+_UNCHECKED_REASON = "A call that cannot be checked completely is asked about in every mode."
 _RISK_REASONS: dict[Risk, str] = {
     "read": "It reads.",
     "write": "It changes files or other state.",
@@ -59,11 +49,6 @@ class Verdict:
     decision: Decision
     rule: str
     reasons: tuple[str, ...] = ()
-
-
-def is_asked_in_every_mode(reasons: Sequence[str]) -> bool:
-    """Return whether a verdict with these reasons asks in every mode."""
-    return any(reason in _EVERY_MODE or reason.startswith(SOURCES_REASON) for reason in reasons)
 
 
 def stricter_mode(one: PermissionMode, other: PermissionMode) -> PermissionMode:
@@ -91,9 +76,9 @@ def decide(
         return verdict
     room = _SHOWN_IF_REMEMBERED if assessment.remembers else _SHOWN_SOURCES
     shown = ", ".join(sources[:room]) + (f", … and {len(sources) - room:,} more" if len(sources) > room else "")
-    reasons = (*verdict.reasons, f"{SOURCES_REASON} ({shown}); the call may have been their idea.")
+    reasons = (*verdict.reasons, f"{_SOURCES_REASON} ({shown}); the call may have been their idea.")
     if verdict.decision == "ask":
-        return Verdict("ask", verdict.rule, reasons)
+        return Verdict("ask", verdict.rule if verdict.rule in EVERY_MODE_RULES else "untrusted", reasons)
     if assessment.risk == "execute" and verdict.rule != "undeclared":
         return Verdict("ask", "untrusted", reasons)
     return verdict
@@ -101,15 +86,15 @@ def decide(
 
 def _decide(mode: PermissionMode, assessment: Assessment, has_gate: bool) -> Verdict:
     if assessment.remembers:
-        return Verdict("ask", "remembers", (*assessment.reasons, REMEMBERS_REASON))
+        return Verdict("ask", "remembers", (*assessment.reasons, _REMEMBERS_REASON))
     if mode == "plan" and assessment.risk != "read":
         return Verdict("deny", "plan", (_PLAN_REASON,))
     if assessment.protected:
-        return Verdict("ask", "protected", (*assessment.reasons, PROTECTED_REASON))
+        return Verdict("ask", "protected", (*assessment.reasons, _PROTECTED_REASON))
     if assessment.discloses:
-        return Verdict("ask", "discloses", (*assessment.reasons, DISCLOSED_REASON))
+        return Verdict("ask", "discloses", (*assessment.reasons, _DISCLOSED_REASON))
     if assessment.unchecked:
-        return Verdict("ask", "unchecked", (*assessment.reasons, UNCHECKED_REASON))
+        return Verdict("ask", "unchecked", (*assessment.reasons, _UNCHECKED_REASON))
     if assessment.risk in _ALLOWED[mode]:
         return Verdict("allow", mode, assessment.reasons)
     if assessment.undeclared and not has_gate:

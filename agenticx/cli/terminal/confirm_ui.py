@@ -20,7 +20,6 @@ from agenticx.runtime.user_requests.kinds import CONFIRMATION, RequestKind
 from agenticx.runtime.user_requests.request_text import parse_choice
 from agenticx.runtime.user_requests.requests import ConfirmAnswer, QuestionAnswer, UserAnswer
 from agenticx.threads import run_in_thread
-from agenticx.tools.permissions import PROTECTED_REASON, REMEMBERS_REASON, UNCHECKED_REASON
 from agenticx.tools.visible import visible_line
 
 __all__ = [
@@ -292,7 +291,7 @@ def _answers_help(context: Mapping[str, Any]) -> str:
 
 
 def _is_asked_each_time(context: Mapping[str, Any]) -> bool:
-    return REMEMBERS_REASON in context.get("reasons", ())
+    return context.get("rule") == "remembers"
 
 
 def _call_kind(context: Mapping[str, Any]) -> CallKind | None:
@@ -303,7 +302,7 @@ def _call_kind(context: Mapping[str, Any]) -> CallKind | None:
     tool, path = context.get("tool"), context.get("arguments", {}).get("path")
     if tool not in _CONTENT_TOOLS or context.get("risk") != "write" or not isinstance(path, str):
         return None
-    if not {PROTECTED_REASON, UNCHECKED_REASON}.isdisjoint(context.get("reasons", ())):
+    if context.get("rule") in ("protected", "unchecked"):
         return None
     return (tool, path, str(context.get("path")))
 

@@ -320,6 +320,7 @@ def _confirm_context(
         "arguments": bound.arguments,
         "risk": assessment.risk,
         "reasons": list(verdict.reasons),
+        "rule": verdict.rule,
     }
     for key in ("command", "path", "diff"):
         if (value := getattr(assessment, key)) is not None:

@@ -198,10 +198,18 @@ class ConfirmContextData(TypedDict):
     arguments: Annotated[dict[str, Any], Field(description="The arguments of the call; the answer may replace them.")]
     risk: Annotated[str, Field(description="What the call can do: `read`, `write` or `execute`.")]
     reasons: Annotated[list[str], Field(description="Why the user is asked, a sentence each.")]
+    rule: NotRequired[
+        Annotated[
+            str,
+            Field(
+                description="The rule that asks: the permission mode, `protected`, `discloses`, `remembers`, "
+                "`unchecked` or `untrusted`."
+            ),
+        ]
+    ]
     command: NotRequired[Annotated[str, Field(description="The command, if the call runs one.")]]
     path: NotRequired[Annotated[str, Field(description="The path, if the call changes a file.")]]
     diff: NotRequired[Annotated[str, Field(description="The change of the file as a unified diff.")]]
-    rule: NotRequired[Annotated[str, Field(description="A rule that would allow equal calls.")]]
     sandboxed: NotRequired[Annotated[bool, Field(description="True if the command runs in a sandbox.")]]
 
 

@@ -60,10 +60,10 @@ class QuestionClosed(AgenticXError):
 class ConfirmRequest:
     """A request to confirm a call.
 
-    `tool`, `arguments`, `risk`, `reasons` and, where it has them, `command`, `path` and `diff` describe the call; they
-    are in `context`, the payload of `confirm_required.context`. `digest` covers the tool, its arguments and all that
-    the tool's assessment bound them to (`confirm_digest`), but not the other keys of `context`. `agent_path` has the
-    ids of the agents from the turn at the top to the one that asks; it is empty for the turn at the top.
+    `tool`, `arguments`, `risk`, `reasons`, `rule` and, where it has them, `command`, `path` and `diff` describe the
+    call; they are in `context`, the payload of `confirm_required.context`. `digest` covers the tool, its arguments and
+    all that the tool's assessment bound them to (`confirm_digest`), but not the other keys of `context`. `agent_path`
+    has the ids of the agents from the turn at the top to the one that asks; it is empty for the turn at the top.
     """
 
     id: str
@@ -99,6 +99,11 @@ class ConfirmRequest:
     def reasons(self) -> Sequence[str]:
         """Sentences about the call that help to decide."""
         return self.context.get("reasons", ())
+
+    @property
+    def rule(self) -> str:
+        """The name of the rule that asks (`Verdict.rule`), "" outside of turns."""
+        return self.context.get("rule", "")
 
     @property
     def command(self) -> str | None:

@@ -86,6 +86,7 @@ async def test_an_approved_call_runs(play, notes):
             "arguments": {"text": "hi"},
             "risk": "write",
             "reasons": ["It keeps."],
+            "rule": "default",
             "path": "notes.txt",
         },
         "digest": request.digest,
