@@ -216,10 +216,12 @@ class _Feed:
             return first, b""
         match = _CURSOR.fullmatch(cursor)
         if match is None or match[2] != self._tag:
-            return first, self._reset("The cursor is not one of this stream.")
+            return first, self._reset_frame("The cursor is not one of this stream.")
         position = int(match[1], 16)
         return (
-            (position, b"") if await self._has(position) else (first, self._reset("The cursor lies ahead of the log."))
+            (position, b"")
+            if await self._reaches(position)
+            else (first, self._reset_frame("The cursor lies ahead of the log."))
         )
 
     async def read_after(self, position: int, turn: TurnFilter | None, types: Collection[str] | None) -> _Chunk | None:
@@ -237,7 +239,7 @@ class _Feed:
             return self._turn_chunk(events, turn)
         if types is not None:
             return self._chunk(events, [event for event in events if event.type in types])
-        return self._shared_chunk(_first_write(events))
+        return self._shared_chunk(_fitting_events(events))
 
     def _shared_chunk(self, events: Sequence[StoredEvent]) -> _Chunk:
         """Return the frames of `events`, the same object for all readers at this position while one of them has it."""
@@ -250,7 +252,7 @@ class _Feed:
 
     def _turn_chunk(self, events: Sequence[StoredEvent], turn: TurnFilter) -> _Chunk:
         """Return the frames of the events of a turn and its child turns, up to its end."""
-        events, related = _first_write(events, turn.turn_ids), {None, *turn.turn_ids}
+        events, related = _fitting_events(events, turn.turn_ids), {None, *turn.turn_ids}
         shown = [event for event in events if turn.includes(event) or related_turn_id(event) in related]
         return self._chunk(events, shown)
 
@@ -259,13 +261,13 @@ class _Feed:
         frames = b"".join([self._frame % (self._position(event), event.frame_json) for event in shown])
         return _Chunk(frames, self._position(last), related_turn_id(last) if _is_end(last) else None)
 
-    async def _has(self, position: int) -> bool:
+    async def _reaches(self, position: int) -> bool:
         """Return whether the log reaches as far as `position`."""
         if self._session_id is None:
             return await self._log.position(position) is not None
         return position <= await self._log.head(self._session_id)
 
-    def _reset(self, reason: str) -> bytes:
+    def _reset_frame(self, reason: str) -> bytes:
         return _encode({"type": "reset", "data": {"reason": reason}, "session_id": self._session_id})
 
 
@@ -277,7 +279,7 @@ def _encode(frame: ResetFrame | ServerClosingFrame) -> bytes:
 _CLOSING_FRAME = _encode({"type": "server_closing"})
 
 
-def _first_write(events: Sequence[StoredEvent], turn_ids: Collection[str] = ()) -> Sequence[StoredEvent]:
+def _fitting_events(events: Sequence[StoredEvent], turn_ids: Collection[str] = ()) -> Sequence[StoredEvent]:
     """Return the first of `events` that together fit in one write, none after the end of one of these turns.
 
     The first one is returned in any case.

@@ -73,9 +73,11 @@ def _take_over(home: Path, seconds: float, stopped: Callable[[], bool]) -> Owner
             problem = None
         passed = time.monotonic() - began
         if stopped() or passed >= (seconds if problem is None else _ANSWER_SECONDS):
-            text = problem or f"{_named(home, owner.pid)} did not end within {seconds:g} seconds"
+            text = problem or f"{_describe_studio(home, owner.pid)} did not end within {seconds:g} seconds"
             raise OwnedElsewhere(text, pid=owner.pid) from owner
-        address, problem = _confirmed(home, owner.pid, min(max(seconds - passed, _LAST_SECONDS), _ANSWER_SECONDS))
+        address, problem = _confirmed_address(
+            home, owner.pid, min(max(seconds - passed, _LAST_SECONDS), _ANSWER_SECONDS)
+        )
         if address is not None and address.instance not in signalled:
             signalled.add(address.instance)
             with suppress(ProcessLookupError):
@@ -83,7 +85,7 @@ def _take_over(home: Path, seconds: float, stopped: Callable[[], bool]) -> Owner
         time.sleep(_PAUSE_SECONDS)
 
 
-def _confirmed(home: Path, pid: int, seconds: float) -> tuple[StudioAddress | None, str | None]:
+def _confirmed_address(home: Path, pid: int, seconds: float) -> tuple[StudioAddress | None, str | None]:
     """Return the address of the studio that is the process `pid`, if it answers and says so; else why it cannot.
 
     There is no reason for a studio that does not listen: it is ending.
@@ -100,11 +102,13 @@ def _confirmed(home: Path, pid: int, seconds: float) -> tuple[StudioAddress | No
 
 
 def _already_running(home: Path, pid: int) -> OwnedElsewhere:
-    text = f"{_named(home, pid)} has the sessions of this AGX_HOME; `agx open` opens it, --take-over replaces it"
+    text = (
+        f"{_describe_studio(home, pid)} has the sessions of this AGX_HOME; `agx open` opens it, --take-over replaces it"
+    )
     return OwnedElsewhere(text, pid=pid)
 
 
-def _named(home: Path, pid: int) -> str:
+def _describe_studio(home: Path, pid: int) -> str:
     address = read_address(home)
     where = f" at {address.url}" if address is not None and address.pid == pid else ""
     return f"the studio{where} ({f'process {pid}' if pid else 'another process'})"

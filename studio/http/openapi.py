@@ -41,9 +41,9 @@ Handler = Callable[[Request], Awaitable[Response]]
 EVENT_STREAM = "text/event-stream"
 _JSON = "application/json"
 
-_OF_ANY_REQUEST = ("two_lengths", "bad_host", "wrong_host", "foreign_origin", "cross_site", "internal", "overloaded")
-_OF_A_BODY = ("encoded_body", "not_json", "too_slow", "too_large", "incomplete", "malformed_json", "invalid_body")
-_OF_PARAMETERS = ("unknown_parameter", "repeated_parameter")
+_REQUEST_PROBLEMS = ("two_lengths", "bad_host", "wrong_host", "foreign_origin", "cross_site", "internal", "overloaded")
+_BODY_PROBLEMS = ("encoded_body", "not_json", "too_slow", "too_large", "incomplete", "malformed_json", "invalid_body")
+_PARAMETER_PROBLEMS = ("unknown_parameter", "repeated_parameter")
 
 _DESCRIPTION = """\
 The sessions of one AGX_HOME, their turns, and every event of them.
@@ -104,15 +104,15 @@ class RouteSpec:
 
 def possible_problems(route: RouteSpec) -> list[str]:
     """Return the codes of all problems that the route can answer, in the order of the table of problems."""
-    codes = {*_OF_ANY_REQUEST, *route.problems}
+    codes = {*_REQUEST_PROBLEMS, *route.problems}
     if not route.public:
         codes.add("unauthorized")
     if "{" in route.path:
         codes.add("not_found")  # a parameter in another than its canonical form
     if route.query is not None:
-        codes.update(_OF_PARAMETERS, find_problem_codes(route.query))
+        codes.update(_PARAMETER_PROBLEMS, find_problem_codes(route.query))
     if route.body is not None:
-        codes.update(_OF_A_BODY)
+        codes.update(_BODY_PROBLEMS)
     return [code for code in PROBLEMS if code in codes]
 
 

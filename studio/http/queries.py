@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar
@@ -12,7 +12,15 @@ from starlette.requests import Request
 
 from studio.http.problems import Problem
 
-__all__ = ["ErrorCode", "RequestQuery", "WholeNumber", "find_problem_codes", "parameter_schemas", "read_query"]
+__all__ = [
+    "ErrorCode",
+    "RequestQuery",
+    "WholeNumber",
+    "find_problem_codes",
+    "newest_page",
+    "parameter_schemas",
+    "read_query",
+]
 
 _ANY_OTHER_VALUE = "be another value"
 
@@ -24,6 +32,7 @@ class RequestQuery(BaseModel):
 
 
 Q = TypeVar("Q", bound=RequestQuery)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,23 @@ def read_query(request: Request, schema: type[Q]) -> Q:
         name = str(exc.errors(include_url=False, include_input=False, include_context=False)[0]["loc"][0])
     sentence = f"{name!r} must {_requirement(parameter_schemas(schema)[name])}."
     raise Problem(_problem_code(schema, name), sentence, field=name)
+
+
+def newest_page(
+    items: Sequence[T], *, before: str | None, limit: int | None, id_of: Callable[[T], str], listed_as: str
+) -> tuple[Sequence[T], bool]:
+    """Return the last `limit` items (None: all) before the one with the id `before`, and True if there are more before.
+
+    Without `before` the page ends at the last item. Raise `Problem` for an unknown id; its message names `listed_as`.
+    """
+    end: int | None = None
+    if before is not None:
+        end = next((index for index, item in enumerate(items) if id_of(item) == before), None)
+        if end is None:
+            raise Problem("bad_before", f"'before' must be the id of {listed_as}.", field="before")
+    earlier = items[:end]
+    page = earlier if limit is None else earlier[-limit:]
+    return page, len(page) < len(earlier)
 
 
 def _problem_code(query: type[RequestQuery], name: str) -> str:

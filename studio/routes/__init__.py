@@ -66,9 +66,9 @@ _ATTACHMENT = (ResponseSpec(media_type="*/*"), ResponseSpec(status=304, media_ty
 _TURN = (*_json(turns.StartTurnResponse, 202), *_EVENTS)  # events for a request that accepts them
 _DOCUMENT = _json(dict[str, Any])
 
-_OF_SESSION = ("session_not_found", "storage")
-_OF_SUBAGENT = (*_OF_SESSION, "subagent_not_found", "shutting_down")
-_OF_TURN = (
+_SESSION_PROBLEMS = ("session_not_found", "storage")
+_SUBAGENT_PROBLEMS = (*_SESSION_PROBLEMS, "subagent_not_found", "shutting_down")
+_TURN_PROBLEMS = (
     "attachment_too_large",
     "attachment_refused",
     "unknown_model",
@@ -116,7 +116,7 @@ TABLE: tuple[RouteSpec, ...] = (
         sessions.show,
         "One session",
         _json(sessions.SessionResponse),
-        problems=_OF_SESSION,
+        problems=_SESSION_PROBLEMS,
     ),
     RouteSpec(
         "PATCH",
@@ -127,7 +127,7 @@ TABLE: tuple[RouteSpec, ...] = (
         _json(sessions.SessionResponse),
         body=sessions.ChangeSessionBody,
         problems=(
-            *_OF_SESSION,
+            *_SESSION_PROBLEMS,
             "session_busy",
             "unknown_model",
             "unknown_tool",
@@ -143,7 +143,7 @@ TABLE: tuple[RouteSpec, ...] = (
         sessions.delete,
         "Stop and delete a session",
         _NO_CONTENT,
-        problems=_OF_SESSION,
+        problems=_SESSION_PROBLEMS,
     ),
     RouteSpec(
         "GET",
@@ -153,7 +153,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "The messages of a session",
         _json(conversations.MessageListResponse),
         query=conversations.MessageListQuery,
-        problems=(*_OF_SESSION, "bad_before"),
+        problems=(*_SESSION_PROBLEMS, "bad_before"),
     ),
     RouteSpec(
         "GET",
@@ -162,7 +162,7 @@ TABLE: tuple[RouteSpec, ...] = (
         attachments.show,
         "A file attached to a message",
         _ATTACHMENT,
-        problems=(*_OF_SESSION, "attachment_not_found"),
+        problems=(*_SESSION_PROBLEMS, "attachment_not_found"),
     ),
     RouteSpec(
         "GET",
@@ -172,7 +172,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Files of the workspace, for mentions",
         _json(files.FileListResponse),
         query=files.FilesQuery,
-        problems=(*_OF_SESSION, "bad_workspace", "bad_settings"),
+        problems=(*_SESSION_PROBLEMS, "bad_workspace", "bad_settings"),
     ),
     RouteSpec(
         "GET",
@@ -181,7 +181,14 @@ TABLE: tuple[RouteSpec, ...] = (
         conversations.context,
         "The sizes of a session's next request",
         _json(conversations.ContextResponse),
-        problems=(*_OF_SESSION, "unknown_model", "unknown_tool", "unknown_agent", "bad_settings", "bad_workspace"),
+        problems=(
+            *_SESSION_PROBLEMS,
+            "unknown_model",
+            "unknown_tool",
+            "unknown_agent",
+            "bad_settings",
+            "bad_workspace",
+        ),
     ),
     RouteSpec(
         "GET",
@@ -190,7 +197,7 @@ TABLE: tuple[RouteSpec, ...] = (
         sessions.instructions,
         "The AGENTS.md files that apply to a session",
         _json(sessions.InstructionsResponse),
-        problems=_OF_SESSION,
+        problems=_SESSION_PROBLEMS,
     ),
     RouteSpec(
         "GET",
@@ -200,7 +207,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "A session as a file",
         _FILE,
         query=conversations.ExportQuery,
-        problems=_OF_SESSION,
+        problems=_SESSION_PROBLEMS,
     ),
     RouteSpec(
         "POST",
@@ -210,7 +217,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Fork",
         _json(sessions.SessionResponse, 201),
         body=conversations.ForkBody,
-        problems=(*_OF_SESSION, "message_not_found"),
+        problems=(*_SESSION_PROBLEMS, "message_not_found"),
     ),
     RouteSpec(
         "POST",
@@ -220,7 +227,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Go back to an earlier message",
         _json(conversations.RewindResponse),
         body=conversations.RewindBody,
-        problems=(*_OF_SESSION, "message_not_found", "session_busy", "shutting_down"),
+        problems=(*_SESSION_PROBLEMS, "message_not_found", "session_busy", "shutting_down"),
     ),
     RouteSpec(
         "GET",
@@ -230,7 +237,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "The turns of a session",
         _json(turns.TurnListResponse),
         query=turns.TurnListQuery,
-        problems=(*_OF_SESSION, "bad_before"),
+        problems=(*_SESSION_PROBLEMS, "bad_before"),
     ),
     RouteSpec(
         "POST",
@@ -240,7 +247,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Start a turn; with `Accept: text/event-stream` the response is the stream of its events",
         _TURN,
         body=turns.StartTurnBody,
-        problems=(*_OF_SESSION, *_OF_TURN, "session_busy", "client_turn_id_reused", "shutting_down"),
+        problems=(*_SESSION_PROBLEMS, *_TURN_PROBLEMS, "session_busy", "client_turn_id_reused", "shutting_down"),
     ),
     RouteSpec(
         "POST",
@@ -250,7 +257,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Stop the running turn",
         _json(turns.StopTurnResponse, 202),
         body=turns.StopTurnBody,
-        problems=_OF_SESSION,
+        problems=_SESSION_PROBLEMS,
     ),
     RouteSpec(
         "GET",
@@ -261,7 +268,7 @@ TABLE: tuple[RouteSpec, ...] = (
         _EVENTS,
         query=events.EventsQuery,
         headers=events.HEADERS,
-        problems=_OF_SESSION,
+        problems=_SESSION_PROBLEMS,
     ),
     RouteSpec(
         "GET",
@@ -282,7 +289,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Pending confirmations",
         _json(user_requests.ConfirmListResponse),
         query=user_requests.SessionFilter,
-        problems=_OF_SESSION,
+        problems=_SESSION_PROBLEMS,
     ),
     RouteSpec(
         "POST",
@@ -302,7 +309,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Pending questions of agents",
         _json(user_requests.QuestionListResponse),
         query=user_requests.SessionFilter,
-        problems=_OF_SESSION,
+        problems=_SESSION_PROBLEMS,
     ),
     RouteSpec(
         "POST",
@@ -321,7 +328,7 @@ TABLE: tuple[RouteSpec, ...] = (
         subagents.index,
         "The sub-agents of a session",
         _json(subagents.SubagentListResponse),
-        problems=(*_OF_SESSION, "shutting_down"),
+        problems=(*_SESSION_PROBLEMS, "shutting_down"),
     ),
     RouteSpec(
         "POST",
@@ -331,7 +338,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Stop a sub-agent",
         _json(subagents.SubagentItem, 202),
         body=subagents.CancelSubagentBody,
-        problems=_OF_SUBAGENT,
+        problems=_SUBAGENT_PROBLEMS,
     ),
     RouteSpec(
         "POST",
@@ -341,7 +348,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Have a sub-agent begin its task anew",
         _json(subagents.SubagentItem, 202),
         body=subagents.RetrySubagentBody,
-        problems=(*_OF_SUBAGENT, "subagent_busy", "subagent_limit", "unknown_model"),
+        problems=(*_SUBAGENT_PROBLEMS, "subagent_busy", "subagent_limit", "unknown_model"),
     ),
     RouteSpec(
         "POST",
@@ -351,7 +358,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Send a message to a sub-agent",
         _json(subagents.SubagentItem, 202),
         body=subagents.MessageSubagentBody,
-        problems=(*_OF_SUBAGENT, "subagent_limit", "unknown_model"),
+        problems=(*_SUBAGENT_PROBLEMS, "subagent_limit", "unknown_model"),
     ),
     RouteSpec(
         "GET",
@@ -361,7 +368,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "The files that live in a session; with `format=zip` an archive of them",
         (*_json(artifacts.ArtifactListResponse), ResponseSpec(media_type="application/zip")),
         query=artifacts.ArtifactsQuery,
-        problems=(*_OF_SESSION, "artifact_not_found", "option_not_found", "bad_format", "bad_option"),
+        problems=(*_SESSION_PROBLEMS, "artifact_not_found", "option_not_found", "bad_format", "bad_option"),
     ),
     RouteSpec(
         "GET",
@@ -371,7 +378,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "A file that lives in a session, as an attachment",
         (ResponseSpec(media_type="text/plain"),),
         query=artifacts.ArtifactQuery,
-        problems=(*_OF_SESSION, "artifact_not_found", "option_not_found", "bad_revision", "bad_option"),
+        problems=(*_SESSION_PROBLEMS, "artifact_not_found", "option_not_found", "bad_revision", "bad_option"),
     ),
     RouteSpec(
         "GET",
@@ -380,7 +387,7 @@ TABLE: tuple[RouteSpec, ...] = (
         options.index,
         "The options of a session, and how each stands",
         _json(options.OptionListResponse),
-        problems=_OF_SESSION,
+        problems=_SESSION_PROBLEMS,
     ),
     RouteSpec(
         "POST",
@@ -390,7 +397,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Go on with an option",
         _json(sessions.SessionResponse),
         body=options.OptionBody,
-        problems=(*_OF_SESSION, "option_not_found", "option_not_done", "session_busy", "shutting_down"),
+        problems=(*_SESSION_PROBLEMS, "option_not_found", "option_not_done", "session_busy", "shutting_down"),
     ),
     RouteSpec(
         "POST",
@@ -400,7 +407,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Stop an option",
         _json(options.OptionStoppedResponse, 202),
         body=options.OptionBody,
-        problems=(*_OF_SESSION, "option_not_found"),
+        problems=(*_SESSION_PROBLEMS, "option_not_found"),
     ),
     RouteSpec(
         "GET",
@@ -455,7 +462,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Token usage and cost",
         _json(usage.UsageResponse),
         query=usage.UsageQuery,
-        problems=_OF_SESSION,
+        problems=_SESSION_PROBLEMS,
     ),
     RouteSpec(
         "GET",

@@ -24,8 +24,7 @@ from agenticx.sessions.history.fork import fork as fork_session
 from agenticx.sessions.history.transcript import read_messages
 from studio.http.bodies import RequestBody, read_body
 from studio.http.contents import disposition
-from studio.http.problems import Problem
-from studio.http.queries import RequestQuery, WholeNumber, read_query
+from studio.http.queries import RequestQuery, WholeNumber, newest_page, read_query
 from studio.http.response_writer import ABORT_KEY
 from studio.routes.sessions import session_json, session_status
 from studio.services import services
@@ -210,19 +209,20 @@ async def messages(request: Request) -> Response:
     """
     query = read_query(request, MessageListQuery)
     listed = await read_messages(services(request).store.log, request.path_params["session_id"])
-    if query.before is not None:
-        end = next((index for index, message in enumerate(listed) if message["message_id"] == query.before), None)
-        if end is None:
-            sentence = "'before' must be the id of a message that GET /api/sessions/{session_id}/messages lists."
-            raise Problem("bad_before", sentence, field="before")
-        listed = listed[:end]
-    page = listed if query.limit is None else listed[-query.limit :]
+    page, has_more = newest_page(
+        listed,
+        before=query.before,
+        limit=query.limit,
+        id_of=lambda message: message["message_id"],
+        listed_as="a message that GET /api/sessions/{session_id}/messages lists",
+    )
     rows: list[str] = []
     for message in page:
         rows.append(json.dumps(message, separators=(",", ":")))
         await asyncio.sleep(0)  # a long conversation must not block the event loop
-    has_more = json.dumps(len(page) < len(listed))
-    return Response(f'{{"messages":[{",".join(rows)}],"has_more":{has_more}}}', media_type="application/json")
+    return Response(
+        f'{{"messages":[{",".join(rows)}],"has_more":{json.dumps(has_more)}}}', media_type="application/json"
+    )
 
 
 async def fork(request: Request) -> Response:

@@ -23,7 +23,7 @@ from agenticx.threads import run_sized
 from agenticx.tools.permissions import PermissionMode
 from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
 from studio.http.problems import Problem
-from studio.http.queries import RequestQuery, WholeNumber, read_query
+from studio.http.queries import RequestQuery, WholeNumber, newest_page, read_query
 from studio.routes.sessions import ModelName, check_model, vault_ids
 from studio.services import Services, services
 
@@ -192,15 +192,15 @@ async def index(request: Request) -> Response:
     """
     studio, session_id, query = services(request), request.path_params["session_id"], read_query(request, TurnListQuery)
     listed = await read_turns(studio.store.log, session_id)
-    if query.before is not None:
-        end = next((index for index, turn in enumerate(listed) if turn.id == query.before), None)
-        if end is None:
-            sentence = "'before' must be the id of a turn that GET /api/sessions/{session_id}/turns lists."
-            raise Problem("bad_before", sentence, field="before")
-        listed = listed[:end]
-    page = listed[-query.limit :]
+    page, has_more = newest_page(
+        listed,
+        before=query.before,
+        limit=query.limit,
+        id_of=lambda turn: turn.id,
+        listed_as="a turn that GET /api/sessions/{session_id}/turns lists",
+    )
     turns = [_turn_item(turn, studio.relay.cursor(session_id, turn.after_seq)) for turn in page]
-    return JSONResponse(TurnListResponse(turns=turns, has_more=len(page) < len(listed)))
+    return JSONResponse(TurnListResponse(turns=turns, has_more=has_more))
 
 
 def _turn_item(turn: ListedTurn, cursor: str) -> TurnItem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.cli.terminal.confirm_ui import parse_answer
+from agenticx.cli.terminal.responders import parse_answer
 from agenticx.runtime import ConfirmAnswer
 
 YES, NO = ConfirmAnswer(approved=True), ConfirmAnswer(approved=False)

@@ -8,10 +8,10 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from agenticx.cli.commands.message_input import add_attach_option, add_image_option, load_attachments, read_task
 from agenticx.cli.exit_codes import USAGE
 from agenticx.cli.options import ANSWERS, add_turn_options
-from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
+from agenticx.cli.terminal.conversation import open_conversation
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import output_for
-from agenticx.errors import AttachmentRefused, SessionBusy, SettingsError
+from agenticx.errors import AttachmentRefused, SettingsError
 from agenticx.llms.catalog.addresses import with_address
 from agenticx.llms.catalog.resolve import served_model_name
 from agenticx.messages import UserMessage
@@ -85,12 +85,11 @@ def run(arguments: Namespace) -> int:
         conversation.variants = variants
         for name in variants if isinstance(variants, tuple) else ():
             conversation.run(conversation.client.resolve_model(name))  # an unknown one is refused before any begins
-        code = _turn(conversation, message)
-        if sys.stderr.isatty() and conversation.session is not None and conversation.client.persistent:
+        if conversation.session is not None and conversation.turn_mode == "auto":
             conversation.output.show_note(
-                Note(f"(agx run --session {conversation.session.id} … continues this session)")
+                Note("this session is in mode auto: calls run without being asked about", "warning")
             )
-    return code
+        return conversation.run_single_turn(message, command="agx run")
 
 
 def _variants(text: str) -> int | tuple[str, ...]:
@@ -107,16 +106,3 @@ def _variants(text: str) -> int | tuple[str, ...]:
             " many models, with commas between them, as in 'demo,ollama:qwen3'"
         )
     return variants
-
-
-def _turn(conversation: TerminalConversation, message: UserMessage) -> int:
-    if conversation.session is not None and conversation.turn_mode == "auto":
-        conversation.output.show_note(
-            Note("this session is in mode auto: calls run without being asked about", "warning")
-        )
-    conversation.show_instructions()
-    try:
-        return conversation.run_turn(message)
-    except SessionBusy as exc:
-        assert conversation.session is not None
-        raise SessionBusy(f"{exc}; `agx chat --session {conversation.session.id}` shows the running turn") from exc

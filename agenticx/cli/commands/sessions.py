@@ -22,9 +22,9 @@ from agenticx.cli.commands.session_access import open_client, open_session_reade
 from agenticx.cli.commands.session_changes import START, archive, fork, move, pin, rename, rewind
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.options import LAST
-from agenticx.cli.terminal.confirm_ui import can_prompt
 from agenticx.cli.terminal.log_summary import read_log_summary
 from agenticx.cli.terminal.output import output_for
+from agenticx.cli.terminal.responders import can_prompt
 from agenticx.cli.terminal.session_views import replay, session_rows, session_to_json, session_to_text
 from agenticx.cli.terminal.usage_report import usage_to_json, usage_to_text
 from agenticx.errors import AgenticXError, SessionBusy, SettingsError, StoreError

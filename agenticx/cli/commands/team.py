@@ -12,9 +12,8 @@ from agenticx.cli.commands.message_input import add_attach_option, load_attachme
 from agenticx.cli.exit_codes import DONE, USAGE
 from agenticx.cli.options import ANSWERS, add_turn_options, current_folder
 from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
-from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import output_for
-from agenticx.errors import AttachmentRefused, SessionBusy, SettingsError
+from agenticx.errors import AttachmentRefused, SettingsError
 from agenticx.llms.model_cache import NamedModels
 from agenticx.messages import UserMessage
 from agenticx.sessions.store.factory import using_shared_place
@@ -142,11 +141,7 @@ def _run(arguments: Namespace) -> int:
         return USAGE
     with open_conversation(arguments, output_for(as_json=arguments.json)) as conversation:
         _check_session(conversation, arguments.team)
-        code = _turn(conversation, message)
-        if sys.stderr.isatty() and conversation.session is not None and conversation.client.persistent:
-            again = f"agx team run {arguments.team} --session {conversation.session.id}"
-            conversation.output.show_note(Note(f"({again} … continues this session)"))
-    return code
+        return conversation.run_single_turn(message, command=f"agx team run {arguments.team}")
 
 
 def _task(arguments: Namespace) -> str:
@@ -164,12 +159,3 @@ def _check_session(conversation: TerminalConversation, team: str) -> None:
     if session is not None and session.record.team != team:
         has = "no team" if session.record.team is None else f"the team {session.record.team!r}"
         raise SettingsError(f"session {session.id} has {has}; leave --session out to run {team!r} in a new one")
-
-
-def _turn(conversation: TerminalConversation, message: UserMessage) -> int:
-    conversation.show_instructions()
-    try:
-        return conversation.run_turn(message)
-    except SessionBusy as exc:
-        assert conversation.session is not None
-        raise SessionBusy(f"{exc}; `agx chat --session {conversation.session.id}` shows the running turn") from exc

@@ -54,8 +54,8 @@ class SessionConnector:
     """The clients of one command of the terminal; a turn of a server that has ended waits `restart_seconds` for it.
 
     A process that owns the sessions serves them to other terminals, unless options of its own would apply to their
-    turns (`is_movable` is false then). `hosted` are the sessions that it serves since another terminal has ended; its
-    own client uses them over the socket, as before.
+    turns (`is_movable` is false then). After the end of another terminal, `hosted_client` serves the
+    sessions from this process; its own client uses them over the socket, as before.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class SessionConnector:
         restart_seconds: float,
     ) -> None:
         self.is_movable = arguments.max_tool_rounds is None
-        self.hosted: LocalClient | None = None
+        self.hosted_client: LocalClient | None = None
         self._settings = settings
         self._arguments = arguments
         self._output = output
-        self._automatic = automatic
+        self._automatic_answer = automatic
         self._restart_seconds = restart_seconds
         self._note_once = cache(self._note)
 
@@ -164,17 +164,17 @@ class SessionConnector:
         except OwnedElsewhere:
             await sharing.aclose()
             return None
-        self.hosted = self._local_client(store, self._settings, names_default=False)
-        self.hosted.share(sharing)
+        self.hosted_client = self._local_client(store, self._settings, names_default=False)
+        self.hosted_client.share(sharing)
         self._note("the terminal that ran the turns has ended; this one runs them now", "quiet")
         self._output.repeat_request()
         return ServerEndpoint.of_terminal(sharing.path, os.getpid())
 
     async def aclose(self) -> None:
         """Close the sessions that this process serves since another terminal has ended."""
-        if self.hosted is not None:
-            await self.hosted.aclose()
-            self.hosted = None
+        if self.hosted_client is not None:
+            await self.hosted_client.aclose()
+            self.hosted_client = None
 
     # --- clients ------------------------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class SessionConnector:
                 self._note_once(f"model: {spec}, because {reason}", "quiet")
             return spec
 
-        gate = AsyncConfirmGate() if self._automatic is None else PolicyGate(self._automatic)
+        gate = AsyncConfirmGate() if self._automatic_answer is None else PolicyGate(self._automatic_answer)
         return LocalClient(store, settings, ModelCache(partial(resolve_model, settings=settings), default), gate)
 
     def _remote_client(self, server: ServerEndpoint) -> RemoteClient:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
@@ -25,22 +26,22 @@ from agenticx.cli.options import (
     workspace_of,
 )
 from agenticx.cli.terminal.argument_editor import EditText
-from agenticx.cli.terminal.confirm_ui import (
-    AutomaticConfirmResponder,
-    CallKind,
-    ConfirmResponder,
-    NullConfirmResponder,
-    TerminalConfirmResponder,
-    automatic_answer,
-    can_prompt,
-    read_line,
-)
 from agenticx.cli.terminal.connector import SessionConnector
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.keyboard import Keyboard, LineKeyboard, strip_paste_marks
 from agenticx.cli.terminal.output import Output
+from agenticx.cli.terminal.responders import (
+    AutomaticResponder,
+    CallKind,
+    NullResponder,
+    RequestResponder,
+    TerminalResponder,
+    automatic_answer,
+    can_prompt,
+    read_line,
+)
 from agenticx.cli.terminal.turns import show_turn
-from agenticx.errors import SettingsError, StoreError
+from agenticx.errors import SessionBusy, SettingsError, StoreError
 from agenticx.llms.catalog.addresses import allow_address, split_address, with_address
 from agenticx.llms.catalog.local_servers import fetch_model_names_at, read_model_names_at
 from agenticx.llms.catalog.resolve import is_offline, served_model_name
@@ -106,6 +107,22 @@ class TerminalConversation:
     def run_turn(self, message: UserMessage) -> int:
         """Run one turn and return its exit code; raise KeyboardInterrupt on a second termination signal."""
         return self.run(self._run_turn(message))
+
+    def run_single_turn(self, message: UserMessage, *, command: str) -> int:
+        """Run the one turn of `agx run` or `agx team run` and return its exit code.
+
+        A terminal shows afterwards how `command` continues the session. Raise `SessionBusy` with the command that shows
+        the running turn.
+        """
+        self.show_instructions()
+        try:
+            code = self.run_turn(message)
+        except SessionBusy as exc:
+            assert self.session is not None
+            raise SessionBusy(f"{exc}; `agx chat --session {self.session.id}` shows the running turn") from exc
+        if sys.stderr.isatty() and self.session is not None and self.client.persistent:
+            self.output.show_note(Note(f"({command} --session {self.session.id} … continues this session)"))
+        return code
 
     def follow_turn(self, position: TurnPosition) -> int:
         """Show a turn that already runs until it ends, as `run_turn` does."""
@@ -201,7 +218,7 @@ class TerminalConversation:
             await asyncio.sleep(_POLL_SECONDS)
 
     def _runs_turns_of_others(self) -> bool:
-        owner = self.connector.hosted or self.client
+        owner = self.connector.hosted_client or self.client
         return not self.is_handed_over and isinstance(owner, LocalClient) and owner.runs_turns_of_others
 
     async def _close_clients(self) -> None:
@@ -291,7 +308,7 @@ class TerminalConversation:
             started.append(position)
             return position
 
-        return await show_turn(self.client, session.id, start, self.output, self._confirm_responder(), self.keyboard)
+        return await show_turn(self.client, session.id, start, self.output, self._request_responder(), self.keyboard)
 
     async def _notice_move(self, session: SessionInfo) -> None:
         """Forget what the user allowed if the session works in another folder by now."""
@@ -318,17 +335,17 @@ class TerminalConversation:
 
         assert self.session is not None
         return await show_turn(
-            self.client, self.session.id, running, self.output, self._confirm_responder(), self.keyboard
+            self.client, self.session.id, running, self.output, self._request_responder(), self.keyboard
         )
 
-    def _confirm_responder(self) -> ConfirmResponder:
+    def _request_responder(self) -> RequestResponder:
         if self.client.confirms_by_policy:
-            return NullConfirmResponder()
+            return NullResponder()
         if self.automatic_answer is not None:
-            return AutomaticConfirmResponder(self.client.answer, self.automatic_answer)
+            return AutomaticResponder(self.client.answer, self.automatic_answer)
         assert self.session is not None
         allowed = self.allowed_kinds.setdefault(self.session.id, set())
-        return TerminalConfirmResponder(
+        return TerminalResponder(
             self.client.answer,
             self.output,
             self.keyboard,

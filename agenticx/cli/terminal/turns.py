@@ -14,10 +14,10 @@ from types import FrameType
 from agenticx.cli.client.base import Client, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
-from agenticx.cli.terminal.confirm_ui import ConfirmResponder
 from agenticx.cli.terminal.event_text import Note, request_payload
 from agenticx.cli.terminal.keyboard import Keyboard
 from agenticx.cli.terminal.output import Output
+from agenticx.cli.terminal.responders import RequestResponder
 from agenticx.errors import AgenticXError
 from agenticx.runtime.events import ANSWERING_EVENTS, ASKING_EVENTS, EventType
 from agenticx.runtime.user_requests.kinds import kind_of_event
@@ -36,7 +36,7 @@ async def show_turn(
     session_id: str,
     start: Callable[[], Awaitable[TurnPosition]],
     output: Output,
-    confirms: ConfirmResponder,
+    responder: RequestResponder,
     keyboard: Keyboard,
 ) -> int:
     """Show the turn that `start` starts or finds until it ends, and return its exit code.
@@ -49,13 +49,13 @@ async def show_turn(
         position = await start()
         stop_task = asyncio.create_task(_stop_when_requested(stop, client, session_id))
         try:
-            last = await _show_events(client, session_id, position, output, confirms)
+            last = await _show_events(client, session_id, position, output, responder)
         except (BrokenPipeError, OutputFailed):  # the reader closed the pipe, or the disk is full
             await client.stop(session_id)
             raise
         finally:
             stop_task.cancel()
-            await confirms.aclose()  # while the keys are kept: a request reads them until it has ended
+            await responder.aclose()  # while the keys are kept: a request reads them until it has ended
     if last is None:
         output.show_note(Note("the turn's log could not be written to its end", "bad"))
         return FAILED
@@ -73,7 +73,7 @@ async def _stop_when_requested(stop: asyncio.Event, client: Client, session_id: 
 
 
 async def _show_events(
-    client: Client, session_id: str, position: TurnPosition, output: Output, confirms: ConfirmResponder
+    client: Client, session_id: str, position: TurnPosition, output: Output, responder: RequestResponder
 ) -> Envelope | None:
     """Show the events of a turn; return its terminal event, None if the log ends without one."""
     waiting = _WaitingLine(output)
@@ -81,7 +81,7 @@ async def _show_events(
     try:
         async with client.follow(session_id, position) as events:
             async for event in events:
-                _show_event(event, output, confirms)
+                _show_event(event, output, responder)
                 if event.turn_id == position.turn_id:
                     waiting.note(event)
                     if event.terminal:
@@ -131,7 +131,7 @@ class _WaitingLine:
             drawn = seconds
 
 
-def _show_event(event: Envelope, output: Output, confirms: ConfirmResponder) -> None:
+def _show_event(event: Envelope, output: Output, responder: RequestResponder) -> None:
     try:
         output.show(event)
     except BrokenPipeError:
@@ -139,9 +139,9 @@ def _show_event(event: Envelope, output: Output, confirms: ConfirmResponder) -> 
     except OSError as exc:
         raise OutputFailed(f"the output cannot be written: {exc.strerror or exc}") from exc
     if event.type in ASKING_EVENTS:
-        confirms.on_asked(kind_of_event(event.type), request_payload(event))
+        responder.on_asked(kind_of_event(event.type), request_payload(event))
     elif event.type in ANSWERING_EVENTS:
-        confirms.on_closed(event.data["id"])
+        responder.on_closed(event.data["id"])
 
 
 def _exit_code(terminal: Envelope) -> int:

@@ -23,12 +23,12 @@ from agenticx.threads import run_in_thread
 from agenticx.tools.visible import visible_line
 
 __all__ = [
-    "AutomaticConfirmResponder",
+    "AutomaticResponder",
     "CallKind",
-    "ConfirmResponder",
-    "NullConfirmResponder",
+    "NullResponder",
+    "RequestResponder",
     "SendAnswer",
-    "TerminalConfirmResponder",
+    "TerminalResponder",
     "automatic_answer",
     "can_prompt",
     "parse_answer",
@@ -61,7 +61,7 @@ def automatic_answer(*, yes: bool) -> ConfirmAnswer | None:
     return ConfirmAnswer(approved=False, by="policy", reason=NO_TERMINAL)
 
 
-class ConfirmResponder(Protocol):
+class RequestResponder(Protocol):
     """A responder to a turn's requests, called in the order of the events."""
 
     def on_asked(self, kind: RequestKind[Any, Any], data: Mapping[str, Any]) -> None:
@@ -77,7 +77,7 @@ class ConfirmResponder(Protocol):
         ...
 
 
-class NullConfirmResponder:
+class NullResponder:
     """A responder that ignores requests, because a policy where the turn runs answers them."""
 
     def on_asked(self, kind: RequestKind[Any, Any], data: Mapping[str, Any]) -> None:
@@ -90,7 +90,7 @@ class NullConfirmResponder:
         return
 
 
-class AutomaticConfirmResponder:
+class AutomaticResponder:
     """A responder that gives each confirmation the same answer at once; its reason shows that no user gave it.
 
     Questions of agents have no answer.
@@ -129,7 +129,7 @@ async def _send(send_answer: SendAnswer, data: Mapping[str, Any], answer: UserAn
         await send_answer(data["id"], answer, data.get("digest", ""))
 
 
-class TerminalConfirmResponder:
+class TerminalResponder:
     """A responder that shows each request at the terminal and sends the answer that the user types.
 
     A request is shown when its event arrives, so never before the events that led to it. Only a line typed after its
