@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from agenticx.runtime.agent_runtime import AgentRuntime
     from agenticx.runtime.gates.base import ConfirmGate, GateFunction
     from agenticx.runtime.interrupts import StopSignal
-    from agenticx.runtime.results import RunResult, UserInput
+    from agenticx.runtime.run_results import RunResult, UserInput
     from agenticx.runtime.session import Session
     from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
     from agenticx.sessions.log.session_record import SessionRecord

@@ -26,7 +26,7 @@ from agenticx.runtime.gates.pending import AsyncConfirmGate
 from agenticx.runtime.gates.terminal import DefaultConfirmGate
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.interrupts import StopSignal, cancel_and_wait, check_stop_signal, watch_stop
-from agenticx.runtime.results import RunResult, UserInput, run_result
+from agenticx.runtime.run_results import RunResult, UserInput, run_result
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn import current_turn

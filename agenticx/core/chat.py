@@ -15,7 +15,7 @@ from agenticx.llms.openai_rows import messages_to_rows
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext
 from agenticx.runtime.events import Event
-from agenticx.runtime.results import own_events, turn_error
+from agenticx.runtime.run_results import own_events, turn_error
 from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
 
 __all__ = ["chat_response", "run_chat"]

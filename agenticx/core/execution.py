@@ -33,7 +33,7 @@ from agenticx.runtime import (
 )
 from agenticx.runtime.events import Event
 from agenticx.runtime.interrupts import cancel_and_wait
-from agenticx.runtime.results import own_events, turn_error
+from agenticx.runtime.run_results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import TurnAgent

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agenticx.runtime.hooks import AgentHook, Block, HookContext, HookRegistry
     from agenticx.runtime.interrupts import StopSignal
     from agenticx.runtime.loop_detector import LoopDetector
-    from agenticx.runtime.results import RunResult, TurnError
+    from agenticx.runtime.run_results import RunResult, TurnError
     from agenticx.runtime.sanitizing import sanitize
     from agenticx.runtime.session import Session
     from agenticx.runtime.steering import Steering
@@ -108,7 +108,7 @@ __getattr__, __dir__ = lazy_names(
         "agenticx.runtime.hooks": ["AgentHook", "Block", "HookContext", "HookRegistry"],
         "agenticx.runtime.interrupts": ["StopSignal"],
         "agenticx.runtime.loop_detector": ["LoopDetector"],
-        "agenticx.runtime.results": ["RunResult", "TurnError"],
+        "agenticx.runtime.run_results": ["RunResult", "TurnError"],
         "agenticx.runtime.sanitizing": ["sanitize"],
         "agenticx.runtime.session": ["Session"],
         "agenticx.runtime.steering": ["Steering"],

@@ -3,9 +3,9 @@
     write_turn, resume_turn     pass the events to a sink in batches; run_turn, the only async generator, yields them
     └── _run (in a TurnTask)   every failure becomes the turn's terminal event (endings)
         └── _turn       the loop, on one screen
-            ├── prepare    sanitize, compact, before_model (request)
+            ├── prepare    sanitize, compact, before_model (model_request)
             ├── _think     call the model within its time limits (model_call), after_model
-            ├── _act       run the calls (tool_calls), watch for loops
+            ├── _act       run the calls (calls.tool_calls), watch for loops
             ├── _finish    no calls: the answer
             └── _end_out_of_rounds  another call without tools, or an ending (AGX_ON_EXHAUSTED)
 
@@ -35,6 +35,7 @@ from agenticx.messages import MAIN_AGENT, Message, ToolCall
 from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import read_inline_calls
 from agenticx.runtime.calls.loop_check import check_for_loop
+from agenticx.runtime.calls.tool_calls import ToolCalls
 from agenticx.runtime.channel import EventSink
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.deadlines import ModelClocks
@@ -47,14 +48,13 @@ from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, check_stop_signal
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.model_call import call_model
+from agenticx.runtime.model_request import RequestBuilder
 from agenticx.runtime.partial_answer import answer_from_results
 from agenticx.runtime.refused_files import record_refused_files
-from agenticx.runtime.request import RequestBuilder
-from agenticx.runtime.results import RunMethods, UserInput
 from agenticx.runtime.resume import ResumePoint
+from agenticx.runtime.run_results import RunMethods, UserInput
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import TurnOutput
-from agenticx.runtime.tool_calls import ToolCalls
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
 from agenticx.runtime.turn_context import TurnContext, TurnWork, WorkResult

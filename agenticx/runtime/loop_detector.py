@@ -24,7 +24,7 @@ from typing import Any, Literal, cast
 
 from agenticx.argument_types import check_int
 from agenticx.messages import ToolOutcome
-from agenticx.runtime.result_text import (
+from agenticx.runtime.tool_result_text import (
     exit_code,
     mask_counts,
     mask_echo,

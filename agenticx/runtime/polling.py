@@ -15,7 +15,7 @@ from agenticx.clocks import Clock
 from agenticx.messages import ToolCall
 from agenticx.runtime.events import EventType
 from agenticx.runtime.loop_detector import call_signature
-from agenticx.runtime.result_text import mask_times
+from agenticx.runtime.tool_result_text import mask_times
 
 __all__ = ["POLL_DELAYS", "PollBackoff"]
 

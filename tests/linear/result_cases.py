@@ -14,7 +14,7 @@ from agenticx.messages import ToolCall
 from agenticx.runtime import EventType, LoopDetector
 from agenticx.runtime.loop_detector import RecordedCall, call_signature
 from agenticx.runtime.polling import PollBackoff
-from agenticx.runtime.result_text import (
+from agenticx.runtime.tool_result_text import (
     exit_code,
     mask_counts,
     mask_echo,

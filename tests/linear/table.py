@@ -74,7 +74,7 @@ MODULES = [
     "runtime.reply_writer",
     "runtime.calls.validation",
     "runtime.turn_log",
-    "runtime.result_text",
+    "runtime.tool_result_text",
     "runtime.calls_as_text",
     "runtime.history_sizes",
     "runtime.summaries",

@@ -20,7 +20,7 @@ def test_the_example_of_the_package_runs(tmp_path: Path) -> None:
 
 
 def test_the_output_type_example_returns_the_object(tmp_path: Path) -> None:
-    example = docstring_example("agenticx.runtime.results")
+    example = docstring_example("agenticx.runtime.run_results")
     assert run_forked(PROGRAM, example, folder=tmp_path) == "name='Lyon' rivers=['Rhône', 'Saône']\n"
 
 

@@ -39,7 +39,7 @@ from agenticx.runtime import (
     Session,
     UserRequest,
 )
-from agenticx.runtime.results import RunResult, UserInput, own_events, run_result
+from agenticx.runtime.run_results import RunResult, UserInput, own_events, run_result
 from agenticx.runtime.session import Option
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn_agent import AgentDefinition, OutputT

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from agenticx.errors import SessionNotFound
 from agenticx.runtime.events import Event
-from agenticx.runtime.results import RunResult, UserInput
+from agenticx.runtime.run_results import RunResult, UserInput
 from agenticx.runtime.turn_context import TurnWork
 from agenticx.runtime.user_requests.kinds import AnswerT
 from agenticx.sessions.log.events import SessionEvent

@@ -21,7 +21,7 @@ from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry, Sessi
 from agenticx.runtime.channel import WritePacer
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.deadlines import ModelClocks
-from agenticx.runtime.request import RequestBuilder
+from agenticx.runtime.model_request import RequestBuilder
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
 from agenticx.runtime.turn_context import OnExhausted, TurnNotes, TurnWork, WorkResult

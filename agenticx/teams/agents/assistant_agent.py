@@ -31,7 +31,7 @@ from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
 from agenticx.runtime.gates.base import GateFunction, checked_gate
-from agenticx.runtime.results import own_events, turn_error
+from agenticx.runtime.run_results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn_task import wait_for_abandoned_turn
 from agenticx.settings import Settings

@@ -21,7 +21,7 @@ from agenticx.runtime import (
     current_turn,
 )
 from agenticx.runtime.events import Event
-from agenticx.runtime.results import own_events, turn_error
+from agenticx.runtime.run_results import own_events, turn_error
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.user_requests.requests import AnsweredBy
 from agenticx.settings import Settings

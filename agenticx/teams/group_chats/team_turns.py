@@ -13,7 +13,7 @@ from agenticx.errors import AgenticXError, SessionBusy, StoreError
 from agenticx.messages import MAIN_AGENT, UserMessage, clean_text
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
 from agenticx.runtime.interrupts import TurnInterrupted
-from agenticx.runtime.results import own_events
+from agenticx.runtime.run_results import own_events
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_context import WorkResult
 from agenticx.settings import Settings, load_settings
