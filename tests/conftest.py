@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from hypothesis import HealthCheck, settings  # large: behind `keep_aside`
 
     patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-    settings.register_profile("quick", patient, max_examples=15, derandomize=True)
+    settings.register_profile("quick", patient, max_examples=10, derandomize=True)
     settings.register_profile("ci", patient, max_examples=100, derandomize=True)
     settings.register_profile("deep", patient, max_examples=5_000)
     settings.load_profile(lane_of(config))

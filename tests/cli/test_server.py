@@ -282,6 +282,7 @@ def test_messages_queued_in_a_killed_server_are_returned_before_the_next_turn_an
     assert [one["input"] for one in whole["not_said"]] == ["say three"]
 
 
+@pytest.mark.ci_lane
 def test_a_message_queued_behind_a_question_of_a_killed_server_stays_queued(agx: Any, studio: CliStudio) -> None:
     session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
     studio.call("POST", f"/api/sessions/{session}/turns", {"input": WRITE})

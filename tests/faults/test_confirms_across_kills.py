@@ -24,6 +24,7 @@ from tests.support.lanes import Count
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("E3")
 async def test_a_call_approved_after_a_kill_is_executed(tmp_path: Path) -> None:
     recorded = RecordedFolder(tmp_path / "home")

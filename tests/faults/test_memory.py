@@ -344,6 +344,7 @@ async def test_endless_token_counts_and_pings_end_with_the_first_chunk_timeout(w
 @pytest.mark.promise("C7")
 @pytest.mark.promise("C5")
 @on_wires("openai_chat")
+@pytest.mark.ci_lane
 async def test_endless_token_counts_after_text_end_with_the_heartbeat_timeout(wire):
     run = await measured(wire, counts_behind_text, {"llm_heartbeat_timeout_seconds": 1})
 

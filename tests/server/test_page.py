@@ -118,6 +118,7 @@ async def test_the_subagents_of_a_session_are_listed_with_their_states(make_stud
         assert tab.errors == []
 
 
+@pytest.mark.ci_lane
 async def test_a_user_answers_questions_with_an_option_and_in_other_words(make_studio: StudioMaker, tab: Tab) -> None:
     questions = [call("ask_user", {"text": "Which <b>colour</b>?", "options": ["red", "blue"]})]
     model = ScriptedModel([questions, [call("ask_user", {"text": "And why?"})], "Thanks."])
@@ -165,6 +166,7 @@ async def test_a_tab_without_a_token_says_how_to_get_one(make_studio: StudioMake
         assert await tab.evaluate("location.hash") == ""
 
 
+@pytest.mark.ci_lane
 async def test_stop_ends_the_turn_and_a_denied_call_does_not_run(make_studio: StudioMaker, tab: Tab) -> None:
     model = ScriptedModel([call("note", {"text": "x"}), "so not.", call("note", {"text": "y"})])
     async with make_studio(model) as studio:
@@ -282,6 +284,7 @@ ATTACHED = "document.getElementById('attached').innerText.replaceAll('×', '').s
 ATTACHMENT_ERROR = "document.getElementById('attachment-error').textContent"
 
 
+@pytest.mark.ci_lane
 async def test_files_are_picked_dropped_and_pasted_shown_and_sent(make_studio: StudioMaker, tab: Tab) -> None:
     model = ScriptedModel(["seen", "and now"])
     async with make_studio(model) as studio:

@@ -37,6 +37,7 @@ async def press_enter(tab: Tab, text: str, *keys: str) -> None:
     await tab.evaluate(f"document.getElementById('input').dispatchEvent({event})")
 
 
+@pytest.mark.ci_lane
 async def test_a_message_sent_during_a_turn_is_shown_as_queued_and_runs_later(
     make_studio: StudioMaker, tab: Tab
 ) -> None:

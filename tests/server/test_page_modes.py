@@ -63,6 +63,7 @@ async def tab() -> AsyncIterator[Tab]:
         yield tab
 
 
+@pytest.mark.ci_lane
 @pytest.mark.anyio
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 async def test_the_page_sends_the_mode_and_asks_for_a_vault_where_there_is_none(

@@ -156,6 +156,7 @@ def test_a_team_that_asks_a_person_goes_on_when_the_server_is_killed_and_answere
     ]
 
 
+@pytest.mark.ci_lane
 @pytest.mark.skipif(CURL is None, reason="needs curl")
 def test_a_team_whose_confirm_waits_when_the_server_is_killed_goes_on_once_it_is_answered(
     agx: Any, studio: CliStudio

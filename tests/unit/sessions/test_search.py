@@ -219,7 +219,7 @@ def long_text(rng: random.Random, words: str) -> str:
     return " ".join("".join(rng.choices(words, k=7)) for _ in range(25_000)) + " beyond"
 
 
-@pytest.mark.parametrize("store", [pytest.param(in_a_file, marks=pytest.mark.ci_lane), "postgres"], indirect=True)
+@pytest.mark.parametrize("store", [in_a_file, pytest.param("postgres", marks=pytest.mark.ci_lane)], indirect=True)
 async def test_a_search_finds_exactly_the_texts_that_match(store: Store, rng: random.Random, count: Count) -> None:
     """The first of `LONG_TEXTS` has more words, the second more pairs of words than a `tsvector` can hold."""
     short = ("".join(rng.choices(rng.choice(ALPHABETS), k=rng.randint(1, 20))) for _ in range(count(40, 1_000, 10_000)))
