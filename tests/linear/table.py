@@ -96,7 +96,7 @@ MODULES = [
     "tools.shell.quoting",
     "tools.shell.named_paths",
     "tools.shell.deletions",
-    "tools.shell.simple_commands",
+    "tools.shell.harmless_commands",
     "tools.protected",
     "tools.critical_folders",
     "tools.diffs",

@@ -25,9 +25,9 @@ from agenticx.tools.plurals import pluralize
 from agenticx.tools.processes import CommandExit, start_command
 from agenticx.tools.registry import tool
 from agenticx.tools.shell.deletions import find_critical_deletion
+from agenticx.tools.shell.harmless_commands import is_plainly_harmless
 from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, NamedPaths, examine
-from agenticx.tools.shell.simple_commands import is_plainly_harmless
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = ["bash_exec"]
@@ -42,7 +42,10 @@ _MAX_WORD_CHARS = 300
 
 # Commands run without a terminal: no pager, no prompt. And bash must not run a start-up file before the command.
 _NONINTERACTIVE = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-_STARTUP_VARIABLES = re.compile(r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*")
+_CHANGING_VARIABLES = re.compile(
+    r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*"
+    r"|CDPATH|GLOBIGNORE|GREP_OPTIONS|LESSOPEN|LESSCLOSE|RIPGREP_CONFIG_PATH|GIT_.*"  # reads or runs something else
+)
 
 
 # --- the assessment ---------------------------------------------------------------------------------------------------
@@ -56,14 +59,14 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     file_system = FileSystemCache()
     named = examine(command, workspace, context.protected_roots, file_system)
     deleted, unchecked = _find_deleted(command, workspace, environment, named.unchecked)
-    harmless = named == NamedPaths() and is_plainly_harmless(
+    harmless = (named.secret, deleted, unchecked) == (None, None, None) and is_plainly_harmless(
         command, workspace, search_path, context.protected_roots, file_system
     )
     return Assessment(
         risk="read" if harmless else "execute",
         question="Run this command?",
         reasons=(_HARMLESS,) if harmless else tuple(_reasons(command, workspace, named, deleted, unchecked)),
-        protected=any(word is not None for word in (named.protected, named.secret, deleted)),
+        protected=not harmless and any(word is not None for word in (named.protected, named.secret, deleted)),
         unchecked=unchecked is not None,
         command=visible(_shortened(command)),
         binding={
@@ -96,7 +99,7 @@ def _shortened(command: str) -> str:
     return f"{command[: EXAMINED_COMMAND_BYTES - tail]}\n{note}\n{command[-tail:]}"
 
 
-_HARMLESS = "It is one plain command that only looks at files of the workspace."
+_HARMLESS = "It only looks at files of the workspace."
 
 
 def _reasons(
@@ -215,11 +218,11 @@ def _check_command(command: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment without secrets and start-up files, set to avoid pagers and prompts."""
+    """Return this process's environment without what changes how a command is read, set to avoid pagers and prompts."""
     return {
         name: value
         for name, value in child_environment(_NONINTERACTIVE).items()
-        if not _STARTUP_VARIABLES.fullmatch(name)
+        if name in _NONINTERACTIVE or not _CHANGING_VARIABLES.fullmatch(name)
     }
 
 

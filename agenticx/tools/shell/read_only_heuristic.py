@@ -1,4 +1,4 @@
-"""A heuristic for read-only shell commands, for loop detection; permissions use `simple_commands`."""
+"""A heuristic for read-only shell commands, for loop detection; permissions use `harmless_commands`."""
 
 from __future__ import annotations
 

@@ -488,7 +488,7 @@ def test_settings_of_hook_managers_and_other_agents_are_protected_wherever_named
     assert decide("auto", written).decision == "ask"
     assert written.reasons[-1].endswith("decides what runs on this machine or which calls need approval.")
     if not path.startswith(".config"):
-        assert runner.assess(bash_exec, command=f"cat {path}").protected
+        assert runner.assess(bash_exec, command=f"tee {path}").protected
 
 
 @pytest.mark.promise("H3")

@@ -44,7 +44,7 @@ cat mise.tom[l]
 cat .env[.]local
 cat .lintstaged[r]c.x
 cat mise[.]local.toml
-cat team.code-work*
+tee team.code-work*
 cat team[.]code-workspace
 cd .github; echo x > workflows/ci.yml
 cd .github/; cp ci.yml workflows

@@ -1,0 +1,96 @@
+"""A strict grammar of shell commands, in which each text means to bash what it means here.
+
+Simple commands of plain or quoted ASCII words, joined by `;`, `&&`, `||`, `|` and newlines, with comments and with
+redirections of the null device. There is no expansion but that of `*` and `?`, no assignment, and no reserved word:
+what is not plainly in the grammar is not read at all. Tests compare it with bash.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["SimpleCommand", "Word", "parse_command"]
+
+_MAX_COMMANDS = 100
+
+_PLAIN = r"[A-Za-z0-9_./:,@%+=^*?-]"
+_SINGLE_QUOTED = r"'[\t -&(-~]*'"
+_DOUBLE_QUOTED = r'"[\t !#%-\[\]-_a-~]*"'  # without what bash expands between these quotes
+_TOKEN = re.compile(
+    r"(?P<blank>[ \t]+)|(?P<newline>\n)|(?P<operator>&&|\|\||;|\|)|(?P<comment>#[\t -~]*)"
+    r"|(?P<redirection>(?:2>&1|2?>/dev/null|</dev/null)(?=[ \t\n;|&]|\Z))"
+    rf"|(?P<word>(?:{_PLAIN}|{_SINGLE_QUOTED}|{_DOUBLE_QUOTED})+)"
+)
+_PART = re.compile(rf"""'([^']*)'|"([^"]*)"|({_PLAIN}+)""")
+_ACTIVE = re.compile(r"[*?]")
+
+Operator = Literal["", ";", "&&", "||", "|"]
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word without its quotes; `is_glob` says that bash replaces it by the names of files, if some match."""
+
+    text: str
+    is_glob: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleCommand:
+    """The words of one command, its redirections left out; `after` is the operator before it."""
+
+    words: tuple[Word, ...]
+    after: Operator = ""
+
+
+def parse_command(command: str) -> tuple[SimpleCommand, ...] | None:
+    r"""Return the simple commands of a command line, None if the grammar does not have it.
+
+    >>> [[word.text for word in part.words] for part in parse_command("cd src && ls 2>/dev/null | head -n 3") or ()]
+    [['cd', 'src'], ['ls'], ['head', '-n', '3']]
+    >>> parse_command("echo $HOME")
+    """
+    tokens = _tokens(command)
+    if tokens is None:
+        return None
+    commands, words = list[SimpleCommand](), list[Word]()
+    after: Operator = ""
+    for kind, text in [*tokens, ("newline", "")]:
+        match kind:
+            case "word":
+                words.append(_word(text))
+            case "operator" | "newline" if words:
+                commands.append(SimpleCommand(tuple(words), after))
+                words, after = [], _OPERATORS.get(text, ";")
+            case "operator" | "redirection" if not words:
+                return None
+            case _:
+                pass
+    return tuple(commands) if after in ("", ";") and len(commands) <= _MAX_COMMANDS else None
+
+
+def _tokens(command: str) -> list[tuple[str, str]] | None:
+    """Return the kinds and texts of the tokens; None if the command has any other, or two words without a blank."""
+    tokens, position, previous = list[tuple[str, str]](), 0, "blank"
+    while position < len(command):
+        token = _TOKEN.match(command, position)
+        kind = None if token is None else token.lastgroup
+        if token is None or kind is None:
+            return None
+        if kind in _WORDS and previous in _WORDS:
+            return None
+        tokens.append((kind, token[0]))
+        position, previous = token.end(), kind
+    return tokens
+
+
+_WORDS = frozenset({"word", "redirection", "comment"})
+_OPERATORS: dict[str, Operator] = {";": ";", "&&": "&&", "||": "||", "|": "|"}
+
+
+def _word(text: str) -> Word:
+    parts = list(_PART.finditer(text))
+    is_glob = any(_ACTIVE.search(part[3] or "") for part in parts)
+    return Word("".join(part[1] or part[2] or part[3] or "" for part in parts), is_glob)

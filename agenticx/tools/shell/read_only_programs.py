@@ -1,0 +1,311 @@
+"""Programs that only read, with the options and operands that keep them so.
+
+An accept-list: of each program, the options that neither write, run, follow links in folders nor take a file, by
+their exact names, as an abbreviation of a long option may mean another one in another version. What is not listed is
+not known to be harmless.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["BUILTINS", "PROGRAMS", "Reading", "read_arguments"]
+
+_VALUES = {"n": re.compile(r"[+-]?[0-9]+[a-zA-Z]{0,3}"), "t": re.compile(r"[\t -~]*")}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The paths that a command reads; if it is recursive, also all files in the folders among them."""
+
+    paths: tuple[str, ...] = ()
+    is_recursive: bool = False
+    takes_folders: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Program:
+    """The arguments that a program takes.
+
+    `flags` are options of one letter without a value; `has_digits` allows `-5`. `values` and `long` have the kind of
+    value of an option: "n" a number, "t" any text, "" none; the value of a long option follows `=`. `operands` says
+    what other words are, and `most` how many there may be. `recursive` are the options with which folders are read with
+    all that is in them, "*" if they always are.
+    """
+
+    flags: str = ""
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
+    long: Mapping[str, str] = field(default_factory=dict[str, str])
+    operands: Literal["paths", "texts", "pattern, paths", "files"] = "paths"
+    most: int = 1_000
+    has_digits: bool = False
+    recursive: frozenset[str] = frozenset()
+
+
+def _program(
+    flags: str = "",
+    *,
+    values: str = "",
+    long: str = "",
+    operands: Literal["paths", "texts", "pattern, paths", "files"] = "paths",
+    most: int = 1_000,
+    has_digits: bool = False,
+    recursive: str = "",
+) -> _Program:
+    """Return a program; `values` are as in `c:t n:n`, and `long` as in `bytes=n quiet`."""
+    names = [name.partition("=") for name in long.split()]
+    return _Program(
+        flags=flags,
+        values=dict(value.split(":") for value in values.split()),
+        long={name: kind for name, _, kind in names},
+        operands=operands,
+        most=most,
+        has_digits=has_digits,
+        recursive=frozenset(recursive.split()),
+    )
+
+
+_COUNTS = "bytes=n lines=n quiet silent verbose"
+_DIGEST = _program("bt", long="binary text tag")
+_GREP = _program(
+    "abcEFGhHiIlLnoPqrsTUvVwxyzZ",
+    values="A:n B:n C:n e:t m:n",
+    long="after-context=n before-context=n color=t colour=t context=n count exclude=t exclude-dir=t extended-regexp"
+    " files-with-matches files-without-match fixed-strings ignore-case include=t invert-match line-number"
+    " line-regexp max-count=n no-filename no-messages null only-matching perl-regexp quiet recursive regexp=t silent"
+    " text with-filename word-regexp",
+    operands="pattern, paths",
+    has_digits=True,
+    recursive="r recursive",
+)
+
+# `diff` without -r: it follows the links that it finds in folders.
+PROGRAMS: Mapping[str, _Program] = {
+    "basename": _program("az", values="s:t", operands="texts"),
+    "cat": _program("AbEenstTuv", long="number show-all show-ends show-tabs squeeze-blank"),
+    "cksum": _program(),
+    "cmp": _program("bls", values="n:n", long="bytes=n print-bytes quiet silent verbose", operands="files", most=2),
+    "column": _program("tx", values="s:t c:n"),
+    "comm": _program("123z", operands="files", most=2),
+    "cut": _program(
+        "snz",
+        values="b:t c:t d:t f:t",
+        long="bytes=t characters=t complement delimiter=t fields=t only-delimited output-delimiter=t",
+    ),
+    "df": _program("ahHiklPT", long="human-readable inodes local portability total"),
+    "diff": _program(
+        "abBcdeEinpqstuwyZ",
+        values="C:n U:n W:n",
+        long="brief color=t context=n ignore-all-space ignore-blank-lines ignore-case ignore-space-change minimal"
+        " report-identical-files side-by-side text unified=n width=n",
+        operands="files",
+        most=2,
+        has_digits=True,
+    ),
+    "dirname": _program("z", operands="texts"),
+    "du": _program(
+        "0abchkmsx",
+        values="d:n t:n",
+        long="all apparent-size block-size=t bytes human-readable max-depth=n one-file-system summarize total",
+    ),
+    "file": _program("bhi", long="brief mime mime-encoding mime-type no-dereference"),
+    "fold": _program("bs", values="w:n"),
+    "grep": _GREP,
+    "head": _program("qvz", values="c:n n:n", long=_COUNTS, has_digits=True),
+    "hostname": _program(most=0),
+    "id": _program("gGnru", operands="texts"),
+    "ls": _program(
+        "1aAbBcCdfFgGhiklmnopqQrRsStuUvxXZ",
+        values="I:t T:n w:n",
+        long="all almost-all classify color=t directory group-directories-first hide=t human-readable ignore=t"
+        " no-group numeric-uid-gid recursive reverse size sort=t time=t time-style=t width=n",
+    ),
+    "md5sum": _DIGEST,
+    "nl": _program("p", values="b:t d:t f:t h:t i:n l:n n:t s:t v:n w:n"),
+    "nproc": _program(long="all", most=0),
+    "od": _program("abcdfilosvx", values="A:t j:n N:n t:t w:n"),
+    "pwd": _program("LP", most=0),
+    "readlink": _program("efmnqsvz"),
+    "realpath": _program("eLmPqsz"),
+    "rev": _program(),
+    "rg": _program(
+        "cFHiIlNnoPqsSUvwx",
+        values="A:n B:n C:n e:t g:t m:n t:t T:t",
+        long="after-context=n before-context=n color=t context=n count count-matches files files-with-matches"
+        " files-without-match fixed-strings glob=t heading hidden iglob=t ignore-case invert-match line-number"
+        " line-regexp max-count=n max-depth=n multiline no-heading no-filename no-ignore no-line-number no-messages"
+        " only-matching pcre2 quiet regexp=t smart-case sort=t stats type=t type-not=t with-filename word-regexp",
+        operands="pattern, paths",
+        recursive="*",
+    ),
+    "seq": _program("w", values="f:t s:t", operands="texts"),
+    "sha1sum": _DIGEST,
+    "sha256sum": _DIGEST,
+    "sha512sum": _DIGEST,
+    "sort": _program(
+        "bcCdfghiMmnrRsuVz",
+        values="k:t t:t",
+        long="dictionary-order field-separator=t general-numeric-sort human-numeric-sort ignore-case"
+        " ignore-leading-blanks key=t month-sort numeric-sort reverse stable unique version-sort zero-terminated",
+    ),
+    "stat": _program("ft", values="c:t", long="file-system format=t printf=t terse"),
+    "tac": _program("b", values="s:t"),
+    "tail": _program("qvz", values="c:n n:n", long=_COUNTS, has_digits=True),
+    "tr": _program("cCdst", long="complement delete squeeze-repeats truncate-set1", operands="texts"),
+    "tree": _program(
+        "aAdDfFghinpqrsStuvUx",
+        values="I:t L:n P:t",
+        long="dirsfirst du filesfirst gitignore inodes matchdirs noreport prune si sort=t",
+    ),
+    "true": _program(operands="texts"),
+    "false": _program(operands="texts"),
+    "uname": _program("amnoprsv", long="all kernel-name kernel-release machine operating-system", most=0),
+    "uniq": _program("cdDiuz", values="f:n s:n w:n", long="count ignore-case repeated unique", most=1),
+    "wc": _program("clmLw", long="bytes chars lines max-line-length words"),
+    "which": _program("a", operands="texts"),
+    "whoami": _program(most=0),
+}
+
+BUILTINS = frozenset({"cd", "command", "echo", "false", "printf", "pwd", "test", "true", "type"})
+"""Commands of this module that bash itself has; it looks on the PATH for no program of that name."""
+
+
+def read_arguments(words: Sequence[str]) -> Reading | None:
+    """Return what a command reads, None if it is not known to be harmless; `words` begin with the program."""
+    name, rest = words[0], words[1:]
+    match name:
+        case "echo":
+            return Reading()
+        case "printf":
+            return Reading() if _is_harmless_printf(rest) else None
+        case "test":
+            return _read_test(rest)
+        case "find":
+            return _read_find(rest)
+        case "sed":
+            return _read_sed(rest)
+        case "date":
+            return Reading() if all(map(_DATE.fullmatch, rest)) else None
+        case "command":
+            return Reading() if rest[:1] in (["-v"], ["-V"]) and _are_names(rest[1:]) else None
+        case "type":
+            return Reading() if _are_names(rest) else None
+        case _:
+            program = PROGRAMS.get(name)
+            return None if program is None else _read(program, rest)
+
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_DATE = re.compile(r"\+[ -~]*|-u|-I|-R|-Iseconds|--utc|--iso-8601(?:=[a-z]+)?|--rfc-3339=[a-z]+")
+
+
+def _are_names(words: Sequence[str]) -> bool:
+    return bool(words) and all(map(_NAME.fullmatch, words))
+
+
+def _read(program: _Program, words: Sequence[str]) -> Reading | None:
+    options, operands, pending = set[str](), list[str](), list(words)[::-1]
+    while pending:
+        word = pending.pop()
+        if word == "--":
+            operands += reversed(pending)
+            break
+        if not word.startswith("-"):
+            operands.append(word)
+        elif not _take_option(program, word, pending, options):
+            return None
+    if len(operands) > program.most:
+        return None
+    is_recursive = "*" in program.recursive or bool(options & program.recursive)
+    match program.operands:
+        case "texts":
+            return Reading()
+        case "pattern, paths":
+            has_pattern = options & {"e", "regexp", "files"}
+            if not has_pattern and not operands:
+                return None
+            return Reading(tuple(operands if has_pattern else operands[1:]), is_recursive)
+        case kind:
+            return Reading(tuple(operands), is_recursive, takes_folders=kind == "paths")
+
+
+def _take_option(program: _Program, text: str, pending: list[str], options: set[str]) -> bool:
+    """Take an option, and its value from the `pending` words; return whether they are harmless."""
+    if text.startswith("--"):
+        name, equals, value = text[2:].partition("=")
+        options.add(name)
+        kind = program.long.get(name)
+        if kind is None or bool(equals) != bool(kind):
+            return False
+        return not kind or _VALUES[kind].fullmatch(value) is not None
+    if program.has_digits and text[1:].isdigit():
+        return True
+    for place, letter in enumerate(text[1:], 2):
+        options.add(letter)
+        if letter in program.flags:
+            continue
+        kind = program.values.get(letter)
+        value = text[place:] or (pending.pop() if kind and pending else None)
+        return kind is not None and value is not None and _VALUES[kind].fullmatch(value) is not None
+    return text != "-"
+
+
+def _is_harmless_printf(words: Sequence[str]) -> bool:
+    """Return whether a `printf` only prints: `-v` and `%n` set variables."""
+    return bool(words) and not words[0].startswith("-") and re.search(r"%[^%A-Za-z]*n", words[0]) is None
+
+
+_FILE_TESTS = frozenset({"-d", "-e", "-f", "-h", "-L", "-r", "-s", "-w", "-x"})
+_TEXT_TESTS = frozenset({"-n", "-z"})
+_COMPARISONS = frozenset({"=", "==", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+
+
+def _read_test(words: Sequence[str]) -> Reading | None:
+    """Return what a `test` of one file or text reads, or of two texts; `-v` evaluates what is in an index."""
+    match words:
+        case [test, path] if test in _FILE_TESTS:
+            return Reading((path,))
+        case [test, _] if test in _TEXT_TESTS:
+            return Reading()
+        case [_, comparison, _] if comparison in _COMPARISONS:
+            return Reading()
+        case _:
+            return None
+
+
+_FIND_FLAGS = frozenset(
+    {"-a", "-and", "-depth", "-empty", "-ls", "-mount", "-not", "-o", "-or", "-print", "-print0", "-prune", "-true"}
+    | {"-false", "-xdev", "(", ")", "!", "-readable", "-writable", "-executable"}
+)
+_FIND_VALUES = frozenset(
+    {"-amin", "-atime", "-cmin", "-ctime", "-iname", "-ipath", "-iregex", "-maxdepth", "-mindepth", "-mmin", "-mtime"}
+    | {"-name", "-path", "-perm", "-printf", "-regex", "-regextype", "-size", "-type", "-links"}
+)
+
+
+def _read_find(words: Sequence[str]) -> Reading | None:
+    """Return what a `find` reads that neither runs nor writes: the names in its folders."""
+    count = next((place for place, word in enumerate(words) if word.startswith(("-", "(", "!", ",", ")"))), len(words))
+    pending = list(words[count:])[::-1]
+    while pending:
+        word = pending.pop()
+        if word in _FIND_VALUES and pending:
+            pending.pop()
+        elif word not in _FIND_FLAGS:
+            return None
+    return Reading(tuple(words[:count]))
+
+
+_SED_SCRIPT = re.compile(r"(?:[0-9]+|\$)(?:,(?:[0-9]+|\$))?p(?:;(?:[0-9]+|\$)(?:,(?:[0-9]+|\$))?p)*")
+
+
+def _read_sed(words: Sequence[str]) -> Reading | None:
+    """Return what a `sed -n 5,9p` reads, which prints lines by their numbers."""
+    match words:
+        case ["-n", script, *paths] if _SED_SCRIPT.fullmatch(script):
+            return None if any(path.startswith("-") for path in paths) else Reading(tuple(paths))
+        case _:
+            return None

@@ -1,0 +1,490 @@
+"""Tests that only commands proved simple, read-only and inside the workspace count as harmless."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from agenticx.tools import decide
+from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.shell.grammar import parse_command
+from agenticx.tools.shell.harmless_commands import is_plainly_harmless
+from tests.support.lanes import Count
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("H4")]
+
+
+@pytest.fixture
+def project(runner, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    outside = runner.workspace.with_name("outside")
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    (runner.workspace / "notes.md").write_text("hello\n")
+    (runner.workspace / "src").mkdir()
+    (runner.workspace / "my notes").touch()
+    (runner.workspace / "link").symlink_to(outside)
+    return runner
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls",
+        "ls -la",
+        " ls  -l src ",
+        "ls -l .",
+        "pwd",
+        "cat notes.md",
+        "cat .//notes.md",
+        'cat "my notes"',
+        "cat 'my notes' notes.md",
+        "head -n 5 notes.md",
+        "head -5 notes.md",
+        "tail -n3 notes.md",
+        "wc -l notes.md",
+        "grep -rn hello src",
+        "grep -i 'two words' notes.md",
+        "grep -A3 x notes.md",
+        "echo hello world",
+        "echo 'a; b | c > d $HOME `x`'",
+        "du -sh src",
+        "true",
+        "whoami",
+        "ls -1",
+        "ls #x",
+        "ls;",
+        "ls\tx\n",
+        "\nls",
+        "# look first\nls",
+        "ls && pwd; wc -l notes.md || echo none",
+        "ls |\n  head -n 3 # the first",
+        "grep -rn 'def main' src 2>/dev/null | head -20",
+        "ls >/dev/null 2>&1",
+        "cd src && ls -la && cat ../notes.md",
+        "cat no*.md src/*.py",
+        "ls --color=never",
+        "head --bytes=5 notes.md",
+        "cat -- notes.md",
+        "grep -r hello --include=*.py src",
+        "find . -name '*.py' -not -path './node_modules/*' | sort | uniq -c",
+        "find src -maxdepth 2 -type d",
+        "sed -n '1,5p' notes.md",
+        "test -f notes.md && echo yes || echo no",
+        "sort -rn notes.md | tr a-z A-Z | cut -d, -f1 | tail -n 1",
+        "diff notes.md 'my notes'",
+        "printf '%s\\n' a",
+        "date +%F",
+        "command -v python3",
+        "type ls",
+        "cat .git/config",
+        "cat .github/workflows/ci.yml",
+    ],
+)
+def test_a_plain_read_only_command_is_allowed(project, command) -> None:
+    assessment = project.assess(bash_exec, command=command)
+    assert decide("default", assessment).decision == "allow"
+    assert assessment.reasons == ("It only looks at files of the workspace.",)
+
+
+ASKED = r"""
+# more than one command
+ls &&
+; ls
+ls;; ls
+ls &&& ls
+ls | xargs cat
+ls | tee x
+cat notes.md | sh
+pwd && git push
+ls; rm x
+ls && rm x
+ls || rm x
+ls | sh
+ls & rm x
+ls |& sh
+(ls)
+{ ls; }
+! ls
+if ls; then rm x; fi
+time ls
+ls &
+# redirections
+>/dev/null
+ls >/dev/nullx
+ls 1>/dev/null
+ls2>&1
+ls 3>&1
+ls 2>&1x
+ls </dev/zero
+ls > /dev/null/x
+ls > x
+ls >> x
+cat < /etc/passwd
+cat <<x
+cat <<< x
+ls 2>x
+ls &>x
+cat <(rm x)
+echo x>notes.md
+# substitutions and expansions
+echo $(rm x)
+echo `rm x`
+echo $HOME
+echo ${x:=y}
+echo "$(rm x)"
+echo "`rm x`"
+cat "$HOME"
+echo $((1))
+cat ~/x
+cat ~root/x
+cat *
+cat -*
+cat */notes.md
+cat s*/../../outside/secret
+cat lin*
+cat lin*/secret
+cat ?otes.md
+cat [n]otes.md
+cat {notes.md,/etc/passwd}
+echo $'x'
+echo $"x"
+l\s
+cat notes\.md
+# wrappers, builtins, environment
+env ls
+X=1 ls
+PATH=. ls
+LD_PRELOAD=x ls
+sudo ls
+nice ls
+xargs ls
+exec ls
+command ls
+builtin pwd
+eval ls
+source x
+. x
+sh -c ls
+bash ls
+nohup ls
+timeout 1 ls
+printf -v x y
+export x
+cd src
+cd
+cd - && ls
+cd src; cat notes.md
+cd src || cat notes.md
+cd link && ls
+cd .. && ls
+cd nowhere && ls
+cd notes.md && ls
+ls && cd src && ls
+cd src && cat ../../outside/secret
+cd src | cat
+cd src extra && ls
+alias x
+trap x
+[ x ]
+busybox ls
+stdbuf ls
+# programs by path, or that run and write
+./ls
+/bin/ls
+./git
+src/ls
+git status
+git -c core.pager=x log
+git log
+find . -exec rm {} +
+find . -delete
+sed -i x notes.md
+awk 1 notes.md
+sort -o x notes.md
+tee x
+uniq a b
+rm x
+touch x
+mv a b
+cp a b
+python x
+node x
+make
+curl x
+tar x
+date -s x
+less x
+more x
+vi x
+man x
+diff src link
+xxd a b
+rg --pre x y
+base64 x
+openssl
+# outside the workspace
+cat /etc/passwd
+cat ../outside/secret
+ls ..
+ls /
+cat link/secret
+ls link
+ls link/
+cat src/../../x
+cat /proc/self/environ
+head /dev/zero
+grep x /etc/passwd
+grep -r x link
+wc -l ../x
+du /
+ls ./..
+cat "/etc/passwd"
+cat '/etc/passwd'
+cat /etc/'passwd'
+cat '../x'
+# options
+grep -f x notes.md
+grep -R x src
+ls -L src
+ls --rec
+ls --color
+sort --compress-prog ./x notes.md
+sort --output=x notes.md
+sort -ox notes.md
+sort -T x notes.md
+sort --files0-from=x
+uniq notes.md new.txt
+find . -fprintf out.txt %p
+find . -name
+find -L .
+find . -newer ../outside/secret
+find ../outside
+find -files0-from x
+sed -n '/a/w new.txt' notes.md
+sed -n 1e notes.md
+sed 1p notes.md
+sed -n 1p -i notes.md
+head -5c 7
+tail -5f notes.md
+test -v 'a[$(x)]'
+test -R x
+test a -a b
+printf -v PATH x
+printf '%n' PATH
+printf '%5n' PATH
+date -s 12:00
+date 010203042030
+date -f notes.md
+command ls
+command -p ls
+type -a
+diff src src
+diff notes.md ../outside/secret
+cmp notes.md /etc/passwd
+rg --pre=./x y
+rg --pre ./x y
+rg -z x
+rg -f x y
+tree -o x
+strings @x
+hostname x
+file -m x notes.md
+file -f notes.md
+file -C
+wc --files0-from=x
+cat --help
+tail -f notes.md
+grep --file=/etc/passwd x
+ls -
+md5sum -c notes.md
+du -L src
+grep -d recurse x
+grep '-f' x
+grep "-R" x
+du --files0-from=x
+tail --follow x
+grep -nf x y
+# protected, hidden, odd
+cat .env
+ｌｓ
+LS
+'
+"
+ls 'x
+''
+'' ls
+nosuch
+-l
+echo é
+"""
+ODD = [
+    "ls\nrm x",
+    "ls\rrm x",
+    "ls \\\nx",
+    "ls\xa0x",
+    "ls\u200b",
+    "ls \x00",
+    "ls \x1b[2K",
+    "",
+    "   ",
+    "ls \u202ex",
+    "ls\x0b x",
+    "ls\x0cx",
+]
+
+
+@pytest.mark.parametrize("command", [*(line for line in ASKED.splitlines() if line and line[:2] != "# "), *ODD])
+def test_every_other_command_is_asked_about(project, command) -> None:
+    assert decide("default", project.assess(bash_exec, command=command)).decision == "ask"
+
+
+@pytest.mark.parametrize(
+    "search_path", ["{workspace}:/usr/bin", ".:/usr/bin", ":/usr/bin", "/usr/bin:", "bin:/usr/bin", ""]
+)
+def test_a_program_that_may_be_shadowed_is_asked_about(project, monkeypatch, search_path) -> None:
+    (project.workspace / "ls").write_text("#!/bin/sh\n")
+    (project.workspace / "ls").chmod(0o755)
+    monkeypatch.setenv("PATH", search_path.format(workspace=project.workspace))
+    assert decide("default", project.assess(bash_exec, command="ls")).decision == "ask"
+
+
+@pytest.mark.parametrize(
+    "command", ["cat pipe", "head -n 1 pipe", "grep x pipe", "cat socket-link", "wc notes.md pipe"]
+)
+def test_reading_a_special_file_is_asked_about(project, command) -> None:
+    """Reading a pipe may block forever, or consume data that another program waits for."""
+    os.mkfifo(project.workspace / "pipe")
+    (project.workspace / "socket-link").symlink_to("pipe")
+    assert decide("default", project.assess(bash_exec, command=command)).decision == "ask"
+
+
+@pytest.mark.promise("I1")
+def test_a_recursive_search_through_files_with_secrets_is_asked_about(project) -> None:
+    def decision(command: str) -> str:
+        return decide("default", project.assess(bash_exec, command=command)).decision
+
+    commands = ["grep -r top .", "grep -r top", "grep -rn -e top src", "grep -r top conf src", "grep -nr top conf"]
+    (project.workspace / "conf" / "deep").mkdir(parents=True)
+    assert [decision(command) for command in commands] == ["allow"] * 5
+    for name in ("conf/deep/server.pem", ".ssh/config"):
+        (project.workspace / name).parent.mkdir(exist_ok=True)
+        (project.workspace / name).touch()
+        decided = [decision(command) for command in commands]
+        in_conf = "ask" if name.startswith("conf") else "allow"
+        assert decided == ["ask", "ask", "allow", in_conf, in_conf]
+        assert decision("grep -r top src") == "allow"
+        (project.workspace / name).unlink()
+    assert decision("cat conf") == "allow"
+
+
+def test_every_command_is_asked_about_if_a_private_folder_lies_in_the_workspace(workspace, make_runner) -> None:
+    runner = make_runner(workspace, protected_roots=(workspace / "agx-home",))
+    assert decide("default", runner.assess(bash_exec, command="grep -r x .")).decision == "ask"
+
+
+def test_a_program_that_is_not_in_the_systems_folders_is_asked_about(project, monkeypatch, tmp_path) -> None:
+    os.symlink("/bin/sh", tmp_path / "ls")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin")
+    assert decide("default", project.assess(bash_exec, command="ls")).decision == "ask"
+
+
+WORDS = "ls cat grep echo rm git find sort head test cd notes.md src link .. / /etc/passwd .git - -r -la -f x é if time"
+OPERATORS = "2>&1 >/dev/null 2>/dev/null </dev/null $(rm ${x} && || *.md no* --include=*"
+CHARACTERS = [*";&|><()$`'\"\\*?[]{},~!#=^%@+:12", *"       ", *"\t\n\r\v\x00\u200b\xa0"]
+PIECES = [*WORDS.split(), *OPERATORS.split(), *CHARACTERS]
+_CALLED = r"""
+set -f
+called() {
+    local line
+    builtin printf -v line ' %q' "$@"
+    builtin printf '%s\n' "$line" >&3  # one write, beside those of the other commands of a pipeline
+    builtin return "$outcome"
+}
+for name in $names; do builtin eval "$name() { called $name \"\$@\"; }"; done
+command_not_found_handle() { called "$@"; }
+"""
+
+
+def called(command: str, folder: Path, outcome: int) -> set[tuple[str, ...]]:
+    """Return the commands that bash runs of a command line, each with the exit code `outcome`."""
+    names = "ls cat grep echo rm git find sort head test cd pwd true false printf type command wc tail"
+    with tempfile.TemporaryFile() as record:
+        script = f"exec 3<&{record.fileno()}\nnames='{names}' outcome={outcome}\n{_CALLED}\nunset names name\n"
+        subprocess.run(
+            ["/bin/bash", "-c", f'{script}builtin eval "$1"', "bash", command],
+            cwd=folder,
+            env={"PATH": "/nowhere"},
+            pass_fds=[record.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+            check=False,
+        )
+        record.seek(0)
+        lines = record.read().decode().splitlines()
+    return {tuple(shlex.split(line)) for line in lines}
+
+
+def random_command(rng: random.Random) -> str:
+    first = rng.choice(("ls ", "cat ", "grep -r x ", "echo ", "find . ", "cd src && ls ", ""))
+    return first + "".join(rng.choices(PIECES, k=rng.randrange(12)))
+
+
+def test_bash_runs_nothing_but_what_the_grammar_reads(tmp_path: Path, rng: random.Random, count: Count) -> None:
+    """bash is the oracle: a command of the grammar runs nothing but what the grammar says, and writes no file."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    read = 0
+    wanted = count(40, 1_000, 20_000)
+    while read < wanted:
+        command = random_command(rng)
+        if (commands := parse_command(command)) is None or not commands:
+            continue
+        read += 1
+        expected = {tuple(word.text for word in part.words) for part in commands}
+        for outcome in (0, 1):
+            assert called(command, folder, outcome) <= expected, command
+    assert not list(folder.iterdir())
+
+
+def test_no_generated_command_reads_outside_of_the_workspace(project, rng: random.Random, count: Count) -> None:
+    """An independent, cruder check of the words."""
+    allowed = 0
+    for _ in range(count(1_000, 20_000, 200_000)):
+        command = random_command(rng)
+        if not is_plainly_harmless(command, project.workspace, "/usr/bin:/bin", ()):
+            continue
+        allowed += 1
+        parts = [[word.text for word in part.words] for part in parse_command(command) or ()]
+        folder = project.workspace / (parts[0][1] if parts[0][0] == "cd" else "")
+        for program, *words in parts:
+            assert program in {"cd", "ls", "cat", "grep", "echo", "find", "sort", "head", "test"}, command
+            paths = [word for word in words if word[:1] != "-"] if program in {"ls", "cat", "sort"} else []
+            assert all(Path(os.path.realpath(folder / path)).is_relative_to(project.workspace) for path in paths), (
+                command
+            )
+    assert allowed > 50  # the judge had something to judge
+
+
+def test_the_commands_of_the_corpus_run_silently_or_ask_as_people_expect(project) -> None:
+    """Those of git ask: its configuration decides which programs they run."""
+    given = os.environ.get("AGX_PERMISSIONS")
+    corpus = Path(given or Path(__file__).parents[3] / "../shared/data/permissions", "commands.jsonl")
+    if not corpus.is_file():
+        pytest.skip("no commands with what people expect: set AGX_PERMISSIONS to the folder that has commands.jsonl")
+    wrong = list[str]()
+    for line in map(json.loads, corpus.read_text("utf-8").split("\n")[:-1]):
+        command: str = line["command"]
+        expected = "allow" if line["expected"] == "allow" and not command.startswith("git") else "ask"
+        if decide("default", project.assess(bash_exec, command=command)).decision != expected:
+            wrong.append(command)
+    assert wrong == []
