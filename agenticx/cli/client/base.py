@@ -18,6 +18,7 @@ from agenticx.tools.artifacts.files import Artifact
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
+    "DEFAULT_OPTIONS",
     "Client",
     "ResolvedModel",
     "RewindReport",
@@ -25,6 +26,8 @@ __all__ = [
     "SessionInfo",
     "SessionOptions",
     "SessionReader",
+    "TurnMode",
+    "TurnOptions",
     "TurnPosition",
 ]
 
@@ -43,6 +46,32 @@ class SessionOptions:
     tools: tuple[str, ...] | None = None
     team: str | None = None
     agent: str | None = None
+
+
+TurnMode = Literal["chat", "vault", "agent"]
+"""The kinds of answers: from general knowledge, from notes, or by work with tools."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnOptions:
+    """The options of a turn; None leaves the choice to its session.
+
+    `mode` takes precedence over the mode that the words of the message suggest. With `variants`, a number or the names
+    of as many models, the turn makes options of the message. With `compact` it compacts the conversation instead of
+    answering.
+    """
+
+    model: str | None = None
+    permission_mode: PermissionMode | None = None
+    client_turn_id: str | None = None
+    mode: TurnMode | None = None
+    vaults: tuple[str, ...] | None = None
+    variants: int | tuple[str, ...] | None = None
+    compact: bool = False
+
+
+DEFAULT_OPTIONS = TurnOptions()
+"""The options of a turn that leave every choice to its session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,23 +227,11 @@ class Client(SessionReader, Protocol):
         ...
 
     async def start(
-        self,
-        session_id: str,
-        message: UserMessage,
-        *,
-        model: str | None = None,
-        permission_mode: PermissionMode | None = None,
-        client_turn_id: str | None = None,
-        mode: str | None = None,
-        vaults: Sequence[str] | None = None,
-        variants: int | tuple[str, ...] | None = None,
-        compact: bool = False,
+        self, session_id: str, message: UserMessage, options: TurnOptions = DEFAULT_OPTIONS
     ) -> TurnPosition:
-        """Start a turn, with what is given instead of the session's own; raise `SessionBusy` while another one runs.
+        """Start a turn; raise `SessionBusy` while another one runs.
 
-        With `variants`, a number or the names of as many models, it makes options of the message; with `compact` it
-        compacts the conversation instead of answering.
-        With a `client_turn_id` that started a turn of the session before, also on a server that has ended since, no
+        If the `client_turn_id` has started a turn of the session before, also on a server that has ended since, no
         other turn starts: that one is returned.
         """
         ...

@@ -6,10 +6,18 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from agenticx.assembly import close_images, configured_images, default_tools, make_hub
-from agenticx.cli.client.base import ResolvedModel, RewindReport, SessionInfo, SessionOptions, TurnPosition
+from agenticx.cli.client.base import (
+    DEFAULT_OPTIONS,
+    ResolvedModel,
+    RewindReport,
+    SessionInfo,
+    SessionOptions,
+    TurnOptions,
+    TurnPosition,
+)
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.reading import export_log, read_envelopes
 from agenticx.cli.client.sharing import SessionSharing, SharedParts
@@ -29,7 +37,6 @@ from agenticx.sessions.store.attachments import find_attachment
 from agenticx.sessions.store.base import Store
 from agenticx.settings import Settings
 from agenticx.tools.artifacts.files import Artifact
-from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.registry import Toolbox
 
 __all__ = ["LocalClient", "PolicyGate"]
@@ -167,28 +174,18 @@ class LocalClient:
     # --- turns --------------------------------------------------------------------------------------------------------
 
     async def start(
-        self,
-        session_id: str,
-        message: UserMessage,
-        *,
-        model: str | None = None,
-        permission_mode: PermissionMode | None = None,
-        client_turn_id: str | None = None,
-        mode: str | None = None,
-        vaults: Sequence[str] | None = None,
-        variants: int | tuple[str, ...] | None = None,
-        compact: bool = False,
+        self, session_id: str, message: UserMessage, options: TurnOptions = DEFAULT_OPTIONS
     ) -> TurnPosition:
         request = TurnRequest(
             input=message.content,
             attachments=message.attachments,
-            client_turn_id=client_turn_id,
-            model=model,
-            permission_mode=permission_mode,
-            mode=cast("Any", mode),
-            vaults=None if vaults is None else tuple(vaults),
-            variants=variants,
-            compact=compact,
+            client_turn_id=options.client_turn_id,
+            model=options.model,
+            permission_mode=options.permission_mode,
+            mode=options.mode,
+            vaults=options.vaults,
+            variants=options.variants,
+            compact=options.compact,
         )
         self._used.add(session_id)
         submission = await self._hub.submit(session_id, request)

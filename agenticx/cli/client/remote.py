@@ -19,11 +19,13 @@ from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
 from agenticx.cli.client.base import (
+    DEFAULT_OPTIONS,
     ResolvedModel,
     RewindReport,
     ServerLost,
     SessionInfo,
     SessionOptions,
+    TurnOptions,
     TurnPosition,
 )
 from agenticx.cli.client.envelopes import Envelope
@@ -36,7 +38,6 @@ from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.usage import DailyUsage, UsageCounts
 from agenticx.tools.artifacts.files import Artifact
-from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["RETRY_LIMIT_SECONDS", "RemoteClient"]
 
@@ -169,29 +170,11 @@ class RemoteClient:
     # --- turns --------------------------------------------------------------------------------------------------------
 
     async def start(
-        self,
-        session_id: str,
-        message: UserMessage,
-        *,
-        model: str | None = None,
-        permission_mode: PermissionMode | None = None,
-        client_turn_id: str | None = None,
-        mode: str | None = None,
-        vaults: Sequence[str] | None = None,
-        variants: int | tuple[str, ...] | None = None,
-        compact: bool = False,
+        self, session_id: str, message: UserMessage, options: TurnOptions = DEFAULT_OPTIONS
     ) -> TurnPosition:
         attached = [attachment.model_dump() for attachment in message.attachments]
-        body: dict[str, Any] = {"input": message.content, "attachments": attached, "model": model}
-        own = {
-            "permission_mode": permission_mode,
-            "client_turn_id": client_turn_id,
-            "mode": mode,
-            "vaults": vaults,
-            "variants": variants,
-            "compact": compact or None,
-        }
-        body |= {key: value for key, value in own.items() if value is not None}
+        given = {name: value for name, value in asdict(options).items() if value not in (None, False)}
+        body = {"input": message.content, "attachments": attached, **given}
         turn = await self._server.request_json("POST", _path(session_id, "turns"), body)
         return TurnPosition(turn["turn_id"], turn["cursor"])
 

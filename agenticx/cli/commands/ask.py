@@ -9,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Any
 
+from agenticx.cli.client.base import TurnOptions
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.commands.message_input import read_task
 from agenticx.cli.commands.vault import ask_about_embeddings
@@ -79,9 +80,8 @@ def run(arguments: Namespace) -> int:
     if settings.enable_inline_citations and not arguments.json:
         output = _WithCitations(output)
     with open_conversation(arguments, output) as conversation:
-        conversation.mode = "vault"
-        conversation.vaults = None if vaults is None else tuple(vault.id for vault in vaults)
-        return conversation.run_turn(message)
+        ids = None if vaults is None else tuple(vault.id for vault in vaults)
+        return conversation.run_turn(message, TurnOptions(mode="vault", vaults=ids))
 
 
 def _vaults(names: list[str] | None) -> list[VaultRecord] | None:

@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
-from agenticx.cli.client.base import RewindReport, SessionInfo
+from agenticx.cli.client.base import DEFAULT_OPTIONS, RewindReport, SessionInfo, TurnMode, TurnOptions
 from agenticx.cli.client.session_lookup import find_session
 from agenticx.cli.commands.message_input import PendingAttachments, validate_prompt
 from agenticx.cli.commands.session_changes import COMPACT, checked_name, rewind_last_message, rewind_messages
@@ -98,7 +98,7 @@ class Chat:
         try:
             self.conversation.run(self.conversation.ensure_connected())
             if (forced := _FORCED_MODE.fullmatch(line)) is not None:
-                self._send(forced["message"], forced["mode"] or "agent")
+                self._send(forced["message"], cast("TurnMode", forced["mode"] or "agent"))
                 return True
             if line.startswith("/") and not line.startswith("//") and "\n" not in line:
                 return self.run_command(line)
@@ -117,17 +117,13 @@ class Chat:
             self._print_error(str(exc))
         return True
 
-    def _send(self, text: str, mode: str | None = None) -> None:
-        """Run a turn, in this mode instead of that of its words if one is given."""
-        self.conversation.mode = mode
-        try:
-            self._run_turn(self.build_message(text))
-        finally:
-            self.conversation.mode = None
+    def _send(self, text: str, mode: TurnMode | None = None) -> None:
+        """Run a turn, in this mode instead of the one that its words suggest if one is given."""
+        self._run_turn(self.build_message(text), TurnOptions(mode=mode))
 
-    def _run_turn(self, message: UserMessage) -> None:
+    def _run_turn(self, message: UserMessage, options: TurnOptions = DEFAULT_OPTIONS) -> None:
         self.last_code, self.rewind_undo = FAILED, None
-        self.last_code = self.conversation.run_turn(message)
+        self.last_code = self.conversation.run_turn(message, options)
 
     def build_message(self, text: str) -> UserMessage:
         """Return the user message for `text`, with the files that are attached or mentioned in it as `@PATH`.
@@ -347,11 +343,7 @@ class Chat:
         if self.conversation.session is None:
             self._print("there is nothing to compact; your next message starts a session")
             return
-        self.conversation.compacts = True
-        try:
-            self._run_turn(UserMessage(content=COMPACT))
-        finally:
-            self.conversation.compacts = False
+        self._run_turn(UserMessage(content=COMPACT), TurnOptions(compact=True))
 
     def _rename(self, name: str) -> None:
         session = self.conversation.session

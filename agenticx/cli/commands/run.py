@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
+from agenticx.cli.client.base import TurnOptions
 from agenticx.cli.commands.message_input import add_attach_option, add_image_option, load_attachments, read_task
 from agenticx.cli.exit_codes import USAGE
 from agenticx.cli.options import ANSWERS, add_turn_options
@@ -82,14 +83,13 @@ def run(arguments: Namespace) -> int:
         variants: int | tuple[str, ...] | None = arguments.variants
         if isinstance(variants, tuple) and arguments.base_url is not None:
             variants = tuple(with_address(served_model_name(name), arguments.base_url) for name in variants)
-        conversation.variants = variants
         for name in variants if isinstance(variants, tuple) else ():
             conversation.run(conversation.client.resolve_model(name))  # an unknown one is refused before any begins
         if conversation.session is not None and conversation.turn_mode == "auto":
             conversation.output.show_note(
                 Note("this session is in mode auto: calls run without being asked about", "warning")
             )
-        return conversation.run_single_turn(message, command="agx run")
+        return conversation.run_single_turn(message, TurnOptions(variants=variants), command="agx run")
 
 
 def _variants(text: str) -> int | tuple[str, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from agenticx.cli.client.base import Client, SessionInfo, SessionOptions, TurnPosition
+from agenticx.cli.client.base import DEFAULT_OPTIONS, Client, SessionInfo, SessionOptions, TurnOptions, TurnPosition
 from agenticx.cli.client.handover import HandoverRefused
 from agenticx.cli.client.http import ServerUnreachable, ServerUnresponsive
 from agenticx.cli.client.local import LocalClient
@@ -80,14 +80,6 @@ class TerminalConversation:
     connector: SessionConnector
     session: SessionInfo | None = None
     model: str | None = None
-    mode: str | None = None
-    """The mode that the user has chosen for the next turns: chat, vault or agent; None for that of their words."""
-    vaults: tuple[str, ...] | None = None
-    """The ids of the vaults of the next turns; None for the session's own."""
-    variants: int | tuple[str, ...] | None = None
-    """The options that the next turns make: how many, or the names of their models; None for a usual turn."""
-    compacts: bool = False
-    """True if the next turns compact the conversation instead of answering."""
     automatic_answer: ConfirmAnswer | None = None
     keyboard: Keyboard = field(default_factory=LineKeyboard)
     edit_text: EditText | None = None
@@ -104,11 +96,14 @@ class TerminalConversation:
     may_fall_back: bool = False
     """True until the first turn starts in this process: if the store fails, sessions are kept in memory only."""
 
-    def run_turn(self, message: UserMessage) -> int:
-        """Run one turn and return its exit code; raise KeyboardInterrupt on a second termination signal."""
-        return self.run(self._run_turn(message))
+    def run_turn(self, message: UserMessage, options: TurnOptions = DEFAULT_OPTIONS) -> int:
+        """Run one turn and return its exit code; raise KeyboardInterrupt on a second termination signal.
 
-    def run_single_turn(self, message: UserMessage, *, command: str) -> int:
+        This conversation supplies the model, the permission mode and the `client_turn_id` of the options.
+        """
+        return self.run(self._run_turn(message, options))
+
+    def run_single_turn(self, message: UserMessage, options: TurnOptions = DEFAULT_OPTIONS, *, command: str) -> int:
         """Run the one turn of `agx run` or `agx team run` and return its exit code.
 
         A terminal shows afterwards how `command` continues the session. Raise `SessionBusy` with the command that shows
@@ -116,7 +111,7 @@ class TerminalConversation:
         """
         self.show_instructions()
         try:
-            code = self.run_turn(message)
+            code = self.run_turn(message, options)
         except SessionBusy as exc:
             assert self.session is not None
             raise SessionBusy(f"{exc}; `agx chat --session {self.session.id}` shows the running turn") from exc
@@ -256,26 +251,27 @@ class TerminalConversation:
         else:
             self.session = await self.client.change(self.session.id, changes)
 
-    async def _run_turn(self, message: UserMessage) -> int:
+    async def _run_turn(self, message: UserMessage, options: TurnOptions) -> int:
         is_new, started = self.session is None, list[TurnPosition]()
         # a server may have accepted the message before it ended: with the same id it is not run twice
-        client_turn_id = uuid4().hex if isinstance(self.client, RemoteClient) else None
+        if isinstance(self.client, RemoteClient):
+            options = replace(options, client_turn_id=uuid4().hex)
         try:
-            return await self._start_and_show_turn(message, started, client_turn_id)
+            return await self._start_and_show_turn(message, options, started)
         except ServerUnreachable as exc:
             if started or not self.connector.is_movable or isinstance(exc, ServerUnresponsive):
                 raise
             await self.ensure_connected()
-            return await self._start_and_show_turn(message, started, client_turn_id)
+            return await self._start_and_show_turn(message, options, started)
         except StoreError as exc:
             if not is_new or started or not self.may_fall_back:
                 raise
             await self.client.aclose()
             self.client, self.session, self.may_fall_back = self.connector.memory_client(exc), None, False
-            return await self._start_and_show_turn(message, started)
+            return await self._start_and_show_turn(message, options, started)
 
     async def _start_and_show_turn(
-        self, message: UserMessage, started: list[TurnPosition], client_turn_id: str | None = None
+        self, message: UserMessage, options: TurnOptions, started: list[TurnPosition]
     ) -> int:
         """Start a turn, in a new session if there is none, and show it; `started` receives its position."""
         if self.session is None:
@@ -295,15 +291,7 @@ class TerminalConversation:
         async def start() -> TurnPosition:
             own_mode = None if limited == mode else limited
             position = await self.client.start(
-                session.id,
-                message,
-                model=self.model,
-                permission_mode=own_mode,
-                client_turn_id=client_turn_id,
-                mode=self.mode,
-                vaults=self.vaults,
-                variants=self.variants,
-                compact=self.compacts,
+                session.id, message, replace(options, model=self.model, permission_mode=own_mode)
             )
             started.append(position)
             return position
