@@ -35,7 +35,7 @@ def _shift_cursors(steps: int) -> ServicesFault:
 
     async def start(feed: Any, usual: Any, cursor: str | None) -> tuple[int, bytes]:
         place, reset = await usual(cursor)
-        far = cursor is not None and not reset and await feed._has(place + steps + 1)
+        far = cursor is not None and not reset and await feed._reaches(place + steps + 1)
         return (max(place + steps, 0) if far else place), reset
 
     return partial(_replace_start, start)
