@@ -14,7 +14,8 @@ from typing import Any, Literal, cast, get_args
 from agenticx.cli.client.base import DEFAULT_OPTIONS, RewindReport, SessionInfo, TurnMode, TurnOptions
 from agenticx.cli.client.session_lookup import find_session
 from agenticx.cli.commands.message_input import PendingAttachments, validate_prompt
-from agenticx.cli.commands.session_changes import COMPACT, checked_name, rewind_last_message, rewind_messages
+from agenticx.cli.commands.rewinding import COMPACT, rewind_last_message, rewind_messages
+from agenticx.cli.commands.session_changes import checked_name
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.terminal.conversation import TerminalConversation
 from agenticx.cli.terminal.event_text import Note, one_line, user_message_note

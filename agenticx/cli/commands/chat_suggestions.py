@@ -12,7 +12,7 @@ from typing import get_args
 
 from agenticx.cli.client.base import SessionInfo
 from agenticx.cli.commands.completion_values import catalogue_models, values_of
-from agenticx.cli.commands.session_changes import user_messages
+from agenticx.cli.commands.rewinding import user_messages
 from agenticx.cli.terminal.conversation import TerminalConversation
 from agenticx.cli.terminal.event_text import one_line
 from agenticx.cli.terminal.line_editor import Suggestion

@@ -1,4 +1,4 @@
-"""Access to the stored sessions for the actions of `agx sessions`."""
+"""Access to the stored sessions, for `agx sessions` and `agx artifacts`."""
 
 from __future__ import annotations
 

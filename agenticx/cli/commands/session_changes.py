@@ -1,29 +1,21 @@
-"""Changes of a session: the actions of `agx sessions` that make them, and the `/rewind` of a chat."""
+"""The actions of `agx sessions` that change a session."""
 
 from __future__ import annotations
 
 import os
 from argparse import Namespace
-from base64 import b64encode
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from agenticx.attachments import Attachment
 from agenticx.cli.client.base import Client, RewindReport, SessionInfo
-from agenticx.cli.client.http import RequestRejected
+from agenticx.cli.commands.rewinding import conversation_messages, explain_unknown_message
 from agenticx.cli.commands.session_access import open_session, print_note
 from agenticx.cli.exit_codes import DONE
-from agenticx.cli.terminal.log_summary import read_log_summary
 from agenticx.cli.terminal.session_views import rewound_files, session_rows
-from agenticx.errors import AgenticXError, SettingsError
-from agenticx.messages import UserMessage, clean_text
-from agenticx.sessions.history.transcript import MessageNotFound
+from agenticx.errors import SettingsError
+from agenticx.messages import clean_text
 from agenticx.tools.visible import visible
 
 __all__ = [
-    "COMPACT",
     "START",
     "archive",
     "checked_name",
@@ -32,13 +24,7 @@ __all__ = [
     "pin",
     "rename",
     "rewind",
-    "rewind_last_message",
-    "rewind_messages",
-    "user_messages",
 ]
-
-COMPACT = "/compact"
-"""The message of a turn that compacts the conversation, as the conversation shows it."""
 
 START = "start"
 _MAX_NAME_CHARS = 200
@@ -81,7 +67,7 @@ async def fork(arguments: Namespace) -> int:
     """Create a session with the conversation up to a message, and print it."""
     async with open_session(arguments) as (client, session):
         message = None if arguments.message is None else await _find_message(client, session, arguments.message)
-        with _explain_unknown_message(session):
+        with explain_unknown_message(session):
             copy = await client.fork(session.id, message)
         _print_session(copy)
     return DONE
@@ -93,72 +79,10 @@ async def rewind(arguments: Namespace) -> int:
         message = None
         if arguments.message != START:
             message = await _find_message(client, session, arguments.message)
-        with _explain_unknown_message(session):
+        with explain_unknown_message(session):
             report = await client.rewind(session.id, message)
         _print_rewind(session, report)
     return DONE
-
-
-async def rewind_messages(client: Client, session: SessionInfo, number: int) -> tuple[list[str], RewindReport]:
-    """Rewind to before the last `number` messages of the user; return their texts, oldest first, and the report.
-
-    Raise an `AgenticXError` if the conversation has fewer.
-    """
-    messages = await _conversation(client, session)
-    report = await _rewind_before(client, session, messages, number)
-    return [message["content"] for message in messages if _is_of_user(message)][-number:], report
-
-
-async def rewind_last_message(client: Client, session: SessionInfo) -> tuple[UserMessage, RewindReport]:
-    """Rewind to before the last message of the user; return it with its files, and the report.
-
-    Raise an `AgenticXError` if there is none, or if a file of it is lost; then nothing is rewound.
-    """
-    messages = await _conversation(client, session)
-    last = next((message for message in reversed(messages) if _is_of_user(message)), None)
-    files = () if last is None else last.get("attachments", ())
-    contents = [await client.read_attachment(session.id, file["sha256"]) for file in files]
-    report = await _rewind_before(client, session, messages, 1)
-    assert last is not None
-    attachments = [
-        Attachment(name=file["name"], media_type=file["media_type"], data=b64encode(content).decode())
-        for file, content in zip(files, contents, strict=True)
-    ]
-    return UserMessage(content=last["content"], attachments=tuple(attachments)), report
-
-
-async def _rewind_before(
-    client: Client, session: SessionInfo, messages: Sequence[Mapping[str, Any]], number: int
-) -> RewindReport:
-    """Rewind to before the last `number` messages of the user."""
-    sent = [at for at, message in enumerate(messages) if _is_of_user(message)]
-    if not 1 <= number <= len(sent):
-        has = {0: "no message", 1: "one message"}.get(len(sent), f"{len(sent)} messages")
-        raise AgenticXError(f"{number} messages cannot be taken back: this conversation has {has} of yours")
-    for message in reversed(messages[: sent[-number]]):
-        try:
-            with _explain_unknown_message(session):
-                return await client.rewind(session.id, message["message_id"])
-        except MessageNotFound:  # a call of a speech that was stopped belongs to no message: take the one before it
-            continue
-    return await client.rewind(session.id, None)
-
-
-async def user_messages(client: Client, session: SessionInfo) -> list[str]:
-    """Return the texts of the user's messages in the conversation, oldest first."""
-    return [message["content"] for message in await _conversation(client, session) if _is_of_user(message)]
-
-
-def _is_of_user(message: Mapping[str, Any]) -> bool:
-    """Return whether the user wrote the message.
-
-    One that tells the model of a picked option, and the command that compacts the conversation, have their role only.
-    """
-    return message["role"] == "user" and "picked" not in message and message["content"] != COMPACT
-
-
-async def _conversation(client: Client, session: SessionInfo) -> Sequence[dict[str, Any]]:
-    return (await read_log_summary(client, session.id)).conversation.messages()
 
 
 def checked_name(text: str) -> str | None:
@@ -174,23 +98,11 @@ async def _find_message(client: Client, session: SessionInfo, reference: str) ->
 
     An id that no message of the current branch has is returned as it is: it may belong to one that was rewound away.
     """
-    ids = [str(message["message_id"]) for message in await _conversation(client, session)]
+    ids = [str(message["message_id"]) for message in await conversation_messages(client, session)]
     found = [id_ for id_ in ids if id_.startswith(reference) or id_.partition("_")[2].startswith(reference)]
     if reference not in ids and len(found) > 1:
         raise SettingsError(f"{reference!r} is the prefix of {len(found)} message ids: {', '.join(found[:5])}")
     return found[0] if len(found) == 1 else reference
-
-
-@contextmanager
-def _explain_unknown_message(session: SessionInfo) -> Generator[None]:
-    """Name the command that lists the ids, where the store or server names a request that does."""
-    try:
-        yield
-    except (MessageNotFound, RequestRejected) as exc:
-        if isinstance(exc, RequestRejected) and exc.code != "message_not_found":
-            raise
-        what = str(exc).partition("; ")[0]
-        raise MessageNotFound(f"{what}; `agx sessions show {session.id} --ids` lists them") from exc
 
 
 def _print_session(session: SessionInfo) -> None:
