@@ -19,7 +19,8 @@
 
 Modules define further subclasses of `AgenticXError` for their own errors, such as `TurnInterrupted`, `LoopStopped` and
 `ConfirmClosed`. Three exceptions are not in the tree, because each is handled within its own layer: `ProtocolError`
-(`agenticx.http.http1`), `UncheckableError` (`tools.shell.lookups`) and `Problem`, an error response of the studio.
+(`agenticx.http.http1`), `UncheckableError` (`tools.shell.file_system_cache`) and `Problem`, an error response of the
+studio.
 
 Every exception of a tool becomes a `tool_result` that the model reads: the message of a `ToolError` as it is, any other
 with the prefix "Error: ". An `AgenticXError` of the engine itself ends the turn with one fatal `error` event, also

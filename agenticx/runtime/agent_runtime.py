@@ -164,8 +164,8 @@ class AgentRuntime(RunMethods):
         s to end while processes are being ended. A bug of AgenticX itself is raised, not yielded.
 
         With an `output_type`, anything that pydantic can validate or a JSON Schema as a dict, the answer is an object
-        of that type, whose JSON value is the `output` of `final`. The parameters of `sampling` replace those of the
-        runtime for this turn. Raises `ValueError` for a schema that is not valid, `TypeError` for a type that pydantic
+        of that type, and the `output` of `final` is its JSON value. The parameters of `sampling` replace the runtime's
+        for this turn. Raises `ValueError` for a schema that is not valid, `TypeError` for a type that pydantic
         cannot validate and for an input, session, tools or sampling of another type, `UnsupportedSampling` for sampling
         that the model does not take, `AttachmentRefused` for attachments that are not accepted, and `SessionBusy` while
         the session runs another turn, all before the turn begins. A turn whose generator was left by a `break` is

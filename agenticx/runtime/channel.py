@@ -60,7 +60,7 @@ class WritePacer:
     """A pacer of the writes of all turns of one event loop.
 
     A write costs a hand-over to the thread of the store and back, whatever it contains. Where writes are frequent,
-    those of text deltas alone wait for the next tick, at most 4 ms, and are stored by one transaction.
+    writes of nothing but text deltas wait for the next tick, at most 4 ms, and are stored by one transaction.
     """
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ calls is followed at once by exactly one result per call, in call order, and the
 
 1. Other libraries drop a call without a result. We answer it: the model must know that the call was made and that its
    effect is unknown, or it will make it again.
-2. Other libraries move system messages from the middle to the front, which changes the prefix that prompt caches are
+2. Other libraries move system messages from the middle to the front and so change the prefix that prompt caches are
    keyed on. We leave them in place and send them in the user's role.
 """
 

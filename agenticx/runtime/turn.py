@@ -225,8 +225,8 @@ class Turn:
     def foreign_sources(self) -> tuple[str, ...]:
         """The names of the foreign texts that the turn may act on, each once, the newest of its own first.
 
-        They are in its conversation, in the conversations of its ancestors, which gave it its task, and in those of
-        ended child turns, whose results are in these conversations.
+        They are in its conversation, in its ancestors' (its task comes from there), and in the conversations of ended
+        child turns (their results are in these conversations).
         """
         sources: dict[str, None] = {}
         turn = self

@@ -1,6 +1,6 @@
 """The log lines of a turn at level info: `llm_call`, `tool_call`, `confirm`, `agent_handoff`, `turn`.
 
-Each is written once. The names are those of the `LoggerManager` in the published MetaChain interface; its `retry` is
+Each is written once. The names are taken from the `LoggerManager` of the published MetaChain interface; its `retry` is
 written by `llms.opening_policy`. Session, turn and agent are on every line (`logs.bound_ids`). The fields:
 
 - `turn`: model, rounds, reason (`answer`, `partial`, `paused`, `suspended` or an error's code), seconds, tokens, cost

@@ -30,9 +30,9 @@ from agenticx.llms.transport.overflow import exceeded_limit
 from agenticx.llms.wires.openai_chat._calls import ToolCallAssembler
 from agenticx.llms.wires.openai_chat._reply import plain_text
 from agenticx.llms.wires.request_body import arguments_object, arguments_text, body_bytes
+from agenticx.llms.wrappers.markdown_state import MarkdownState
 from agenticx.llms.wrappers.think_blocks import ThinkBlockParser
 from agenticx.llms.wrappers.xml_format import XmlCallParser, escape_calls, escape_tags, render_call, render_result
-from agenticx.llms.wrappers.xml_prose import MarkdownState
 from agenticx.llms.wrappers.xml_tools import with_tools_in_prompt
 from agenticx.messages import AssistantMessage, Attachment, ToolCall, UserMessage, clean_text, names_speaker, shown_text
 from agenticx.strict_json import clean_json, find_excess, has_more_values, is_nested_deeper, read_json

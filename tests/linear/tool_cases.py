@@ -45,9 +45,9 @@ from agenticx.tools.protected import protected_part, protected_settings_part
 from agenticx.tools.schema import CallSchema, read_signature
 from agenticx.tools.shell.braces import expand_braces, has_braces
 from agenticx.tools.shell.deletions import find_critical_deletion
+from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
 from agenticx.tools.shell.globs import is_glob, simplify_classes
 from agenticx.tools.shell.harmless_commands import is_plainly_harmless
-from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES, examine
 from agenticx.tools.shell.quoting import remove_quoting
 from agenticx.tools.shown_names import entries_shown_as, name_forms

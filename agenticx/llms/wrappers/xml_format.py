@@ -27,7 +27,7 @@ from agenticx.errors import ModelError
 from agenticx.llms.base import Delta, TextDelta, ToolCallDelta, ToolSchema
 from agenticx.llms.identifiers import IdentifierRule
 from agenticx.llms.reply_limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_VALUES
-from agenticx.llms.wrappers.xml_prose import MarkdownState
+from agenticx.llms.wrappers.markdown_state import MarkdownState
 from agenticx.strict_json import find_excess
 
 __all__ = [

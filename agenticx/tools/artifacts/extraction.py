@@ -7,7 +7,7 @@
    next document or at the end of the text, and then it is not complete. The last complete one counts, else the last.
 3. Else the longest ```` ```html ```` fence counts.
 
-Fences are those of CommonMark, with any indentation, as in a list. One difference: a line of backticks inside the page
+Fences are CommonMark's, with any indentation, as in a list. One difference: a line of backticks inside the page
 may close its fence too early. If the page's `</html>` stands behind it, followed by the fence's own end, that is the
 end of the page.
 """
@@ -26,7 +26,7 @@ __all__ = ["Extracted", "extract_html", "unwrap_page"]
 class Extracted:
     """The HTML in a reply, its characters unchanged; `complete` is false if its end was not seen.
 
-    `path` is that of the `<file path="…">` wrapper in which it stood, as the model wrote it; None without one.
+    `path` is the path of its `<file path="…">` wrapper, as the model wrote it; None without one.
     """
 
     html: str
@@ -54,7 +54,7 @@ def unwrap_page(path: str, content: str) -> str | None:
         return None
     head, tail = content[: found.start], content[found.end :]
     is_wrapped = bool(head.replace("\ufeff", "").strip()) and _WRAPPER_HEAD.fullmatch(head) is not None
-    # Prose behind a whole page is left out with the wrapper; beside a fragment it may be a part of the file.
+    # Prose after a whole page is left out with the wrapper; after a fragment it may be a part of the file.
     return content[found.start : found.end] if is_wrapped and (found.is_page or _WRAPPER_TAIL.fullmatch(tail)) else None
 
 

@@ -1,7 +1,7 @@
 """Lines in the new text of an edit that only stand for old text, such as `... rest of the code`.
 
-A line counts only as a whole: a comment, or text that dots begin, which says that the rest, the existing, previous or
-remaining code stays, goes on or is the same. Comments without dots must say just that, in words of the lists below, so
+Only whole lines count: a comment, or a text that begins with dots, that says that the rest, the existing, previous or
+remaining code stays, goes on or is the same. Comments without dots must say just that, in the words of the lists, so
 that `// existing users get a discount` and `/* previous button */` are none; dots at their beginning make fewer words
 enough.
 """

@@ -25,8 +25,8 @@ from agenticx.tools.plurals import pluralize
 from agenticx.tools.processes import CommandExit, start_command
 from agenticx.tools.registry import tool
 from agenticx.tools.shell.deletions import find_critical_deletion
+from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
 from agenticx.tools.shell.harmless_commands import is_plainly_harmless
-from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, NamedPaths, examine
 from agenticx.tools.visible import visible, visible_line
 

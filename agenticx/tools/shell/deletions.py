@@ -25,8 +25,8 @@ from pathlib import Path
 
 from agenticx.tools.critical_folders import CriticalFolders, strip_match_all_globs
 from agenticx.tools.shell.braces import expand_braces, has_braces
+from agenticx.tools.shell.file_system_cache import FileSystemCache
 from agenticx.tools.shell.globs import is_glob
-from agenticx.tools.shell.lookups import FileSystemCache
 from agenticx.tools.shell.quoting import QUOTED, remove_quoting
 
 __all__ = ["find_critical_deletion"]

@@ -22,8 +22,8 @@ from agenticx.secret_names import is_secret_file, is_secret_folder
 from agenticx.tools.paths import resolve_in_workspace
 from agenticx.tools.protected import is_within
 from agenticx.tools.secret_files import SecretFiles, has_secret_name, workspace_path
+from agenticx.tools.shell.file_system_cache import DirectoryEntry, FileSystemCache, UncheckableError
 from agenticx.tools.shell.grammar import SimpleCommand, Word, parse_command
-from agenticx.tools.shell.lookups import DirectoryEntry, FileSystemCache, UncheckableError
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES
 from agenticx.tools.shell.read_only_programs import BUILTINS, read_arguments
 

@@ -26,8 +26,8 @@ from agenticx.secret_names import is_secret_file, may_hold_credentials, may_hold
 from agenticx.tools.protected import PROTECTED_AFFIXES, PROTECTED_NAMES, PROTECTED_PAIRS, protected_settings_part
 from agenticx.tools.secret_files import SecretFiles, workspace_path
 from agenticx.tools.shell.braces import expand_braces, has_braces
+from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
 from agenticx.tools.shell.globs import ShellGlob, is_glob, simplify_classes
-from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
 from agenticx.tools.shell.quoting import QUOTED, UnquotedText, remove_quoting
 from agenticx.tools.visible import without_invisible
 

@@ -17,8 +17,8 @@ from agenticx.tools import decide
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read
 from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.shell.file_system_cache import FileSystemCache
 from agenticx.tools.shell.globs import ShellGlob
-from agenticx.tools.shell.lookups import FileSystemCache
 from agenticx.tools.shell.named_paths import examine
 from tests.linear.commands import SHELL_COMMANDS
 from tests.support.lanes import Count

@@ -16,7 +16,7 @@ from agenticx.tools import decide, tool
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.critical_folders import find_deleted_critical_folder
 from agenticx.tools.shell.deletions import find_critical_deletion
-from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
+from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("H3")]
 
