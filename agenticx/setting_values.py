@@ -107,13 +107,13 @@ def _parse(kind: Callable[[Any], _Number], value: object, allowed: str) -> _Numb
 
 
 def switch() -> BeforeValidator:
-    """Accept true and false, also as text."""
+    """Accept true and false, also as text, and 1 and 0."""
 
     def check(value: object) -> bool:
         word = value.strip().lower() if isinstance(value, str) else value
-        if word not in (True, False, "true", "false"):
+        if word not in (True, False, "true", "false", "1", "0"):
             raise ValueError("must be true or false")
-        return word in (True, "true")
+        return word in (True, "true", "1")
 
     return BeforeValidator(check)
 

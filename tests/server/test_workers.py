@@ -103,7 +103,7 @@ async def test_workers_of_one_database_show_each_other_and_what_a_dead_one_left(
             (server,) = report["servers"]
             assert (server["engine"], server["durability"], server["standbys"]) == ("postgresql", "disk", 0)
             assert 2 <= server["connections"] <= server["max_connections"]
-            assert report["deletions"] == {"sessions": 0, "partitions": 0, "since": None}
+            assert (report["deletions"]["sessions"], report["deletions"]["partitions"]) == (0, 0)
 
             vault = await studio.client.get("/api/vaults/vault_of_another_worker")
             assert (vault.status_code, vault.json()["code"]) == (404, "vault_not_found")

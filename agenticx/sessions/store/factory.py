@@ -106,7 +106,7 @@ def _sharded(stores: Sequence[PostgresStore], clock: Clock | None) -> ShardedSto
 
 def _open_databases(settings: Settings, clock: Clock | None, shared: SharedPlace | None) -> Sequence[PostgresStore]:
     with _naming_extra():
-        from agenticx.sessions.store.postgres import PostgresStore, check_databases
+        from agenticx.sessions.store.postgres import KnownTimelines, PostgresStore, check_databases
     urls, timeout, polls = settings.postgres_urls, settings.store_timeout_seconds, settings.store_poll
     check_databases(urls, clock=clock or SystemClock(), timeout=timeout, is_pooled=polls)
     return [
@@ -118,6 +118,7 @@ def _open_databases(settings: Settings, clock: Clock | None, shared: SharedPlace
             timeout=timeout,
             lease=settings.store_lease_seconds,
             polls=polls,
+            timelines=KnownTimelines(settings.home / "store-timelines.json"),
             configuration=partial(configuration_digests, settings),
         )
         for url in urls

@@ -88,11 +88,15 @@ class ServerReport(TypedDict):
 
 
 class DeletionReport(TypedDict):
-    """Deleted sessions of which rows are left, and parts of tables with bytes of deleted ones, the oldest `since`."""
+    """Deleted sessions of which rows are left, and parts of tables with bytes of deleted ones, the oldest `since`.
+
+    `log` is why the server's log of writes may keep bytes of them after a purge, None if it does not.
+    """
 
     sessions: int
     partitions: int
     since: str | None
+    log: str | None
 
 
 class WorkersReport(TypedDict):
@@ -140,7 +144,7 @@ def single_worker_report(
         "lag_ms": 0,
         "orphans": {"sessions": 0, "since": None, "hosts": []},
         "servers": [server],
-        "deletions": {"sessions": 0, "partitions": 0, "since": None},
+        "deletions": {"sessions": 0, "partitions": 0, "since": None, "log": None},
     }
 
 
@@ -174,6 +178,7 @@ def merged_reports(reports: Sequence[WorkersReport]) -> WorkersReport:
             "sessions": sum(report["deletions"]["sessions"] for report in reports),
             "partitions": sum(report["deletions"]["partitions"] for report in reports),
             "since": _earliest(report["deletions"]["since"] for report in reports),
+            "log": next((log for report in reports if (log := report["deletions"]["log"]) is not None), None),
         },
     }
 
@@ -217,6 +222,11 @@ def describe_workers(report: WorkersReport) -> Iterator[tuple[str, bool]]:
             f"{deletions['sessions']} deleted sessions have rows left, and {deletions['partitions']} parts of tables"
             f" have bytes of deleted ones, since {deletions['since']}: `agx store purge` removes them",
             False,
+        )
+    if deletions["log"] is not None:
+        yield (
+            f"the server's log of writes keeps bytes of deleted sessions: {deletions['log']}",
+            deletions["since"] is None,
         )
 
 

@@ -20,6 +20,7 @@ from agenticx.clocks import Clock
 from agenticx.errors import SettingsError, StoreError
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import raise_if_exhausted
+from agenticx.sessions.store.postgres._timelines import KnownTimelines
 
 __all__ = [
     "AlreadyStored",
@@ -81,7 +82,9 @@ class PostgresConnection(Protocol):
     async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Row]: ...
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str: ...
     async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
+    def add_log_listener(self, callback: Callable[..., None]) -> None: ...
     def add_termination_listener(self, callback: Callable[..., None]) -> None: ...
+    def get_server_pid(self) -> int: ...
     async def close(self, *, timeout: float | None = None) -> None: ...
     def is_closed(self) -> bool: ...
     def terminate(self) -> None: ...
@@ -120,13 +123,24 @@ class Server:
     """A PostgreSQL server, or several of which one is the primary, with a pool of connections to it.
 
     `timeout` are the nominal seconds for which a statement is made again. With `is_pooled` a pooler gives each
-    transaction a connection of its own, so nothing is kept in one.
+    transaction a connection of its own, so nothing is kept in one; the first connection finds out whether there is a
+    pooler. `timelines` are those that earlier processes have written.
     """
 
-    def __init__(self, url: str, *, clock: Clock, timeout: float = 30.0, is_pooled: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        timeout: float = 30.0,
+        is_pooled: bool = False,
+        timelines: KnownTimelines | None = None,
+    ) -> None:
         self.url = url
         self.name = describe_url(url)
         self.is_pooled = is_pooled
+        self._is_direct = False  # True once it is known that there is no pooler
+        self._known_timelines = timelines or KnownTimelines()
         self.timeout = timeout
         self._clock = clock
         self._idle: list[PostgresConnection] = []
@@ -163,7 +177,8 @@ class Server:
                 if self._timelines[attempts[task]] == self._timeline:
                     newest, self._host = task.result(), attempts[task]
             if newest is None:
-                raise next((exc for exc in errors if not isinstance(exc, ServerUnavailable)), errors[-1])
+                refused = next((exc for exc in errors if not isinstance(exc, ServerUnavailable)), None)
+                raise refused or ServerUnavailable("; ".join(dict.fromkeys(map(str, errors))))
             return newest
         finally:
             for task in attempts:
@@ -191,8 +206,16 @@ class Server:
                 attempts[self._begin_connecting(host, settings)] = host
 
     async def _connect_to(self, host: _Host, settings: Mapping[str, str] | None) -> PostgresConnection:
+        is_first = not self._is_direct and not self.is_pooled
+        connection = await self._open(host, settings)
+        if not is_first or self.is_pooled:
+            return connection
+        await end_connection(connection)  # it has no settings and keeps no statements, as a pooler might be there
+        return await self._open(host, settings)
+
+    async def _open(self, host: _Host, settings: Mapping[str, str] | None) -> PostgresConnection:
         given = {"application_name": "agenticx"}
-        if settings is not None and not self.is_pooled:
+        if settings is not None and self._is_direct:
             given |= settings
         name = self.name if len(self._hosts) == 1 else f"postgresql://{host.name}"
         where = {} if len(self._hosts) == 1 else {"host": host.address, "port": host.port}
@@ -204,7 +227,7 @@ class Server:
                     **cast(Any, where),
                     timeout=_CONNECT_SECONDS,
                     target_session_attrs=cast(Any, "any"),
-                    statement_cache_size=0 if self.is_pooled else 100,
+                    statement_cache_size=100 if self._is_direct else 0,
                     server_settings=given,
                 ),
             )
@@ -219,19 +242,34 @@ class Server:
         """Raise `ServerUnavailable` for a standby, and for a primary that another one has taken the place of."""
         async with map_errors(name):
             query = """SELECT pg_is_in_recovery(), CASE WHEN pg_is_in_recovery() THEN '0'
-                       ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"""
-            ((in_recovery, timeline),) = await connection.fetch(query, timeout=_CONNECT_SECONDS)
+                       ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END, pg_backend_pid(),
+                       (SELECT system_identifier::text FROM pg_control_system())"""
+            ((in_recovery, timeline, pid, system),) = await connection.fetch(query, timeout=_CONNECT_SECONDS)
+        if not self._is_direct and not self.is_pooled:
+            self._is_direct = connection.get_server_pid() == pid  # a pooler says another one
+            self.is_pooled = not self._is_direct
+            if self.is_pooled:
+                _log.warning("the database is behind a pooler: it is polled, and cannot be purged", server=name)
         if in_recovery:
             raise ServerUnavailable(f"{name} is a standby, which cannot be written")
-        if (number := int(timeline, 16)) < self._timeline:
+        known = self._known_timelines
+        newest = max(self._timeline, known.newest(system))
+        if (number := int(timeline, 16)) < newest:
             raise ServerUnavailable(
-                f"{name} is an earlier primary (timeline {number}): another one took its place (timeline"
-                f" {self._timeline}), and what is written here would be lost; end it, or make it a standby"
+                f"{name} is an earlier primary (timeline {number}): another one took its place (timeline {newest}), and"
+                " what is written here would be lost; end it, or make it a standby"
+                + ("" if self._timeline == newest else f", or delete {known.path} to go back to it")
             )
         if number > self._timeline:
             self._end_connections(before=number)
         self._made[connection] = number
         self._timeline = self._timelines[host] = number
+        await known.note(system, number)
+
+    async def compare_hosts(self) -> None:
+        """Find out whether another host has become the primary, also while the one in use answers."""
+        if len(self._hosts) > 1:
+            await asyncio.gather(*(self._probe(host) for host in self._hosts if host != self._host))
 
     def _end_connections(self, *, before: int) -> None:
         """End the connections to servers of earlier timelines; what was asked there is asked again.
@@ -258,7 +296,7 @@ class Server:
         """Connect to the other hosts until one of them has become the primary, or no attempt is late any more."""
         try:
             while self._late:
-                await asyncio.gather(*(self._probe(host) for host in self._hosts if host != self._host))
+                await self.compare_hosts()
                 await asyncio.sleep(_COMPARE_SECONDS)
         finally:
             self._looking = None

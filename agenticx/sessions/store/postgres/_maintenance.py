@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
@@ -20,12 +21,13 @@ from agenticx.sessions.store.postgres._text import to_text
 from agenticx.sessions.store.postgres._worker import Worker
 from agenticx.sessions.store.postgres.schema import CONTENT_TABLES
 
-__all__ = ["Maintenance", "PurgeReport", "purge"]
+__all__ = ["Maintenance", "PurgeReport", "purge", "why_log_stays"]
 
 _ROWS_AT_ONCE = 500
 _PURGE_SECONDS = 5.0  # in which other deletions come, whose bytes are purged together
 _LOOK_SECONDS = 60.0
 _PURGE_LOCK = 0x61677870  # of an advisory lock: one worker at a time purges
+_SLOT_PAUSES = (0.0, 0.1, 0.5, 1.0, 3.0)
 _LARGEST_BYTES = 64 * 1024 * 1024
 """The size of a partition up to which it is rewritten while turns run: commits wait about half a second for that."""
 
@@ -128,6 +130,12 @@ async def purge(server: Server, *, largest: int | None = None) -> PurgeReport:
 
 
 async def _rewrite(connection: PostgresConnection, report: PurgeReport, largest: int | None) -> None:
+    details = list[str]()
+
+    def on_message(_: object, message: Any) -> None:
+        details.append(message.detail or "")
+
+    connection.add_log_listener(on_message)
     rows = await connection.fetch(
         """SELECT partition, pg_total_relation_size(partition::regclass) FROM purges WHERE NOT rewritten
            ORDER BY since"""
@@ -137,11 +145,17 @@ async def _rewrite(connection: PostgresConnection, report: PurgeReport, largest:
             report.left.append(f"{partition}: {size} bytes; run `agx store purge` at a quiet time")
             continue
         ((begun,),) = await connection.fetch("SELECT clock_timestamp()")
+        details.clear()
         try:
             async with map_errors("the database"):
-                await connection.execute(f"VACUUM (FULL) {partition}")
+                await connection.execute(f"VACUUM (FULL, VERBOSE) {partition}")
         except LockNotAvailable:
             report.left.append(f"{partition}: it is in use; it is tried again")
+            continue
+        await asyncio.sleep(0)  # in which the last message arrives
+        kept = [int(found[0]) for detail in details if (found := re.search("[0-9]+", detail)) is not None]
+        if not kept or any(kept):  # "3 dead row versions cannot be removed yet.", in the language of the server
+            report.left.append(f"{partition}: an open transaction may still read deleted rows; it is tried again")
             continue
         await connection.fetch(
             "UPDATE purges SET rewritten = true WHERE partition = $1 AND since <= $2", partition, begun
@@ -151,17 +165,44 @@ async def _rewrite(connection: PostgresConnection, report: PurgeReport, largest:
 
 async def _drop_log(connection: PostgresConnection, name: str) -> str | None:
     """Have the server remove its log of the writes up to now; return why it has not, None if it has."""
-    async with map_errors(name):
-        ((recycles,),) = await connection.fetch("SELECT current_setting('wal_recycle')")
+    why = await why_log_stays(connection)
+    if why is not None and not why.startswith(_RECYCLES):
+        return why
     try:
         async with map_errors(name):
             for _ in range(2):  # what the checkpoint before needs stays until the next one
-                await connection.execute("SELECT pg_switch_wal()")
+                ((position,),) = await connection.fetch("SELECT pg_switch_wal()::text")
+                if (slots := await _slots_before(connection, position)) is not None:
+                    return slots
                 await connection.execute("CHECKPOINT")
+            await connection.execute("DELETE FROM purges WHERE rewritten")
     except NotPermitted:
-        return "the role may not call pg_switch_wal and CHECKPOINT: the server removes its log of writes in time"
-    async with map_errors(name):
-        await connection.execute("DELETE FROM purges WHERE rewritten")
-    if recycles == "on":
-        return "wal_recycle is on: the server overwrites files of its log of writes in time"
-    return None
+        return _NOT_PERMITTED
+    return why
+
+
+_RECYCLES = "wal_recycle is on"
+_NOT_PERMITTED = "the role may not call pg_switch_wal and CHECKPOINT: the server removes it in time"
+
+
+async def why_log_stays(connection: PostgresConnection) -> str | None:
+    """Return why the server keeps bytes of deleted sessions in its log of writes after a purge, None if it does not."""
+    ((may_switch, recycles),) = await connection.fetch(
+        """SELECT has_function_privilege('pg_switch_wal()', 'EXECUTE') AND EXISTS (
+               SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper
+               OR rolname = 'pg_checkpoint' AND pg_has_role(oid, 'USAGE')), current_setting('wal_recycle') = 'on'"""
+    )
+    if not may_switch:
+        return _NOT_PERMITTED
+    return f"{_RECYCLES}: the server overwrites files of it in time" if recycles else None
+
+
+async def _slots_before(connection: PostgresConnection, position: str) -> str | None:
+    """Wait a moment for the standbys to read the log up to a position; return which replication slot still needs it."""
+    query, slot = "SELECT min(slot_name) FROM pg_replication_slots WHERE restart_lsn < $1::text::pg_lsn", None
+    for seconds in _SLOT_PAUSES:
+        await asyncio.sleep(seconds)
+        ((slot,),) = await connection.fetch(query, position)
+        if slot is None:
+            return None
+    return f"the replication slot {slot} still needs it; it is tried again"

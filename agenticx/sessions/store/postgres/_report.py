@@ -9,6 +9,7 @@ from datetime import datetime
 from agenticx.clocks import Clock, rfc3339
 from agenticx.errors import StoreError
 from agenticx.sessions.store.postgres._connection import PostgresConnection, Row, Server, describe_url
+from agenticx.sessions.store.postgres._maintenance import why_log_stays
 from agenticx.sessions.store.postgres._opening import check_server, durability_of, has_tables, run_blocking
 from agenticx.sessions.store.postgres._text import from_text
 from agenticx.sessions.store.workers import HostReport, WorkerReport, WorkersReport
@@ -34,7 +35,8 @@ _SERVER = """SELECT current_setting('server_version'), inet_server_addr()::text,
         (SELECT count(*) FROM pg_stat_replication), pg_database_size(current_database())"""
 _DELETIONS = """SELECT (SELECT count(*) FROM sessions WHERE id IS NULL AND NOT EXISTS (
             SELECT FROM workers WHERE workers.id = sessions.hidden_by AND until > clock_timestamp())),
-        (SELECT count(*) FROM purges), (SELECT min(since) FROM purges)"""
+        (SELECT count(*) FROM purges WHERE NOT rewritten), (SELECT count(*) FROM purges WHERE rewritten),
+        (SELECT min(since) FROM purges)"""
 
 
 def read_report(url: str, clock: Clock) -> tuple[str, WorkersReport | None]:
@@ -66,7 +68,10 @@ async def read_workers(
     workers = [_worker(row, worker_id) for row in await connection.fetch(_WORKERS)]
     orphans = await connection.fetch(_ORPHANS)
     ((version, address, port, connections, most, standbys, size),) = await connection.fetch(_SERVER)
-    ((hidden, partitions, unpurged_since),) = await connection.fetch(_DELETIONS)
+    ((hidden, partitions, rewritten, unpurged_since),) = await connection.fetch(_DELETIONS)
+    log_reason = await why_log_stays(connection)
+    if log_reason is None and rewritten:
+        log_reason = "a purge is under way, or waits for a standby"
     return {
         "workers": workers,
         "lag_ms": round(lag_seconds * 1000),
@@ -96,6 +101,7 @@ async def read_workers(
             "sessions": hidden,
             "partitions": partitions,
             "since": None if unpurged_since is None else rfc3339(unpurged_since),
+            "log": log_reason,
         },
     }
 

@@ -19,7 +19,14 @@ from agenticx.errors import ResourcesExhausted, StoreError
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.postgres._connection import PostgresConnection, Server, end_connection, map_errors
+from agenticx.sessions.store.postgres._connection import (
+    PostgresConnection,
+    Server,
+    ServerUnavailable,
+    end_connection,
+    map_errors,
+)
+from agenticx.sessions.store.postgres._opening import check_server
 from agenticx.threads import run_in_thread
 from agenticx.version import __version__
 
@@ -34,6 +41,7 @@ _HEARTBEAT_PART, _STEADY_PART = 0.3, 0.6  # of the lease: the time to the next h
 _WATCH_SECONDS = 0.25
 _PROBE_SECONDS = 3.0  # the longest wait for the first notification, also on a busy machine
 _AGAIN_SECONDS = 1.0
+_RECONNECT_SECONDS = 3.0  # in which other workers take their locks again after all connections were cut
 _LOCK_PAUSES = (0.0, 0.01, 0.1, 1.0)
 
 _HEARTBEAT = """INSERT INTO workers (id, address, host, pid, version, configuration, seen, until)
@@ -47,6 +55,10 @@ _DEAD = """SELECT id, until + $3 <= clock_timestamp() FROM workers WHERE id <> $
     until + $3 <= clock_timestamp() OR until > clock_timestamp() AND server = pg_postmaster_start_time()
     AND pg_try_advisory_xact_lock_shared($2, number::integer))"""
 """The workers whose leases have ended (true), and those whose locks are free."""
+
+_OUTAGE = """SELECT clock_timestamp() - max(seen) FROM workers
+    WHERE clock_timestamp() - pg_postmaster_start_time() < $1"""
+"""The time since the last heartbeat of any worker, if the server has just been started."""
 
 _log = get_logger(__name__)
 
@@ -83,20 +95,26 @@ class Worker:
         self._started: asyncio.Task[None] | None = None
         self._steady_since: float | None = None
         self._renewed = 0.0
+        self._outage = timedelta(0)  # the last one
+        self._cut: float | None = None  # when the connection with the lock has ended
         self._probed = asyncio.Event()
         self._suspects = set[str]()
         self._expired = set[str]()
+        self.refusal: StoreError | None = None
+        """Why the server is not one that a worker uses any more, as after a change of its settings; None if it is."""
 
     @property
     def grace(self) -> timedelta:
         """The time after the end of its lease at which another worker is dead.
 
-        After an outage of the server others come back a little later than this worker, so it waits for them. An outage
-        that outlasts the lease of one that renewed it last before this worker did is seen by this worker's own.
+        While the server was away no worker could renew its lease, and others come back a little later than this one. So
+        after an outage it is at least as long as that was, which gives each the time of a lease from the return on.
         """
         since, now, lease = self._steady_since, asyncio.get_running_loop().time(), self.lease.total_seconds()
-        is_steady = since is not None and now - since > lease and now - self._renewed <= lease * _STEADY_PART
-        return timedelta(0) if is_steady else self.lease
+        silent = now - self._renewed if self._renewed else 0.0
+        if since is not None and now - since > lease and silent <= lease * _STEADY_PART:
+            return timedelta(0)
+        return max(self.lease, self._outage, timedelta(seconds=silent))
 
     def handle(self, channel: str, handler: Callable[[str], None]) -> None:
         """Call `handler` with the payload of each notification of the channel; call this before `start`."""
@@ -114,9 +132,12 @@ class Worker:
 
     async def _start(self) -> None:
         self._digests = await run_in_thread(self._configuration, name="agx configuration")
+        for (passed,) in await self._server.fetch(_OUTAGE, self.lease):
+            self._outage = passed or timedelta(0)
         await self._beat()
         self._tasks.append(asyncio.create_task(self._heartbeats(), name="agx store heartbeat"))
         self._tasks.append(asyncio.create_task(self._read_configuration(), name="agx store configuration"))
+        self._tasks.append(asyncio.create_task(self._compare_hosts(), name="agx store hosts"))
         listening = asyncio.create_task(self._listen(), name="agx store notifications")
         self._tasks.append(listening)
         try:
@@ -140,11 +161,13 @@ class Worker:
     async def dead_workers(self) -> Collection[str]:
         """Return the workers that died since the last call: their locks are free, or their leases have ended.
 
-        A worker whose connection is cut takes its lock again at once, so it is dead if the lock is free twice in a row.
+        A worker whose connection is cut takes its lock again at once, so it is dead if the lock is free twice in a row,
+        and this worker's own connection was not cut as well a moment ago.
         """
         rows = await self._server.fetch(_DEAD, self.id, _LOCK_CLASS, self.grace)
         expired = {id_ for id_, has_ended in rows if has_ended}
-        suspects = {id_ for id_, has_ended in rows if not has_ended}
+        is_cut = self._cut is not None and asyncio.get_running_loop().time() - self._cut < _RECONNECT_SECONDS
+        suspects = set[str]() if is_cut else {id_ for id_, has_ended in rows if not has_ended}
         late, self._expired = expired - self._expired, expired
         dead, self._suspects = suspects & self._suspects, suspects
         if dead:
@@ -203,11 +226,32 @@ class Worker:
             await asyncio.sleep(self.lease.total_seconds() * _HEARTBEAT_PART)
             try:
                 await self._beat()
+                await self._check_server()
                 for each in self.on_heartbeat:
                     await each()
             except StoreError as exc:
                 self._steady_since = None
                 _log.warning("the lease of this worker could not be renewed", error=str(exc))
+
+    async def _check_server(self) -> None:
+        """Check the server's settings, which may be changed while it runs."""
+        refusal: StoreError | None = None
+        async with self._server.connection() as connection:
+            try:
+                await check_server(connection, self._server.name)
+            except ServerUnavailable:
+                raise
+            except StoreError as exc:
+                refusal = exc
+        if refusal is not None and self.refusal is None:
+            _log.error("the database server is not safe to use any more", error=str(refusal))
+        self.refusal = refusal
+
+    async def _compare_hosts(self) -> None:
+        """Look for a primary of a newer timeline: an earlier one that was started again answers as well."""
+        while True:
+            await asyncio.sleep(self.lease.total_seconds())
+            await self._server.compare_hosts()
 
     async def _read_configuration(self) -> None:
         """Read the configuration for the next heartbeats, none of which waits for a slow file system."""
@@ -224,7 +268,9 @@ class Worker:
             self._connection.terminate()
         self.number = number
         now = asyncio.get_running_loop().time()
-        if self._steady_since is None or now - self._renewed > self.lease.total_seconds() * _STEADY_PART:
+        if self._renewed and now - self._renewed > self.lease.total_seconds() * _STEADY_PART:
+            self._outage, self._steady_since = timedelta(seconds=now - self._renewed), now
+        elif self._steady_since is None:
             self._steady_since = now
         self._renewed = now
 
@@ -253,7 +299,12 @@ class Worker:
             return
         await end_connection(self._connection)
         connection = self._connection = await self._server.connect()
-        connection.add_termination_listener(lambda *_: ended.set())
+
+        def on_end(*_: object) -> None:
+            self._cut = asyncio.get_running_loop().time()
+            ended.set()
+
+        connection.add_termination_listener(on_end)
         async with map_errors(self._server.name):
             for channel in self._handlers:
                 await connection.add_listener(channel, self._received)

@@ -43,6 +43,7 @@ from agenticx.sessions.store.postgres._opening import Opened, open_database, run
 from agenticx.sessions.store.postgres._ownership import PostgresOwnership
 from agenticx.sessions.store.postgres._report import read_workers
 from agenticx.sessions.store.postgres._text import to_text
+from agenticx.sessions.store.postgres._timelines import KnownTimelines
 from agenticx.sessions.store.postgres.schema import PARTITIONS
 from agenticx.sessions.store.segments import encode_segments, full_pages
 from agenticx.sessions.store.workers import WorkersReport
@@ -70,6 +71,7 @@ class _Options(TypedDict, total=False):
     timeout: float
     lease: float
     polls: bool
+    timelines: KnownTimelines | None
     partitions: int
     configuration: Callable[[], Mapping[str, str]]
 
@@ -80,8 +82,8 @@ class PostgresStore:
     Making one blocks until the server has answered: on an event loop, use `await PostgresStore.open(url)`, which passes
     the result of its checks as `opened`.
     `blobs` are the contents of limited retention, which stay on this host; `aclose` closes `shared`.
-    `timeout` and `lease` are nominal seconds. `configuration` returns what the report on workers shows of it, and is
-    called in a thread.
+    `timeout` and `lease` are nominal seconds. `timelines` are those that earlier processes have written.
+    `configuration` returns what the report on workers shows of it, and is called in a thread.
     Raises `StoreError` for a server or database that cannot be used, `SettingsError` for one that cannot be found.
     """
 
@@ -95,15 +97,16 @@ class PostgresStore:
         timeout: float = _TIMEOUT_SECONDS,
         lease: float = 10.0,
         polls: bool = False,
+        timelines: KnownTimelines | None = None,
         partitions: int = PARTITIONS,
         configuration: Callable[[], Mapping[str, str]] = dict[str, str],
         opened: Opened | None = None,
     ) -> None:
         clock = clock or SystemClock()
         if opened is None:
-            opening = Server(url, clock=clock, timeout=timeout, is_pooled=polls)
+            opening = Server(url, clock=clock, timeout=timeout, is_pooled=polls, timelines=timelines)
             opened = run_blocking("agx store opening", open_database(opening, partitions=partitions))
-        server = Server(url, clock=clock, timeout=timeout, is_pooled=polls)
+        server = Server(url, clock=clock, timeout=timeout, is_pooled=polls, timelines=timelines)
         self.name = server.name
         self._database = PostgresDatabase(server, opened, clock, lease=lease, configuration=configuration)
         self.log = PostgresLog(self._database)
@@ -118,7 +121,13 @@ class PostgresStore:
     async def open(cls, url: str, **options: Unpack[_Options]) -> PostgresStore:
         """Return the store that `PostgresStore(url, **options)` makes, without blocking the event loop."""
         clock, timeout = options.get("clock") or SystemClock(), options.get("timeout", _TIMEOUT_SECONDS)
-        server = Server(url, clock=clock, timeout=timeout, is_pooled=options.get("polls", False))
+        server = Server(
+            url,
+            clock=clock,
+            timeout=timeout,
+            is_pooled=options.get("polls", False),
+            timelines=options.get("timelines"),
+        )
         opened = await open_database(server, partitions=options.get("partitions", PARTITIONS))
         return cls(url, opened=opened, **options)
 
@@ -223,6 +232,8 @@ class PostgresStore:
     async def check(self) -> None:
         database = self._database
         server, worker = database.server, database.worker
+        if worker.refusal is not None:
+            raise worker.refusal
         if database.writer.error is None and server.error is None and not worker.is_late:
             return
         query = "UPDATE workers SET seen = clock_timestamp() WHERE id = $1"

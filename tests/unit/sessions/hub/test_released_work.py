@@ -40,6 +40,7 @@ async def test_a_session_is_released_with_work_only_if_some_is_left(tmp_path: Pa
     await hub.start(session.id, TurnRequest(input="write"))
     if ends:
         await wait_for_turn_end(store, session.id)
+        await wait_for_event(store, session.id, "session_changed")  # the name that the turn gave it
     else:
         await wait_for_event(store, session.id, "confirm_required")
         await hub.submit(session.id, TurnRequest(input="queued", when_busy="queue"))
