@@ -178,7 +178,7 @@ def split_postgres_urls(value: str) -> tuple[str, ...]:
     if not all(map(_POSTGRES_URL.fullmatch, urls)):
         raise ValueError(
             "must be postgresql://USER:PASSWORD@HOST/DATABASE, or several of them separated by spaces; special"
-            " characters of a password are percent-encoded ('@' is %40)"
+            " characters are percent-encoded ('@' in a password is %40, a space in a name %20)"
         )
     if len(set(urls)) < len(urls):
         raise ValueError("must name each PostgreSQL database once")

@@ -242,8 +242,8 @@ SQLITE_OR_POSTGRES = (
     "it must be sqlite:///PATH, without options after a '?', or postgresql://USER:PASSWORD@HOST/DATABASE"
 )
 ONE_OR_MORE = (
-    "it must be postgresql://USER:PASSWORD@HOST/DATABASE, or several of them separated by spaces; special characters of"
-    " a password are percent-encoded ('@' is %40)"
+    "it must be postgresql://USER:PASSWORD@HOST/DATABASE, or several of them separated by spaces; special characters"
+    " are percent-encoded ('@' in a password is %40, a space in a name %20)"
 )
 
 

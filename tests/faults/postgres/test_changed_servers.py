@@ -121,7 +121,10 @@ async def _is_missing(store: PostgresStore, session_id: str) -> bool:
 # --- an outage --------------------------------------------------------------------------------------------------------
 
 
-async def test_workers_that_come_back_late_from_an_outage_keep_their_sessions(postgres: Cluster) -> None:
+@pytest.mark.parametrize(("outage", "later"), [(8.0, 0.5), (0.0, 1.5)], ids=["longer than two leases", "only a cut"])
+async def test_workers_that_come_back_later_than_others_keep_their_sessions(
+    postgres: Cluster, outage: float, later: float
+) -> None:
     url = await store_url(postgres)
     async with (
         FaultyProxy(postgres.port).listening() as first,
@@ -145,9 +148,9 @@ async def test_workers_that_come_back_late_from_an_outage_keep_their_sessions(po
         for proxy in (first, last):
             await proxy.refuse()
             proxy.cut()
-        await asyncio.sleep(8)  # longer than two leases
+        await asyncio.sleep(outage)
         await first.accept()
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(later)
         await last.accept()
         await lease.check()
         await asyncio.sleep(1)

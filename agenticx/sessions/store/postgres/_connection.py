@@ -25,7 +25,6 @@ from agenticx.sessions.store.postgres._timelines import KnownTimelines
 __all__ = [
     "AlreadyStored",
     "LockNotAvailable",
-    "NotPermitted",
     "PostgresConnection",
     "Row",
     "Server",
@@ -72,10 +71,6 @@ class AlreadyStored(StoreError):
     """There is a row with the key of one to be stored."""
 
 
-class NotPermitted(StoreError):
-    """A statement that the role may not make."""
-
-
 class PostgresConnection(Protocol):
     """The part of an asyncpg connection that the store uses."""
 
@@ -91,7 +86,7 @@ class PostgresConnection(Protocol):
     def transaction(self, *, isolation: str | None = None, readonly: bool = False) -> Any: ...
 
 
-_REFUSALS = {"55P03": LockNotAvailable, "42501": NotPermitted, "23505": AlreadyStored}
+_REFUSALS = {"55P03": LockNotAvailable, "23505": AlreadyStored}
 
 
 def describe_url(url: str) -> str:

@@ -11,7 +11,6 @@ from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.sessions.store.postgres._connection import (
     LockNotAvailable,
-    NotPermitted,
     PostgresConnection,
     Server,
     end_connection,
@@ -165,44 +164,47 @@ async def _rewrite(connection: PostgresConnection, report: PurgeReport, largest:
 
 async def _drop_log(connection: PostgresConnection, name: str) -> str | None:
     """Have the server remove its log of the writes up to now; return why it has not, None if it has."""
-    why = await why_log_stays(connection)
-    if why is not None and not why.startswith(_RECYCLES):
-        return why
-    try:
-        async with map_errors(name):
-            for _ in range(2):  # what the checkpoint before needs stays until the next one
-                ((position,),) = await connection.fetch("SELECT pg_switch_wal()::text")
-                if (slots := await _slots_before(connection, position)) is not None:
-                    return slots
-                await connection.execute("CHECKPOINT")
-            await connection.execute("DELETE FROM purges WHERE rewritten")
-    except NotPermitted:
+    may_drop, recycles = await _log_settings(connection)
+    if not may_drop:
         return _NOT_PERMITTED
-    return why
+    async with map_errors(name):
+        for _ in range(2):  # what the checkpoint before needs stays until the next one
+            ((position,),) = await connection.fetch("SELECT pg_switch_wal()::text")
+            if (slot := await _slot_before(connection, position)) is not None:
+                return f"the replication slot {slot} still needs it; it is tried again"
+            await connection.execute("CHECKPOINT")
+        await connection.execute("DELETE FROM purges WHERE rewritten")
+    return _RECYCLED if recycles else None
 
 
-_RECYCLES = "wal_recycle is on"
 _NOT_PERMITTED = "the role may not call pg_switch_wal and CHECKPOINT: the server removes it in time"
+_RECYCLED = "wal_recycle is on: the server overwrites files of it in time"
 
 
 async def why_log_stays(connection: PostgresConnection) -> str | None:
     """Return why the server keeps bytes of deleted sessions in its log of writes after a purge, None if it does not."""
-    ((may_switch, recycles),) = await connection.fetch(
+    may_drop, recycles = await _log_settings(connection)
+    if not may_drop:
+        return _NOT_PERMITTED
+    return _RECYCLED if recycles else None
+
+
+async def _log_settings(connection: PostgresConnection) -> tuple[bool, bool]:
+    """Return whether the role may have the log of writes dropped, and whether the server uses its files again."""
+    ((may_drop, recycles),) = await connection.fetch(
         """SELECT has_function_privilege('pg_switch_wal()', 'EXECUTE') AND EXISTS (
                SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper
                OR rolname = 'pg_checkpoint' AND pg_has_role(oid, 'USAGE')), current_setting('wal_recycle') = 'on'"""
     )
-    if not may_switch:
-        return _NOT_PERMITTED
-    return f"{_RECYCLES}: the server overwrites files of it in time" if recycles else None
+    return may_drop, recycles
 
 
-async def _slots_before(connection: PostgresConnection, position: str) -> str | None:
-    """Wait a moment for the standbys to read the log up to a position; return which replication slot still needs it."""
+async def _slot_before(connection: PostgresConnection, position: str) -> str | None:
+    """Wait a moment until standbys have read the log up to there; return a replication slot that still needs it."""
     query, slot = "SELECT min(slot_name) FROM pg_replication_slots WHERE restart_lsn < $1::text::pg_lsn", None
     for seconds in _SLOT_PAUSES:
         await asyncio.sleep(seconds)
         ((slot,),) = await connection.fetch(query, position)
         if slot is None:
             return None
-    return f"the replication slot {slot} still needs it; it is tried again"
+    return slot
