@@ -82,6 +82,7 @@ class SessionActor:
         self.turns = TurnRunner(self.session, self._writer, services, live, self._on_free)
         self._lock, self._answer_lock = asyncio.Lock(), asyncio.Lock()
         self._users, self.deleted = 0, False
+        self._is_deleting = False  # the lease ends before the session is deleted
         self._unused = asyncio.Event()
         self._unused.set()
 
@@ -95,6 +96,8 @@ class SessionActor:
             with self._used():
                 return await self._perform(command)
         except OwnershipLost as exc:
+            if self._is_deleting:
+                raise SessionNotFound(f"session {self.id!r} was deleted") from exc
             if self._writer.effect_count == effects:
                 raise commands.NothingStored(str(exc)) from exc
             raise
@@ -702,7 +705,12 @@ class SessionActor:
             self._check_exists()
             self._queue.clear()
             await self.turns.stop()
-            await self._services.store.delete(self.lease.lease)
+            self._is_deleting = True
+            try:
+                await self._services.store.delete(self.lease.lease)
+            except BaseException:
+                self._is_deleting = False
+                raise
             self.deleted = True
             self._queue.clear()
             self.turns.live.leave()

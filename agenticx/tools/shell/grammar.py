@@ -60,6 +60,8 @@ def parse_command(command: str) -> tuple[SimpleCommand, ...] | None:
     for kind, text in [*tokens, ("newline", "")]:
         match kind:
             case "word":
+                if not words and _NO_PROGRAM.fullmatch(text):
+                    return None
                 words.append(_word(text))
             case "operator" | "newline" if words:
                 commands.append(SimpleCommand(tuple(words), after))
@@ -85,6 +87,11 @@ def _tokens(command: str) -> list[tuple[str, str]] | None:
         position, previous = token.end(), kind
     return tokens
 
+
+_NO_PROGRAM = re.compile(
+    r"(?:case|coproc|do|done|elif|else|esac|fi|for|function|if|in|select|then|time|until|while)|[A-Za-z_]\w*\+?=.*"
+)
+"""A reserved word, or an assignment."""
 
 _WORDS = frozenset({"word", "redirection", "comment"})
 _OPERATORS: dict[str, Operator] = {";": ";", "&&": "&&", "||": "||", "|": "|"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shlex
 import subprocess
 import tempfile
 from pathlib import Path
@@ -403,9 +402,7 @@ PIECES = [*WORDS.split(), *OPERATORS.split(), *CHARACTERS]
 _CALLED = r"""
 set -f
 called() {
-    local line
-    builtin printf -v line ' %q' "$@"
-    builtin printf '%s\n' "$line" >&3  # one write, beside those of the other commands of a pipeline
+    builtin printf '%s\0' "$#" "$@" >&3  # one write, beside those of the other commands of a pipeline
     builtin return "$outcome"
 }
 for name in $names; do builtin eval "$name() { called $name \"\$@\"; }"; done
@@ -430,8 +427,13 @@ def called(command: str, folder: Path, outcome: int) -> set[tuple[str, ...]]:
             check=False,
         )
         record.seek(0)
-        lines = record.read().decode().splitlines()
-    return {tuple(shlex.split(line)) for line in lines}
+        texts = record.read().decode().split("\0")[:-1]
+    commands = set[tuple[str, ...]]()
+    while texts:
+        count = int(texts[0])
+        commands.add(tuple(texts[1 : count + 1]))
+        del texts[: count + 1]
+    return commands
 
 
 def random_command(rng: random.Random) -> str:
