@@ -195,7 +195,7 @@ async def test_a_store_has_one_hub(tmp_path: Path) -> None:
         (
             {"url": "postgres://me:hunter22@db@/agx"},
             SettingsError,
-            r"^the URL of a store must be postgresql://.*'@' is %40\)$",
+            r"^the URL of a store must be postgresql://.*a space in a name %20\)$",
         ),
         ({"url": "sqlite:///"}, SettingsError, "sqlite:///PATH"),
         ({"url": "sqlite:////nowhere/at/all/x.db"}, SettingsError, "'/nowhere/at/all', .* is not there; create it"),
