@@ -479,10 +479,10 @@ def test_no_generated_command_reads_outside_of_the_workspace(project, rng: rando
 
 def test_the_commands_of_the_corpus_run_silently_or_ask_as_people_expect(project) -> None:
     """Those of git ask: its configuration decides which programs they run."""
-    given = os.environ.get("AGX_PERMISSIONS")
+    given = os.environ.get("AGX_COMMAND_CORPUS")
     corpus = Path(given or Path(__file__).parents[3] / "../shared/data/permissions", "commands.jsonl")
     if not corpus.is_file():
-        pytest.skip("no commands with what people expect: set AGX_PERMISSIONS to the folder that has commands.jsonl")
+        pytest.skip("no commands with what people expect: set AGX_COMMAND_CORPUS to the folder that has commands.jsonl")
     wrong = list[str]()
     for line in map(json.loads, corpus.read_text("utf-8").split("\n")[:-1]):
         command: str = line["command"]
