@@ -70,18 +70,6 @@ def _program(
 
 _COUNTS = "bytes=n lines=n quiet silent verbose"
 _DIGEST = _program("bt", long="binary text tag")
-_GREP = _program(
-    "abcEFGhHiIlLnoPqrsTUvVwxyzZ",
-    values="A:n B:n C:n e:t m:n",
-    long="after-context=n before-context=n color=t colour=t context=n count exclude=t exclude-dir=t extended-regexp"
-    " files-with-matches files-without-match fixed-strings ignore-case include=t invert-match line-number"
-    " line-regexp max-count=n no-filename no-messages null only-matching perl-regexp quiet recursive regexp=t silent"
-    " text with-filename word-regexp",
-    operands="pattern, paths",
-    has_digits=True,
-    recursive="r recursive",
-)
-
 # `diff` without -r: it follows the links that it finds in folders.
 PROGRAMS: Mapping[str, _Program] = {
     "basename": _program("az", values="s:t", operands="texts"),
@@ -113,7 +101,17 @@ PROGRAMS: Mapping[str, _Program] = {
     ),
     "file": _program("bhi", long="brief mime mime-encoding mime-type no-dereference"),
     "fold": _program("bs", values="w:n"),
-    "grep": _GREP,
+    "grep": _program(
+        "abcEFGhHiIlLnoPqrsTUvVwxyzZ",
+        values="A:n B:n C:n e:t m:n",
+        long="after-context=n before-context=n color=t colour=t context=n count exclude=t exclude-dir=t extended-regexp"
+        " files-with-matches files-without-match fixed-strings ignore-case include=t invert-match line-number"
+        " line-regexp max-count=n no-filename no-messages null only-matching perl-regexp quiet recursive regexp=t"
+        " silent text with-filename word-regexp",
+        operands="pattern, paths",
+        has_digits=True,
+        recursive="r recursive",
+    ),
     "head": _program("qvz", values="c:n n:n", long=_COUNTS, has_digits=True),
     "hostname": _program(most=0),
     "id": _program("gGnru", operands="texts"),

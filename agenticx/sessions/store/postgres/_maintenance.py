@@ -164,9 +164,9 @@ async def _rewrite(connection: PostgresConnection, report: PurgeReport, largest:
 
 async def _drop_log(connection: PostgresConnection, name: str) -> str | None:
     """Have the server remove its log of the writes up to now; return why it has not, None if it has."""
-    may_drop, recycles = await _log_settings(connection)
-    if not may_drop:
-        return _NOT_PERMITTED
+    why = await why_log_stays(connection)
+    if why == _NOT_PERMITTED:
+        return why
     async with map_errors(name):
         for _ in range(2):  # what the checkpoint before needs stays until the next one
             ((position,),) = await connection.fetch("SELECT pg_switch_wal()::text")
@@ -174,7 +174,7 @@ async def _drop_log(connection: PostgresConnection, name: str) -> str | None:
                 return f"the replication slot {slot} still needs it; it is tried again"
             await connection.execute("CHECKPOINT")
         await connection.execute("DELETE FROM purges WHERE rewritten")
-    return _RECYCLED if recycles else None
+    return why
 
 
 _NOT_PERMITTED = "the role may not call pg_switch_wal and CHECKPOINT: the server removes it in time"
@@ -183,20 +183,14 @@ _RECYCLED = "wal_recycle is on: the server overwrites files of it in time"
 
 async def why_log_stays(connection: PostgresConnection) -> str | None:
     """Return why the server keeps bytes of deleted sessions in its log of writes after a purge, None if it does not."""
-    may_drop, recycles = await _log_settings(connection)
-    if not may_drop:
-        return _NOT_PERMITTED
-    return _RECYCLED if recycles else None
-
-
-async def _log_settings(connection: PostgresConnection) -> tuple[bool, bool]:
-    """Return whether the role may have the log of writes dropped, and whether the server uses its files again."""
     ((may_drop, recycles),) = await connection.fetch(
         """SELECT has_function_privilege('pg_switch_wal()', 'EXECUTE') AND EXISTS (
                SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper
                OR rolname = 'pg_checkpoint' AND pg_has_role(oid, 'USAGE')), current_setting('wal_recycle') = 'on'"""
     )
-    return may_drop, recycles
+    if not may_drop:
+        return _NOT_PERMITTED
+    return _RECYCLED if recycles else None
 
 
 async def _slot_before(connection: PostgresConnection, position: str) -> str | None:
