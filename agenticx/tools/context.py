@@ -13,7 +13,7 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import Usage
 from agenticx.messages import MAIN_AGENT
 from agenticx.tools.artifacts.files import ArtifactPreview, Artifacts
-from agenticx.tools.base import DepsT
+from agenticx.tools.base import DepsT, Risk
 
 __all__ = ["SettleCost", "Snapshots", "ToolContext", "ToolState"]
 
@@ -106,6 +106,8 @@ class ToolContext(Generic[DepsT]):
     - `snapshots`: a tool that changes files awaits `snapshots.record_edit` just before each change, unless it is None.
     - `artifacts` are the files of the session; `preview` is the part of one that was shown while this call was
       received.
+    - `permitted_risk` is the risk that was permitted, by the mode, a rule or the user: a call permitted as "read" must
+      not change anything.
     - `raise_if_stopped()` raises `ToolError` once the turn, or this call, is to end; a tool that works in a thread
       calls it there before it begins.
     - `attachments()` returns the files that the user attached to messages of the conversation, newest first.
@@ -132,3 +134,4 @@ class ToolContext(Generic[DepsT]):
     artifacts: Artifacts = field(default_factory=Artifacts)
     preview: ArtifactPreview | None = None
     raise_if_stopped: Callable[[], None] = _never_stopped
+    permitted_risk: Risk = "execute"

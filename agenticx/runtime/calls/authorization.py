@@ -159,7 +159,7 @@ class _Authorization:
         if verdict.decision != "ask":
             self._take_earlier()
             await self._apply_verdict(verdict)
-            return ValidatedArguments(arguments)
+            return ValidatedArguments(arguments, risk=assessment.risk)
         bound = await self._bind(arguments, assessment)
         self._take_earlier()
         permitted, digest = ValidatedArguments(arguments), bound.digest
@@ -173,7 +173,7 @@ class _Authorization:
         now = await self._assess(permitted.arguments)
         if (await self._bind(permitted.arguments, now)).digest != digest:
             raise CallRefused("Denied: the effect of the call changed after the user was asked; ask again.", "denied")
-        return permitted
+        return replace(permitted, risk=now.risk)
 
     async def _confirm(self, bound: _BoundArguments, assessment: Assessment, verdict: Verdict) -> ConfirmAnswer:
         """Ask the user, or take the answer to the earlier request; raise `CallRefused` for a no."""

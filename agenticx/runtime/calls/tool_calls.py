@@ -175,6 +175,7 @@ class ToolCalls:
         if isinstance(permitted, CallOutcome):
             return await self._run_after_hooks(turn, pending, permitted)
         pending.repaired = pending.repaired or permitted.repaired
+        context = replace(context, permitted_risk=permitted.risk)
         outcome = await self._execute(turn, pending, pending.tool, permitted.arguments, context)
         if turn.is_read_only(pending.call):
             turn.poll_backoff.record(pending.call, outcome.text, now=self.clock.monotonic(), round_number=turn.round)

@@ -16,7 +16,7 @@ from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import ToolResult
 from agenticx.runtime.user_requests.confirm_digest import jsonable
 from agenticx.threads import run_in_thread
-from agenticx.tools.base import Tool, is_parallel
+from agenticx.tools.base import Risk, Tool, is_parallel
 from agenticx.tools.coercion import coerce_numbers
 
 __all__ = ["CallOutcome", "PendingCall", "ValidatedArguments", "read_call", "validate_arguments"]
@@ -45,10 +45,14 @@ class CallOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedArguments:
-    """Arguments as a tool accepts them; `repaired` is true if they differ from what the model sent."""
+    """Arguments as a tool accepts them; `repaired` is true if they differ from what the model sent.
+
+    `risk` is the risk of the call that was permitted.
+    """
 
     arguments: dict[str, Any]
     repaired: bool = False
+    risk: Risk = "execute"
 
 
 @dataclass(slots=True)

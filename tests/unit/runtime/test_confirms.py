@@ -22,7 +22,7 @@ from agenticx.runtime import (
     UnknownConfirm,
 )
 from agenticx.testing import ScriptedGate, ScriptedModel, call
-from agenticx.tools import Assessment, tool
+from agenticx.tools import Assessment, ToolContext, tool
 from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2")]
@@ -308,6 +308,19 @@ async def test_auto_mode_asks_only_about_protected_paths(play, notes):
 
     assert run.outline[5:9] == ["tool_result:ok", "confirm_required", "confirm_response:denied", "tool_result:denied"]
     assert notes.kept == ["hi"]
+
+
+async def test_a_call_knows_the_risk_that_was_permitted(play):
+    @tool(risk="execute", assess=lambda arguments, context: Assessment(risk=arguments["risk"]))
+    async def risky(risk: str, context: ToolContext) -> str:
+        """Return the permitted risk."""
+        return context.permitted_risk
+
+    calls = [call("risky", {"risk": risk}) for risk in ("read", "execute", "write")]
+    gate = ScriptedGate(True, ConfirmAnswer(approved=True, arguments={"risk": "execute"}))
+    run = await play([calls, "ok"], tools=[risky], gate=gate)
+
+    assert [text for _, _, text in run.results] == ["read", "execute", "execute"]
 
 
 async def test_plan_mode_denies_without_asking(play, notes):
