@@ -45,7 +45,7 @@ async def postgres_rows(scale: Scale) -> list[Row]:
 
     Per worker 50 sessions commit 20 tokens a second each. The floor inserts the same number of rows, of the same
     length, into a table of the same columns and indexes, in groups of what comes within 20 ms, as the store does.
-    Packing is included: the sessions' turns are at different places.
+    The turns end at the end, one after another at each worker: their logs are packed then, which is a row of its own.
     """
     async with cluster() as server:
         rows = list[Row]()
@@ -133,6 +133,15 @@ class Bench:
             waits=[wait / MILLI for one in done for wait in one["waits"]],
         )
 
+    async def end_turns(self) -> tuple[float, float]:
+        """End all turns; return the CPU µs of the workers and of the server per commit, for the packing."""
+        used = self.server.cpu_seconds()
+        done = await asyncio.gather(*(worker.ask({"job": "end"}) for worker in self.workers))
+        await _execute(self.url, "VACUUM commits")
+        used = self.server.cpu_seconds() - used
+        commits = sum(one["commits"] for one in done)
+        return sum(one["cpu"] for one in done) * MICRO / commits, used * MICRO / commits
+
     async def rounds(self, count: int, seconds: float, *jobs: str) -> dict[str, list[Run]]:
         """Run the jobs in turn, so that a temporary load slows them all."""
         runs: dict[str, list[Run]] = {job: [] for job in jobs}
@@ -159,7 +168,7 @@ async def _bench(server: Cluster, scale: Scale, count: int) -> AsyncGenerator[Be
     lease = LEASE_SECONDS if is_full else 1.0
     await asyncio.to_thread(lambda: PostgresStore(url, partitions=PARTITIONS if is_full else 1))  # creates the tables
     await _execute(url, *_TABLE)
-    order = {"url": url, "lease": lease, "sessions": min(SESSIONS, scale.sessions), "packs": is_full}
+    order = {"url": url, "lease": lease, "sessions": min(SESSIONS, scale.sessions)}
     async with AsyncExitStack() as stack:
         workers = list[Child]()
         for _ in range(count):
@@ -192,6 +201,7 @@ async def _workers(server: Cluster, scale: Scale, count: int) -> list[Row]:
                 followed.append(await bench.run("store", seconds))
                 read.append(await reader.ask({"count": followed[-1].commits}))
                 floors.append(await bench.run("bare", seconds))
+        packing_client, packing_server = await bench.end_turns()
     store, bare, harness = alone["store"], alone["bare"], alone["harness"]
     waits = [wait for run in store for wait in run.waits]
     late = [wait / MILLI for one in read for wait in one["waits"]]
@@ -213,6 +223,8 @@ async def _workers(server: Cluster, scale: Scale, count: int) -> list[Row]:
         _server_row(f"{name}, server CPU per commit with a reader", followed, floors, 2),
         Row(name=f"{name}, reader, p50", value=median(late), unit="ms"),
         Row(name=f"{name}, reader, p99", value=quantiles(late, n=100)[-1], unit="ms", goal=100),
+        Row(name=f"{name}, client CPU of packing per commit, after its turn", value=packing_client, unit="µs"),
+        Row(name=f"{name}, server CPU of packing per commit, after its turn", value=packing_server, unit="µs"),
     ]
 
 

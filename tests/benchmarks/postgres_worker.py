@@ -28,11 +28,11 @@ __all__ = ["main"]
 
 TOKENS_PER_SECOND = 20
 TICK_SECONDS = 0.02
-PACKED_COMMITS = 512
 _INSERT = """INSERT INTO bare (session, rev, commit_id, last_seq, position, body)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bytea[])"""
 _SENT = re.compile(rb'"text":"(\d+)')
 _PREFIX = os.urandom(6).hex()
+_FINAL = RuntimeEvent(EventType.FINAL, {"text": "", "message_id": "msg", "reason": "answer", "usage": {}})
 
 Put = Callable[["Stream"], Awaitable[object]]
 BareRow = tuple[int, int, str, int, int, bytes]
@@ -82,16 +82,14 @@ class BareWriter:
                 stored.set_result(None)
 
 
-async def _begin(store: PostgresStore, place: int, spread: int) -> Stream:
-    """Begin a turn that has some tokens already, so that not all sessions are packed at once."""
+async def _begin(store: PostgresStore, place: int) -> Stream:
     record = SessionRecord(workspace="/tmp", created_at="2026-01-01T00:00:00.000Z")
     await store.create(record)
     lease = await store.ownership.claim(record.id)
     turn = TurnRecord(session_id=record.id, input="x")
     await lease.commit(Commit(turn_id=turn.id, begins=turn))
     stream = Stream(lease, turn.id, place)
-    for _ in range(spread):
-        await lease.commit(stream.commit())
+    await lease.commit(stream.commit())
     return stream
 
 
@@ -118,14 +116,22 @@ async def _run_paced(streams: Sequence[Stream], put: Put, begin: float, seconds:
     return {"waits": waits, "cpu": used, "seconds": max(time.monotonic() - begin, seconds)}
 
 
+async def _end_turns(streams: Sequence[Stream]) -> dict[str, Any]:
+    """End the turns one after another, and return the CPU time of that and their commits, which are packed then."""
+    used = time.process_time()
+    for stream in streams:
+        await stream.lease.commit(Commit(turn_id=stream.turn_id, events=[_FINAL]))
+        await stream.lease.release()  # waits for the packing
+    return {"commits": sum(stream.number for stream in streams), "cpu": time.process_time() - used}
+
+
 async def _write(order: dict[str, Any], orders: asyncio.StreamReader) -> None:
     store = await PostgresStore.open(order["url"], lease=order["lease"])
     connection = await asyncpg.connect(order["url"])
     bare = BareWriter(connection)
     inserting = asyncio.create_task(bare.run())
     count = order["sessions"]
-    spread = [place * PACKED_COMMITS // count if order["packs"] else 1 for place in range(count)]
-    streams = await asyncio.gather(*(_begin(store, place, spread[place]) for place in range(count)))
+    streams = await asyncio.gather(*(_begin(store, place) for place in range(count)))
     session_ids = [stream.lease.session_id for stream in streams]
     rows = await connection.fetch("SELECT id, number FROM sessions WHERE id = ANY ($1)", session_ids)
     numbers: dict[str, int] = {row[0]: row[1] for row in rows}
@@ -148,7 +154,10 @@ async def _write(order: dict[str, Any], orders: asyncio.StreamReader) -> None:
     _answer(session_ids)
     while line := await orders.readline():
         todo = json.loads(line)
-        _answer(await _run_paced(streams, puts[todo["job"]], todo["begin"], todo["seconds"]))
+        if todo["job"] == "end":
+            _answer(await _end_turns(streams))
+        else:
+            _answer(await _run_paced(streams, puts[todo["job"]], todo["begin"], todo["seconds"]))
     inserting.cancel()
     await connection.close()
     await store.aclose()

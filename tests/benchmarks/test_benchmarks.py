@@ -142,6 +142,7 @@ def test_every_figure_of_postgres_is_measured(section: str) -> None:
     names = [
         *("stored", "client CPU per commit", "server CPU per commit", "commit, p50", "commit, p99"),
         *("server CPU per commit with a reader", "reader, p50", "reader, p99"),
+        *(f"{side} CPU of packing per commit, after its turn" for side in ("client", "server")),
     ]
     assert [row.name for row in measure(section, SMALL)] == [
         *(f"1 PostgreSQL worker, {name}" for name in names),

@@ -19,7 +19,7 @@ from agenticx.sessions.store.postgres import _rows as rows
 from agenticx.sessions.store.postgres._changes import Changes, LogHead, changes_of
 from agenticx.sessions.store.postgres._connection import PostgresConnection
 from agenticx.sessions.store.postgres._database import PostgresDatabase
-from agenticx.sessions.store.postgres._packing import PACKED_COMMITS, Packer, UnpackedCommit
+from agenticx.sessions.store.postgres._packing import PACKED_COMMITS, Packer
 from agenticx.sessions.store.postgres._text import to_text
 from agenticx.sessions.store.postgres._writer import CommitJob
 from agenticx.threads import run_sized
@@ -90,6 +90,7 @@ class PostgresLease:
         self._head: LogHead | None = None
         self._rev = self._seq = 0
         self._packer = Packer(database.server, session_id, number, epoch)
+        self._unpacked = 0  # the commits since the last packing began
         self._has_doubtful = False
         self._packing: asyncio.Task[None] | None = None
         self._unsettled: CommitJob | None = None
@@ -135,7 +136,7 @@ class PostgresLease:
             raise Doubtful("an earlier write of the session has an unknown outcome")
         self._unsettled = job
         try:
-            position = await self._database.writer.put(job)
+            await self._database.writer.put(job)
         except OwnershipLost:
             self._lose()
             raise OwnershipLost(f"session {self.session_id!r} has another owner") from None
@@ -148,7 +149,7 @@ class PostgresLease:
             raise
         finally:
             self._has_doubtful |= job.in_doubt
-        return self._stored(job, position)
+        return self._stored(job)
 
     def _job(self, commit: Commit) -> CommitJob:
         """Return what is sent of a commit, before which all others are stored."""
@@ -176,7 +177,7 @@ class PostgresLease:
             name="agx commit",
         )
 
-    def _stored(self, job: CommitJob, position: int) -> Sequence[StoredEvent]:
+    def _stored(self, job: CommitJob) -> Sequence[StoredEvent]:
         """Take a commit into account that the writer has stored; return its events."""
         head, commit, events = self._head, job.commit, job.events
         assert head is not None
@@ -189,8 +190,8 @@ class PostgresLease:
             head.open_turns.discard(commit.turn_id)
         self._database.follower.publish(events)
         if not self._has_doubtful:
-            self._packer.add(UnpackedCommit(job.rev, job.commit_id, job.last_seq, position, job.body))
-            if self._packer.count >= PACKED_COMMITS or (ends_turn and not head.open_turns):
+            self._unpacked += 1
+            if self._unpacked >= PACKED_COMMITS or (ends_turn and not head.open_turns):
                 self._begin_packing()
         return events
 
@@ -201,11 +202,12 @@ class PostgresLease:
         again if its row is packed by then. Under the epoch of the next lease it does not.
         """
         if self._packing is None or self._packing.done():
+            self._unpacked = 0
             self._packing = asyncio.create_task(self._pack(), name="agx store packing")
 
     async def _pack(self) -> None:
         try:
-            await self._packer.pack()
+            await self._packer.pack(self._rev)
         except (StoreError, DamagedData) as exc:
             _log.warning("the log of a session could not be packed", session=self.session_id, error=str(exc))
 

@@ -66,8 +66,7 @@ class CommitJob:
     """A commit, to be stored as number `rev` of the session, whose last event so far is `seq`.
 
     Its events are encoded as it is sent, all those of a group at once, or before if its `changes` depend on them. They
-    have the places 1, 2, … instead of positions until it is stored, and in its `body`. The result is the position of
-    the last one, or its own if it has none.
+    have the places 1, 2, … instead of positions until it is stored, and in its `body`.
     """
 
     session_id: str
@@ -82,7 +81,7 @@ class CommitJob:
     in_doubt: bool = False  # an attempt of unknown outcome was made
     events: Sequence[StoredEvent] | None = None
     body: bytes = b""
-    done: asyncio.Future[int] = field(init=False, default_factory=lambda: asyncio.get_running_loop().create_future())
+    done: asyncio.Future[None] = field(init=False, default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
     def last_seq(self) -> int:
@@ -123,8 +122,8 @@ class GroupWriter:
         self._is_closed = False
         self.error: StoreError | None = None
 
-    def put(self, job: CommitJob) -> asyncio.Future[int]:
-        """Store a commit, and return a future of its result.
+    def put(self, job: CommitJob) -> asyncio.Future[None]:
+        """Store a commit, and return a future that is done once it is stored.
 
         It raises `OwnershipLost` if the session has another epoch, `Doubtful` if it is unknown whether the commit is
         stored, `StoreError` if it is known that it is not, and what `CommitJob.encode` raises.
@@ -236,7 +235,7 @@ class GroupWriter:
             if position is None:
                 job.done.set_exception(OwnershipLost("the session has another owner"))
             else:
-                job.done.set_result(position)
+                job.done.set_result(None)
         self._on_stored(stored)
 
     async def _attempt(
