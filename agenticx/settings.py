@@ -217,6 +217,15 @@ class Settings(BaseModel):
     permission_mode: Annotated[
         Literal["default", "accept_edits", "plan", "auto"], one_of("default", "accept_edits", "plan", "auto")
     ] = Field("default", description="Permission mode of new sessions (default, accept_edits, plan, auto).")
+    sandbox: Annotated[Literal["auto", "off"], one_of("auto", "off")] = Field(
+        "auto",
+        description="Commands run in a sandbox where this machine has one (auto; `agx doctor` says), or never (off).",
+    )
+    sandbox_home_paths: Annotated[tuple[str, ...], list_of(r"[^\s,]+", "paths in the home folder")] = Field(
+        (),
+        description="Folders and files of the home folder that commands in the sandbox may read beside the usual"
+        " toolchains, such as go/sdk.",
+    )
     enabled_tools: Annotated[tuple[str, ...], list_of(r"[\w.-]+", "names of tools")] | None = Field(
         None, description="Tools of new sessions; unset: all."
     )

@@ -33,13 +33,21 @@ def _problem(value: object) -> str | None:
             return _wrong(name, text, "a text or None")
     if not _is_texts(assessment.reasons):
         return _wrong("reasons", assessment.reasons, "a tuple of texts")
-    for name in ("protected", "unchecked", "discloses", "remembers", "undeclared"):
-        if not isinstance(flag := getattr(assessment, name), bool):
-            return _wrong(name, flag, "True or False")
+    if (problem := _flag_problem(assessment)) is not None:
+        return problem
     if (asks := assessment.asks) is not None and not _is_question(asks):
         return _wrong("asks", asks, "a UserQuestion of texts or None")
     if not isinstance(assessment.binding, Mapping):
         return _wrong("binding", assessment.binding, "a mapping of JSON values")
+    return None
+
+
+def _flag_problem(assessment: Any) -> str | None:
+    for name in ("protected", "unchecked", "discloses", "remembers", "undeclared", "contained"):
+        if not isinstance(flag := getattr(assessment, name), bool):
+            return _wrong(name, flag, "True or False")
+    if assessment.sandboxed not in (None, False, "bubblewrap"):
+        return _wrong("sandboxed", assessment.sandboxed, "'bubblewrap', False or None")
     return None
 
 

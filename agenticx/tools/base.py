@@ -52,6 +52,9 @@ class Assessment:
       examined, or was too large for that), or that `discloses` text to another provider.
     - If it `remembers` text for later sessions, the user is asked each time, also in plan mode and after an answer for
       the rest of the session.
+    - `sandboxed` is the kind of sandbox that a command runs in, False if it runs in none, None if the call runs no
+      command. A call that runs code is `contained` if a sandbox keeps it from all files but those of the workspace and
+      from the network: a mode that allows changes of files allows it.
     - `undeclared`: nobody declared a risk, as for a bare function; `risk` is a guess then.
     - `asks` is a question to the user. Such a call does not run: the answer is its result. Waiting for it counts in no
       time limit of tools; the question is stored and waits on after a restart, as a confirmation does.
@@ -65,11 +68,18 @@ class Assessment:
     discloses: bool = False
     remembers: bool = False
     undeclared: bool = False
+    sandboxed: Literal["bubblewrap", False] | None = None
+    contained: bool = False
     command: str | None = None
     path: str | None = None
     diff: str | None = None
     asks: UserQuestion | None = None
     binding: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def contained_risk(self) -> Risk:
+        """The risk, "write" for a call that runs code and is contained."""
+        return "write" if self.contained and self.risk == "execute" else self.risk
 
 
 @dataclass(frozen=True, slots=True)

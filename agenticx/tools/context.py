@@ -12,6 +12,7 @@ from agenticx.attachments import Attachment
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import Usage
 from agenticx.messages import MAIN_AGENT
+from agenticx.sandbox.options import SandboxOptions
 from agenticx.tools.artifacts.files import ArtifactPreview, Artifacts
 from agenticx.tools.base import DepsT, Risk
 
@@ -108,6 +109,7 @@ class ToolContext(Generic[DepsT]):
       received.
     - `permitted_risk` is the risk that was permitted, by the mode, a rule or the user: a call permitted as "read" must
       not change anything.
+    - `sandbox` says whether commands run in a sandbox, where this machine has one.
     - `raise_if_stopped()` raises `ToolError` once the turn, or this call, is to end; a tool that works in a thread
       calls it there before it begins.
     - `attachments()` returns the files that the user attached to messages of the conversation, newest first.
@@ -135,3 +137,4 @@ class ToolContext(Generic[DepsT]):
     preview: ArtifactPreview | None = None
     raise_if_stopped: Callable[[], None] = _never_stopped
     permitted_risk: Risk = "execute"
+    sandbox: SandboxOptions = field(default_factory=SandboxOptions)

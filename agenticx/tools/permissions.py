@@ -95,7 +95,7 @@ def _decide(mode: PermissionMode, assessment: Assessment, has_gate: bool) -> Ver
         return Verdict("ask", "discloses", (*assessment.reasons, _DISCLOSED_REASON))
     if assessment.unchecked:
         return Verdict("ask", "unchecked", (*assessment.reasons, _UNCHECKED_REASON))
-    if assessment.risk in _ALLOWED[mode]:
+    if assessment.contained_risk in _ALLOWED[mode]:
         return Verdict("allow", mode, assessment.reasons)
     if assessment.undeclared and not has_gate:
         return Verdict("allow", "undeclared", assessment.reasons)

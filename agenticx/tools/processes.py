@@ -80,11 +80,13 @@ def start_command(
     environment: Mapping[str, str],
     call_id: str,
     on_output: Callable[[bytes], None],
+    own_processes: int = 0,
 ) -> RunningCommand:
     """Start a program (an absolute path and its arguments) under a supervisor of its own.
 
     Standard input is empty. `on_output` is called on the event loop with standard output and standard error, in
-    the order of writing. Raises `ToolError` if the program could not be started.
+    the order of writing. `own_processes` of the program, not of the command in it, run as long as any other that it
+    has left; they are not counted. Raises `ToolError` if the program could not be started.
     """
     mark = f"{call_id}.{new_id('run')}"
     (control_read, control_write), (output_read, output_write), (status_read, status_write) = _pipes(3)
@@ -106,7 +108,7 @@ def start_command(
     finally:
         for descriptor in (control_read, output_write, status_write):
             os.close(descriptor)
-    return RunningCommand(process, mark, control_write, output_read, status_read, on_output)
+    return RunningCommand(process, mark, control_write, output_read, status_read, on_output, own_processes)
 
 
 def _pipes(count: int) -> list[tuple[int, int]]:
@@ -136,12 +138,14 @@ class RunningCommand:
         output: int,
         status: int,
         on_output: Callable[[bytes], None],
+        own_processes: int,
     ) -> None:
         self.mark = mark
         self._process = process
         self._control: int | None = control
         self._output: int | None = output
         self._on_output = on_output
+        self._own_processes = own_processes
         self._status_bytes = bytearray()
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[StartedProcess | None] = self._loop.create_future()
@@ -241,7 +245,8 @@ class RunningCommand:
             self._exited.set_result(None)
             return
         report = reports[1]
-        self._exited.set_result(CommandExit(os.waitstatus_to_exitcode(report["status"]), report["left"]))
+        left = max(report["left"] - self._own_processes, 0)
+        self._exited.set_result(CommandExit(os.waitstatus_to_exitcode(report["status"]), left))
 
     def _status_reports(self) -> list[dict[str, int]]:
         """Return the complete lines of the supervisor's status."""

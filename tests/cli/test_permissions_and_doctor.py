@@ -18,6 +18,8 @@ import pytest
 
 from agenticx.cli.client.studio_file import StudioAddress
 from agenticx.llms.model_catalog import ModelFacts
+from agenticx.sandbox.options import SandboxOptions
+from agenticx.sandbox.probe import find_sandbox
 from agenticx.sessions import SqliteStore
 from tests.support.database_versions import set_version
 from tests.support.timeouts import PATIENCE
@@ -83,7 +85,10 @@ def test_doctor_reports_versions_settings_files_models_and_the_sandbox(agx: Any,
     assert "OPENAI_API_KEY" in texts
     assert "HTTPS_PROXY is http://proxy:3128" in texts
     assert "NO_PROXY has '10.0.0.0/99', which is ignored: " in texts
-    assert "an approved shell command runs with all your permissions" in texts
+    assert ("Commands run in bubblewrap (" in texts) is (find_sandbox(SandboxOptions()).kind == "bubblewrap")
+    agx.environment["AGX_SANDBOX"] = "off"
+    bare = "none, so an approved shell command runs with all your permissions and could read the server's token. "
+    assert f"--  sandbox      {bare}The setting AGX_SANDBOX is off.\n" in agx("doctor").stdout
     assert "canary" not in done.stdout + done.stderr
     assert not (tmp_path / "home").exists()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import platform
-import shutil
 import stat
 import sys
 import tempfile
@@ -37,6 +36,8 @@ from agenticx.llms.model_catalog import Capability, ModelCatalog, Provider, load
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.llms.transport.proxy_settings import proxy_problems, read_proxies
 from agenticx.provider_keys import ProviderKey
+from agenticx.sandbox.options import sandbox_options
+from agenticx.sandbox.probe import find_sandbox
 from agenticx.sessions.store.factory import (
     check_file,
     database_path,
@@ -124,7 +125,7 @@ def run_checks(*, online: bool = False) -> Iterator[Finding]:
         yield _run_check("store", lambda: _check_store(settings))
     yield from _check_proxies()
     yield from _check_models(settings, online)
-    yield _check_sandbox()
+    yield _check_sandbox(settings)
 
 
 def _check_instructions(settings: Settings) -> Iterator[Finding]:
@@ -399,10 +400,10 @@ _CAPABILITY_TEXTS: Mapping[Capability, str] = {
 # --- the sandbox ------------------------------------------------------------------------------------------------------
 
 
-def _check_sandbox() -> Finding:
-    bubblewrap = shutil.which("bwrap")
-    found = (
-        f"bubblewrap is at {bubblewrap}, but not used by this release" if bubblewrap else "bubblewrap is not installed"
-    )
+def _check_sandbox(settings: Settings) -> Finding:
+    status = find_sandbox(sandbox_options(settings))
+    if status.kind is not None:
+        text = "they can change the workspace only, and have no network unless you allow it"
+        return Finding("sandbox", f"{status.reason.removesuffix('.')}: {text}")
     power = "an approved shell command runs with all your permissions and could read the server's token"
-    return Finding("sandbox", f"{found}: {power}", "note")
+    return Finding("sandbox", f"none, so {power}. {status.reason}", "note")

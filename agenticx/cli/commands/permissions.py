@@ -13,6 +13,7 @@ from agenticx.cli.exit_codes import DONE, USAGE
 from agenticx.cli.options import enabled_tools, settings_for, workspace_of
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.llms.arguments import parse_arguments
+from agenticx.sandbox.options import sandbox_options
 from agenticx.tools.base import Tool
 from agenticx.tools.context import ToolContext
 from agenticx.tools.permissions import PermissionMode, Verdict, decide
@@ -55,7 +56,9 @@ def run(arguments: Namespace) -> int:
     tool = tools.get(arguments.tool)
     if tool is None:
         return _usage_error(f"unknown tool {arguments.tool!r}; known tools: {', '.join(sorted(tools))}")
-    context = ToolContext(workspace=workspace, protected_roots=settings.private_paths)
+    context = ToolContext(
+        workspace=workspace, protected_roots=settings.private_paths, sandbox=sandbox_options(settings)
+    )
     try:
         verdict = _decide(tool, arguments.arguments, context, settings.permission_mode)
     except InvalidArguments as exc:

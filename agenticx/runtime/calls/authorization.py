@@ -322,7 +322,7 @@ def _confirm_context(
         "reasons": list(verdict.reasons),
         "rule": verdict.rule,
     }
-    for key in ("command", "path", "diff"):
+    for key in ("command", "path", "diff", "sandboxed"):
         if (value := getattr(assessment, key)) is not None:
             context[key] = value
     return context

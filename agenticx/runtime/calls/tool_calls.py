@@ -39,6 +39,7 @@ from agenticx.runtime.events import TOOL_EVENTS, EventType, check_payload
 from agenticx.runtime.structured_output import OutputCallResult
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import ToolResult, TurnChange
+from agenticx.sandbox.options import sandbox_options
 from agenticx.settings import Settings
 from agenticx.threads import run_sized
 from agenticx.tools.base import Tool, ToolOutput, runs_in_thread
@@ -397,6 +398,7 @@ class ToolCalls:
             artifacts=turn.session.artifacts,
             preview=turn.previews.get(pending.call.id),
             raise_if_stopped=partial(_raise_if_stopped, turn, pending),
+            sandbox=sandbox_options(self.settings),
         )
 
     def _tool_event(

@@ -210,7 +210,12 @@ class ConfirmContextData(TypedDict):
     command: NotRequired[Annotated[str, Field(description="The command, if the call runs one.")]]
     path: NotRequired[Annotated[str, Field(description="The path, if the call changes a file.")]]
     diff: NotRequired[Annotated[str, Field(description="The change of the file as a unified diff.")]]
-    sandboxed: NotRequired[Annotated[bool, Field(description="True if the command runs in a sandbox.")]]
+    sandboxed: NotRequired[
+        Annotated[
+            Literal["bubblewrap", False],
+            Field(description="The sandbox that the command runs in, or false if it runs in none."),
+        ]
+    ]
 
 
 class ConfirmRequiredData(TypedDict):

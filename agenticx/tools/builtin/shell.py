@@ -1,4 +1,4 @@
-"""The shell tool: it runs a command in the workspace and terminates it with all its descendants."""
+"""The shell tool: it runs a command in the workspace, in a sandbox, and terminates it with all its descendants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,17 +17,26 @@ from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.settings import child_environment
+from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, ToolOutput
 from agenticx.tools.command_output import HeadTailBuffer, ProgressEmitter
 from agenticx.tools.context import ToolContext
 from agenticx.tools.critical_folders import deletion_reason
 from agenticx.tools.plurals import pluralize
-from agenticx.tools.processes import CommandExit, start_command
+from agenticx.tools.processes import CommandExit, RunningCommand, start_command
 from agenticx.tools.registry import tool
 from agenticx.tools.shell.deletions import find_critical_deletion
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
 from agenticx.tools.shell.harmless_commands import is_plainly_harmless
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, NamedPaths, examine
+from agenticx.tools.shell.sandboxing import (
+    Launch,
+    Wishes,
+    find_sandbox_for,
+    is_contained,
+    prepare,
+    sandbox_reasons,
+)
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = ["bash_exec"]
@@ -39,6 +48,7 @@ _PROGRESS_SECONDS = 0.1
 _MAX_BOUND_WORDS = 64
 _LONG_COMMAND = 200
 _MAX_WORD_CHARS = 300
+_SIGNALLED = 128  # a shell adds the number of the signal that ended a command
 
 # Commands run without a terminal: no pager, no prompt. And bash must not run a start-up file before the command.
 _NONINTERACTIVE = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
@@ -59,17 +69,23 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     file_system = FileSystemCache()
     named = examine(command, workspace, context.protected_roots, file_system)
     deleted, unchecked = _find_deleted(command, workspace, environment, named.unchecked)
-    harmless = (named.secret, deleted, unchecked) == (None, None, None) and is_plainly_harmless(
+    wishes = _wishes(arguments)
+    harmless = (named.secret, deleted, unchecked, wishes) == (None, None, None, Wishes()) and is_plainly_harmless(
         command, workspace, search_path, context.protected_roots, file_system
     )
+    kind = find_sandbox_for(context, wishes).kind
+    power = tuple(sandbox_reasons(context, wishes, kind))
     return Assessment(
         risk="read" if harmless else "execute",
         question="Run this command?",
-        reasons=(_HARMLESS,) if harmless else tuple(_reasons(command, workspace, named, deleted, unchecked)),
+        reasons=(_HARMLESS,) if harmless else tuple(_reasons(command, workspace, power, named, deleted, unchecked)),
         protected=not harmless and any(word is not None for word in (named.protected, named.secret, deleted)),
         unchecked=unchecked is not None,
+        sandboxed=kind or False,
+        contained=is_contained(context, wishes, kind),
         command=visible(_shortened(command)),
         binding={
+            "sandboxed": kind,
             "cwd": _file_identity(workspace),
             "search_path": search_path,
             "words": _named_files(command[:EXAMINED_COMMAND_BYTES], workspace, search_path),
@@ -103,10 +119,15 @@ _HARMLESS = "It only looks at files of the workspace."
 
 
 def _reasons(
-    command: str, workspace: Path, named: NamedPaths, deleted: str | None, unchecked: str | None
+    command: str,
+    workspace: Path,
+    power: Sequence[str],
+    named: NamedPaths,
+    deleted: str | None,
+    unchecked: str | None,
 ) -> Iterator[str]:
     yield f"It runs in {visible(str(workspace))}."
-    yield "It runs without a sandbox, with all your permissions, and could read AgenticX's access token."
+    yield from power
     lines = command.count("\n") + 1
     if len(command) > _LONG_COMMAND or lines > 1:
         yield f"The command has {pluralize(len(command), 'character')} in {pluralize(lines, 'line')}."
@@ -159,14 +180,21 @@ async def bash_exec(
     command: str,
     context: ToolContext,
     timeout: Annotated[float | None, Field(ge=0.05, le=86_400)] = None,
+    network: bool = False,
+    unsandboxed: bool = False,
 ) -> ToolOutput:
     """Run a command with bash in the workspace; gives its output (standard output and error) and exit code.
 
-    There is no input. What the command leaves running is ended with it.
+    There is no input. What the command leaves running is ended with it. It usually runs in a sandbox: it can write in
+    the workspace only, but not git's configuration and hooks, .env and other files that decide what runs; the home
+    folder is empty but for toolchains, /tmp is empty, and what is written there is lost; there is no network, so that
+    installing packages, cloning and pushing need `network`.
 
     Args:
         command: The command line or script for `bash -c`.
         timeout: Seconds after which the command is ended, if that is sooner than the general limit for tools.
+        network: True if the command needs the network, as pip install, npm install and git push do; asks the user.
+        unsandboxed: True if the command cannot work in the sandbox; asks the user.
     """
     environment = _environment()
     buffer = HeadTailBuffer(_HEAD_BYTES, _TAIL_BYTES)
@@ -178,32 +206,63 @@ async def bash_exec(
         buffer.add(chunk)
         progress.add(chunk)
 
+    wishes = Wishes(network=network, unsandboxed=unsandboxed)
+    bash, text = _find_bash(environment), _check_command(command)
+    launch = await run_in_thread(prepare, text, bash, environment, context, wishes, name="agx preparing a command")
     running = start_command(
-        [_find_bash(environment), "-c", "--", _check_command(command)],
+        launch.arguments,
         cwd=context.workspace.resolve(),
-        environment=environment,
+        environment=launch.environment,
         call_id=context.call_id,
         on_output=on_output,
+        own_processes=launch.own_processes,
     )
     end: CommandExit | None = None
+    closed = False
     try:
         if context.record_process is not None and (process := await running.wait_started()) is not None:
             await context.record_process(asdict(process))
         async with asyncio.timeout(None if timeout is None else context.clock.real(timeout)):
             end = await running.wait()
-        return _report(buffer, _exit_text(end))
+        if not end.leftover_count:
+            running.terminate()
+            await running.wait_closed()
+            closed = True
+        output = buffer.text()
+        notes = await run_in_thread(_notes, launch, output, end, name="agx checking a command")
+        return _report(output, buffer.truncated, _exit_text(end, launch), notes)
     except TimeoutError:
-        report = _report(buffer, f"the command was ended after {timeout:g} s, before it was done")
+        report = _report(
+            buffer.text(), buffer.truncated, f"the command was ended after {timeout:g} s, before it was done"
+        )
         raise ToolError(report.text) from None
     except asyncio.CancelledError:  # a stop, or the engine's own time limit: the output so far is still returned
-        return _report(buffer, "ended before it was done")
+        return _report(buffer.text(), buffer.truncated, "ended before it was done")
     finally:
         progress.stop()
         running.terminate()
-        if context.add_background_task is None or (end is not None and not end.leftover_count):
-            await running.wait_closed()
-        else:  # the result does not wait for processes that are slow to end
-            context.add_background_task(running.wait_closed())
+        if not closed:
+            if context.add_background_task is None:
+                await _close(running, launch)
+            else:  # the result does not wait for processes that are slow to end
+                context.add_background_task(_close(running, launch))
+
+
+async def _close(running: RunningCommand, launch: Launch) -> None:
+    """Wait until the processes have ended, and move protected files that they created meanwhile."""
+    await running.wait_closed()
+    if launch.before is not None:
+        await run_in_thread(launch.move_protected, name="agx checking a command")
+
+
+def _notes(launch: Launch, output: str, end: CommandExit) -> list[str]:
+    """Return sentences about what the sandbox did to the command; move protected files that it created."""
+    notes = [launch.move_protected(), launch.explain(output) if end.exit_code else None]
+    return [note for note in notes if note is not None]
+
+
+def _wishes(arguments: Mapping[str, Any]) -> Wishes:
+    return Wishes(network=arguments.get("network", False), unsandboxed=arguments.get("unsandboxed", False))
 
 
 def _check_command(command: str) -> str:
@@ -233,8 +292,10 @@ def _find_bash(environment: Mapping[str, str]) -> str:
     return os.path.abspath(path)
 
 
-def _exit_text(end: CommandExit) -> str:
+def _exit_text(end: CommandExit, launch: Launch) -> str:
     ending = f"exit code {end.exit_code}" if end.exit_code >= 0 else f"ended by {_signal_name(-end.exit_code)}"
+    if launch.kind is not None and _SIGNALLED < end.exit_code <= _SIGNALLED + signal.NSIG:  # bubblewrap says no more
+        ending += f", as after {_signal_name(end.exit_code - _SIGNALLED)}"
     if not end.leftover_count:
         return ending
     processes = "1 process was" if end.leftover_count == 1 else f"{end.leftover_count} processes were"
@@ -248,8 +309,8 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _report(buffer: HeadTailBuffer, ending: str) -> ToolOutput:
-    output = buffer.text()
+def _report(output: str, truncated: bool, ending: str, notes: Sequence[str] = ()) -> ToolOutput:
     if output and not output.endswith("\n"):
         output += "\n"
-    return ToolOutput(f"{output}[{ending}]" if output else f"(no output)\n[{ending}]", buffer.truncated)
+    text = f"{output}[{ending}]" if output else f"(no output)\n[{ending}]"
+    return ToolOutput("\n".join([text, *(f"[{note}]" for note in notes)]), truncated)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from agenticx.sandbox.options import SandboxOptions
+from agenticx.sandbox.probe import find_sandbox
 from agenticx.tools import Assessment, Tool, ToolContext
 from agenticx.tools.base import ToolOutput
 
@@ -23,6 +25,7 @@ class ToolRunner:
 
     workspace: Path
     protected_roots: tuple[Path, ...] = ()
+    sandbox: SandboxOptions = field(default_factory=SandboxOptions)
     emitted: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     background_tasks: list[asyncio.Task[None]] = field(default_factory=list)
     context: ToolContext = field(init=False)
@@ -34,6 +37,7 @@ class ToolRunner:
             emit=lambda type_, payload: self.emitted.append((type_, payload)),
             add_background_task=lambda work: self.background_tasks.append(asyncio.ensure_future(work)),
             protected_roots=self.protected_roots,
+            sandbox=self.sandbox,
         )
 
     def assess(self, tool: Tool, **arguments: Any) -> Assessment:
@@ -62,6 +66,23 @@ def workspace(tmp_path: Path) -> Path:
 @pytest.fixture
 def runner(workspace: Path) -> ToolRunner:
     return ToolRunner(workspace)
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> SandboxOptions:
+    """Return options with the sandbox on; skip the test where this machine has none."""
+    options = SandboxOptions(home=tmp_path / "agx-home")
+    if (status := find_sandbox(options)).kind is None:
+        pytest.skip(status.reason)
+    return options
+
+
+@pytest.fixture(params=["off", "auto"])
+def both_worlds(request: pytest.FixtureRequest, workspace: Path) -> ToolRunner:
+    """Return a runner without and one with the sandbox."""
+    if request.param == "auto":
+        return ToolRunner(workspace, sandbox=request.getfixturevalue("sandbox"))
+    return ToolRunner(workspace, sandbox=SandboxOptions(mode="off"))
 
 
 @pytest.fixture

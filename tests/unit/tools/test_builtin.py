@@ -22,7 +22,7 @@ def test_the_tools_come_in_a_fixed_order_with_their_arguments() -> None:
         ("file_search", True, ["pattern", "path", "glob", "ignore_case", "literal", "limit"]),
         ("file_write", False, ["path", "content"]),
         ("file_edit", False, ["path", "old_text", "new_text", "replace_all"]),
-        ("bash_exec", False, ["command", "timeout"]),
+        ("bash_exec", False, ["command", "timeout", "network", "unsandboxed"]),
         ("todo_write", False, ["todos"]),
         ("scratchpad_write", False, ["key", "content"]),
         ("scratchpad_read", True, ["key"]),

@@ -16,7 +16,17 @@ pytestmark = [
 ]
 
 
-def test_the_question_shows_the_command_and_its_possible_effects(runner) -> None:
+POWERS = {
+    "off": ("It runs without a sandbox, with all your permissions, and could read AgenticX's access token.",),
+    "auto": (
+        "It runs in a sandbox (bubblewrap): it can change files of the workspace only, sees your home folder only as"
+        " far as toolchains are in it, and has no network.",
+    ),
+}
+
+
+def test_the_question_shows_the_command_and_its_possible_effects(both_worlds) -> None:
+    runner = both_worlds
     assessment = runner.assess(bash_exec, command="make test")
     assert (assessment.risk, assessment.question, assessment.command, assessment.protected) == (
         "execute",
@@ -24,11 +34,32 @@ def test_the_question_shows_the_command_and_its_possible_effects(runner) -> None
         "make test",
         False,
     )
-    assert assessment.reasons == (
-        f"It runs in {runner.workspace}.",
-        "It runs without a sandbox, with all your permissions, and could read AgenticX's access token.",
-    )
+    assert assessment.reasons == (f"It runs in {runner.workspace}.", *POWERS[runner.sandbox.mode])
+    assert assessment.sandboxed == {"off": False, "auto": "bubblewrap"}[runner.sandbox.mode]
     assert decide("auto", assessment).decision == "allow"
+    assert decide("default", assessment).decision == "ask"
+    assert decide("accept_edits", assessment).decision == {"off": "ask", "auto": "allow"}[runner.sandbox.mode]
+
+
+def test_a_call_that_asks_for_more_than_the_sandbox_gives_is_never_allowed_as_an_edit(both_worlds) -> None:
+    runner, bare = both_worlds, POWERS["off"]
+    wide = "It asks to run outside of the sandbox."
+    sandboxed = runner.sandbox.mode == "auto"
+    for arguments, reasons in (
+        ({"unsandboxed": True}, (wide, *bare) if sandboxed else bare),
+        (
+            {"network": True},
+            (
+                POWERS["auto"][0].replace("has no network", "has the network"),
+                "It asks for the network: it can send what it reads, and use the servers of this machine.",
+            )
+            if sandboxed
+            else bare,
+        ),
+    ):
+        assessment = runner.assess(bash_exec, command="ls", **arguments)
+        assert assessment.reasons == (f"It runs in {runner.workspace}.", *reasons)
+        assert (assessment.risk, decide("accept_edits", assessment).decision) == ("execute", "ask")
 
 
 @pytest.mark.promise("E6")

@@ -19,6 +19,7 @@ import pytest
 
 from agenticx.clocks import ScaledClock
 from agenticx.errors import ToolError
+from agenticx.sandbox.options import SandboxOptions
 from agenticx.tools import ToolContext
 from agenticx.tools.builtin.shell import bash_exec
 from tests.support.forked import Process
@@ -32,6 +33,17 @@ pytestmark = [
 
 
 _numbers = itertools.count(os.getpid() * 1000)
+
+
+@pytest.fixture
+def runner(both_worlds):
+    return both_worlds
+
+
+@pytest.fixture
+def bare_runner(workspace, make_runner):
+    """Return a runner without the sandbox, whose commands see their supervisor."""
+    return make_runner(workspace, sandbox=SandboxOptions(mode="off"))
 
 
 TREES = {
@@ -96,6 +108,7 @@ async def started_call(runner, command: str) -> AsyncIterator[asyncio.Task[str]]
     context = ToolContext(
         workspace=runner.workspace,
         call_id="call_1",
+        sandbox=runner.sandbox,
         emit=lambda _type, payload: ready.set() if "ready" in payload["output"] else None,
         add_background_task=background_tasks.append,
     )
@@ -223,27 +236,27 @@ ATTACKS = {
 @pytest.mark.promise("F2")
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.cases(quick=2)
-async def test_killing_guardian_or_supervisor_lets_no_process_escape(runner, attack) -> None:
+async def test_killing_guardian_or_supervisor_lets_no_process_escape(bare_runner, attack) -> None:
     """They are the command's ancestors, so it can kill one of them; then the other one kills the rest."""
 
     async def kill(left: str) -> list[int]:
         marker = f"1000.{next(_numbers)}"
         leaving = LEFT_BEHIND[left].replace("NNN", marker)
         with pytest.raises(ToolError, match="the command was ended from outside"):
-            await runner.call(bash_exec, command=f"{leaving}; {ATTACKS[attack]}; sleep {marker}")
+            await bare_runner.call(bash_exec, command=f"{leaving}; {ATTACKS[attack]}; sleep {marker}")
         return await remaining_processes(marker)
 
     before = our_zombies()
     assert await asyncio.gather(*map(kill, LEFT_BEHIND)) == [[]] * len(LEFT_BEHIND)
-    await asyncio.gather(*runner.background_tasks)
+    await asyncio.gather(*bare_runner.background_tasks)
     assert our_zombies() <= before
 
 
 @pytest.mark.promise("F2")
-async def test_stopping_guardian_and_supervisor_lets_no_process_escape(runner) -> None:
+async def test_stopping_guardian_and_supervisor_lets_no_process_escape(bare_runner) -> None:
     command = "env -i setsid -f sleep NNN; kill -STOP $PPID $(ps -o ppid= -p $PPID); echo ready; sleep NNN"
     marker = f"1000.{next(_numbers)}"
-    async with started_call(runner, command.replace("NNN", marker)) as call:
+    async with started_call(bare_runner, command.replace("NNN", marker)) as call:
         call.cancel()
         await asyncio.wait([call])
     assert await remaining_processes(marker) == []
@@ -263,14 +276,14 @@ async def test_a_child_of_the_application_is_not_touched(runner) -> None:
 
 async def test_without_background_tasks_the_call_waits_for_the_termination_itself(runner) -> None:
     marker = f"1000.{next(_numbers)}"
-    context = ToolContext(workspace=runner.workspace)
+    context = ToolContext(workspace=runner.workspace, sandbox=runner.sandbox)
     with pytest.raises(ToolError, match=r"ended after 0\.2 s"):
         await bash_exec.run({"command": f"trap '' TERM; sleep {marker}; sleep {marker}", "timeout": 0.2}, context)
     assert await remaining_processes(marker) == []
 
 
 async def test_a_time_out_uses_the_clock_of_the_context(runner) -> None:
-    context = ToolContext(workspace=runner.workspace, clock=ScaledClock(100.0))
+    context = ToolContext(workspace=runner.workspace, sandbox=runner.sandbox, clock=ScaledClock(100.0))
     with pytest.raises(ToolError, match="ended after 20 s"):
         await bash_exec.run({"command": "sleep 1000", "timeout": 20.0}, context)
 

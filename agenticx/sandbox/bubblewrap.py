@@ -1,0 +1,111 @@
+"""The profiles of bubblewrap: read-only, and with a writable workspace.
+
+In both the whole file system is read-only, the home folder, /tmp and /run (which have the sockets of other programs)
+are empty, AgenticX's own files are hidden, there is no network but a loopback of its own, and no process outside is
+visible. Later options are mounted over earlier ones.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["EMPTY_FOLDERS", "Profile", "home_folders", "wrap"]
+
+# They hold the sockets of other programs, such as Docker's, and a user's session bus; and shared temporary files.
+EMPTY_FOLDERS = ("/tmp", "/var/tmp", "/run")
+_NAME_SERVICE = "/run/systemd/resolve"
+_PROGRAMS_IN_RUN = ("/run/current-system", "/run/wrappers")  # of NixOS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The rules for one command; all paths are absolute, `workspace` and `private` with links resolved.
+
+    - `private` are AgenticX's own files and folders, which are hidden.
+    - `home_paths` stay readable in the home folder, which is empty otherwise.
+    - `pinned` are folders of a writable workspace that cannot be renamed, such as `.git`; `read_only` are paths in it
+      that cannot be changed.
+    """
+
+    workspace: Path
+    writable: bool
+    network: bool = False
+    private: tuple[Path, ...] = ()
+    home_paths: tuple[Path, ...] = ()
+    pinned: tuple[Path, ...] = ()
+    read_only: tuple[Path, ...] = ()
+
+
+def home_folders() -> tuple[Path, ...]:
+    """Return the home folder of the environment and that of the user database, as far as they exist, but not `/`."""
+    homes = [os.path.realpath(home) for home in (os.path.expanduser("~"), _home_of_user()) if os.path.isabs(home)]
+    return tuple(Path(home) for home in dict.fromkeys(homes) if home != "/" and os.path.isdir(home))
+
+
+def _home_of_user() -> str:
+    if sys.platform == "win32":
+        return ""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # the user has no entry, as in some containers
+        return ""
+
+
+def wrap(program: str, profile: Profile, command: Sequence[str]) -> list[str]:
+    """Return the arguments that run `command` under `profile`; `program` is the path of bubblewrap.
+
+    The sandbox ends with its last process, not with the command: what the command leaves running is counted and ended
+    by its supervisor.
+    """
+    namespaces = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    if not profile.network:
+        namespaces.append("--unshare-net")
+    options = [*namespaces, "--new-session", "--cap-drop", "ALL", *_mounts(profile), "--chdir", str(profile.workspace)]
+    return [program, *options, "--", *command]
+
+
+def _mounts(profile: Profile) -> Iterator[str]:
+    workspace = profile.workspace
+    yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+    for folder in EMPTY_FOLDERS:
+        if os.path.isdir(folder) and not os.path.islink(folder):
+            yield from ("--tmpfs", folder)
+    for folder in _PROGRAMS_IN_RUN:
+        yield from ("--ro-bind-try", folder, folder)
+    if profile.network:
+        yield from ("--ro-bind-try", _NAME_SERVICE, _NAME_SERVICE)
+    homes = [home for home in home_folders() if not home.is_relative_to(workspace)]
+    yield from _empty_homes(homes, profile)
+    around = [path for path in profile.private if workspace.is_relative_to(path)]
+    yield from _hide(around)
+    yield from ("--bind" if profile.writable else "--ro-bind", str(workspace), str(workspace))
+    for path in profile.pinned:
+        yield from ("--bind-try" if profile.writable else "--ro-bind-try", str(path), str(path))
+    for path in profile.read_only:
+        yield from ("--ro-bind-try", str(path), str(path))
+    yield from _hide(path for path in profile.private if path not in around)
+    if not profile.writable:
+        for home in homes:
+            yield from ("--remount-ro", str(home))
+
+
+def _empty_homes(homes: Sequence[Path], profile: Profile) -> Iterator[str]:
+    for home in homes:
+        yield from ("--tmpfs", str(home))
+    for path in profile.home_paths:
+        if any(map(path.is_relative_to, homes)):
+            yield from ("--ro-bind-try", str(path), str(path))
+
+
+def _hide(paths: Sequence[Path] | Iterator[Path]) -> Iterator[str]:
+    for path in paths:
+        if path.is_dir():
+            yield from ("--tmpfs", str(path))
+        elif path.exists():
+            yield from ("--ro-bind", os.devnull, str(path))

@@ -1,0 +1,56 @@
+"""An explanation of failures of commands that the sandbox may have caused, by their output."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["explain_failure"]
+
+_NETWORK = re.compile(
+    r"could not resolve|couldn't resolve|failed to resolve|name resolution|Name or service not known|getaddrinfo"
+    r"|network is unreachable|failed to connect|connection refused|ENOTFOUND|EAI_AGAIN|ENETUNREACH|ECONNREFUSED"
+    r"|no route to host|cannot connect to the docker daemon|No address associated with hostname|dns error"
+    r"|failed to lookup address",
+    re.IGNORECASE,
+)
+_WRITING = re.compile(r"read-only file ?system|device or resource busy|\bEROFS\b|\bEBUSY\b", re.IGNORECASE)
+_DENIED = re.compile(r"permission denied|operation not permitted|no such file or directory", re.IGNORECASE)
+_MISSING = re.compile(r"(?:^|: )([\w.+-]{1,100}): (?:command )?not found", re.MULTILINE)
+
+
+def explain_failure(output: str, *, network: bool, writable: bool, homes: tuple[Path, ...]) -> str | None:
+    """Return a sentence on what the sandbox may have to do with the failure that `output` shows, or None."""
+    return " ".join(_sentences(output, network, writable, homes)) or None
+
+
+def _sentences(output: str, network: bool, writable: bool, homes: tuple[Path, ...]) -> Iterator[str]:
+    if not network and _NETWORK.search(output):
+        yield (
+            "The sandbox has no network, and none of this machine's servers; "
+            "a command that needs them is called with network=true, which asks the user."
+        )
+    if _WRITING.search(output):
+        kept = "only the workspace is writable, without files that decide what runs, such as .git/config and hooks"
+        yield (
+            f"In the sandbox {kept if writable else 'a command that only reads can write nothing'}; "
+            "a command that must write elsewhere is called with unsandboxed=true, which asks the user."
+        )
+    lines = output.splitlines()
+    if any(str(home) in line and _DENIED.search(line) for line in lines for home in homes):
+        yield (
+            "The sandbox hides the home folder, except toolchains; "
+            "a command that needs more of it is called with unsandboxed=true, which asks the user."
+        )
+    elif any(_is_in_home(name, homes) for name in dict.fromkeys(_MISSING.findall(output))):
+        yield (
+            "The program is in the home folder, which the sandbox hides except toolchains and what the user adds with "
+            "the setting AGX_SANDBOX_HOME_PATHS; unsandboxed=true asks the user to run the command without the sandbox."
+        )
+
+
+def _is_in_home(program: str, homes: tuple[Path, ...]) -> bool:
+    found = shutil.which(program)
+    return found is not None and any(map(Path(found).is_relative_to, homes))

@@ -1,0 +1,227 @@
+"""Protected files of a workspace in which a command runs in the sandbox: found before it, compared after it.
+
+What exists is mounted read-only for the command. What does not exist yet cannot be mounted, and a placeholder would
+stay behind as an empty file; so what a command creates under a protected name is moved away after it. A command may
+also rename the folder above a protected file and make another one in its place: files are compared by identity.
+
+A repository is protected in those parts that decide what git runs: its configuration, hooks and attributes. The rest of
+`.git` stays writable, for commits. A new repository stays, unless its configuration or its hooks could run something.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from agenticx.tools.protected import PROTECTED_PAIRS, protected_settings_part
+
+__all__ = ["ProtectedFiles", "find_protected_files", "move_new_ones"]
+
+_UNSEARCHED_FOLDERS = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "site-packages"})
+_MAX_SECONDS = 2.0
+_REPOSITORY_PARTS = ("config", "config.worktree", "hooks", "info/attributes", "commondir")
+_PAIR_ENDS = frozenset(child for _, child in PROTECTED_PAIRS)
+_MAX_CONFIG_BYTES = 64 * 1024
+
+_Identity = tuple[int, int, str]
+"""Device and inode of a file or folder, and the target of a link."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectedFiles:
+    """The protected paths of a workspace, with their identities; `repositories` are the `.git` folders among them.
+
+    `is_complete` is False if the workspace was too large to be searched within 2 s; folders near its top come first.
+    """
+
+    workspace: Path
+    identities: Mapping[Path, _Identity] = field(default_factory=dict[Path, _Identity])
+    repositories: tuple[Path, ...] = ()
+    is_complete: bool = True
+
+    def mountable(self, command: str) -> list[Path]:
+        """Return those that can be mounted read-only: no links, and none that `command` names."""
+        return [path for path, (_, _, target) in self.identities.items() if not target and not names(command, path)]
+
+
+def names(command: str, path: Path) -> bool:
+    """Return whether a command names a protected path: the text from its protected part on occurs in it."""
+    return _protected_end(path.parts) in command
+
+
+def _protected_end(parts: Sequence[str]) -> str:
+    for index, part in enumerate(parts):
+        if protected_settings_part((part,)) is not None:
+            return "/".join(parts[index:])
+    return "/".join(parts[-2:])  # a pair, such as .github/workflows
+
+
+def find_protected_files(workspace: Path) -> ProtectedFiles:
+    """Return the protected paths of a workspace; search its folders from the top, for up to 2 s."""
+    identities: dict[Path, _Identity] = {}
+    repositories: list[Path] = []
+    deadline = time.monotonic() + _MAX_SECONDS
+    pending = deque([workspace])
+    while pending and time.monotonic() < deadline:
+        folder = pending.popleft()
+        entries = _scan(folder)
+        if _is_repository({entry.name for entry in entries}):
+            repositories.append(folder)
+            _add(identities, _existing_parts(folder))
+        for entry in entries:
+            path = folder / entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder and entry.name == ".git":
+                for repository in _repositories(path):
+                    repositories.append(repository)
+                    _add(identities, _existing_parts(repository))
+            elif _is_protected(folder.name, entry.name):
+                _add(identities, [path])
+            elif is_folder and entry.name not in _UNSEARCHED_FOLDERS:
+                pending.append(path)
+    if (linked := _linked_repository(workspace)) is not None:
+        for repository in _repositories(linked):
+            repositories.append(repository)
+            _add(identities, _existing_parts(repository))
+    return ProtectedFiles(workspace, identities, tuple(repositories), not pending)
+
+
+def _scan(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:  # removed, or not readable
+        return []
+
+
+def _is_repository(entry_names: set[str]) -> bool:
+    """Return whether a folder is a repository for git, by what is in it."""
+    return "HEAD" in entry_names and ("commondir" in entry_names or {"objects", "refs"} <= entry_names)
+
+
+def _linked_repository(workspace: Path) -> Path | None:
+    """Return the `.git` folder of the repository of which `workspace` is a linked working tree (`git worktree add`).
+
+    The file `.git` of the workspace names a folder in it, which must name that file in turn: a command that can write
+    only in the workspace cannot choose another folder.
+    """
+    link = workspace / ".git"
+    try:
+        if not link.is_file() or link.is_symlink():
+            return None
+        named = link.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+        folder = Path(os.path.realpath(workspace / named))
+        back = (folder / "gitdir").read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return None
+    common = folder.parent.parent
+    is_linked = folder.parent.name == "worktrees" and common.name == ".git" and Path(os.path.realpath(back)) == link
+    return common if is_linked and _is_repository({entry.name for entry in _scan(common)}) else None
+
+
+def _repositories(git_folder: Path) -> Iterator[Path]:
+    """Yield a `.git` folder, those of its linked working trees and those of its submodules."""
+    yield git_folder
+    yield from (git_folder / "worktrees" / entry.name for entry in _scan(git_folder / "worktrees"))
+    pending = [git_folder / "modules"]
+    while pending:
+        folder = pending.pop()
+        for entry in _scan(folder):
+            if not entry.is_dir(follow_symlinks=False):
+                continue
+            path = folder / entry.name
+            if (path / "HEAD").exists():
+                yield path
+                pending.append(path / "modules")
+            else:
+                pending.append(path)
+
+
+def _existing_parts(repository: Path) -> Iterator[Path]:
+    return (path for part in _REPOSITORY_PARTS if os.path.lexists(path := repository / part))
+
+
+@lru_cache(65_536)
+def _has_protected_name(name: str) -> bool:
+    return protected_settings_part((name,)) is not None
+
+
+def _is_protected(parent: str, name: str) -> bool:
+    if _has_protected_name(name):
+        return True
+    return name.casefold() in _PAIR_ENDS and protected_settings_part((parent, name)) is not None
+
+
+def _add(identities: dict[Path, _Identity], paths: Iterator[Path] | Sequence[Path]) -> None:
+    for path in paths:
+        try:
+            status = os.lstat(path)
+            target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
+        except OSError:  # removed since
+            continue
+        identities[path] = (status.st_dev, status.st_ino, target)
+
+
+# --- after the command ------------------------------------------------------------------------------------------------
+
+
+def move_new_ones(before: ProtectedFiles, command: str, quarantine: Path) -> list[Path]:
+    """Move what appeared under a protected name since `before` into the folder `quarantine`; return the paths.
+
+    What `command` names stays: the user was asked about it. Raises `OSError` if something cannot be moved.
+    """
+    known = {identity for path, identity in before.identities.items() if not names(command, path)}
+    after = find_protected_files(before.workspace)
+    moved: list[Path] = []
+    for path, identity in after.identities.items():
+        if identity in known or names(command, path):
+            continue
+        if any(map(path.is_relative_to, after.repositories)) and _is_harmless_part(path):
+            continue
+        target = quarantine / path.relative_to(before.workspace if path.is_relative_to(before.workspace) else "/")
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.move(path, target)
+        if path in before.identities and (link := before.identities[path][2]):
+            path.symlink_to(link)
+        moved.append(path)
+    return moved
+
+
+_SECTION = re.compile(r'\[\s*(\w+)(?:\s+"[^"]*")?\s*\]')
+_HARMLESS_KEYS = {
+    "core": {"repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode"},
+    "remote": {"url", "fetch"},
+    "branch": {"remote", "merge"},
+    "user": {"name", "email"},
+    "init": {"defaultbranch"},
+}
+
+
+def _is_harmless_part(path: Path) -> bool:
+    """Return whether a part of a new repository runs nothing: plain settings, and hooks that are samples."""
+    if path.name == "hooks":
+        return not path.is_symlink() and all(entry.name.endswith(".sample") for entry in _scan(path))
+    if path.name != "config" or path.is_symlink():
+        return False
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_CONFIG_BYTES + 1)
+    except OSError:
+        return False
+    keys: set[str] = set()
+    for line in content.decode("utf-8", "replace").splitlines():
+        if section := _SECTION.fullmatch(line.strip()):
+            keys = _HARMLESS_KEYS.get(section[1].lower(), set())
+            if not keys:
+                return False
+        elif (name := line.partition("=")[0].strip().lower()) and (name not in keys or line.rstrip().endswith("\\")):
+            return False
+    return len(content) <= _MAX_CONFIG_BYTES

@@ -1,0 +1,173 @@
+"""Commands of the shell tool in the sandbox: what they get, and the protected files they leave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agenticx.logs import get_logger
+from agenticx.messages import new_id
+from agenticx.sandbox.bubblewrap import EMPTY_FOLDERS, Profile, home_folders, wrap
+from agenticx.sandbox.explain import explain_failure
+from agenticx.sandbox.options import SandboxKind
+from agenticx.sandbox.probe import SandboxStatus, find_sandbox
+from agenticx.sandbox.toolchains import visible_home_paths
+from agenticx.settings import home_folder
+from agenticx.tools.context import ToolContext
+from agenticx.tools.shell.file_system_cache import FileSystemCache
+from agenticx.tools.shell.named_paths import examine
+from agenticx.tools.shell.protected_files import ProtectedFiles, find_protected_files, move_new_ones
+from agenticx.tools.visible import visible_line
+
+__all__ = ["Launch", "Wishes", "find_sandbox_for", "is_contained", "prepare", "sandbox_reasons"]
+
+_SHOWN_PATHS = 5
+_MAX_PATH_CHARS = 300
+# Sockets of other programs, and folders for temporary files, that do not exist in the sandbox.
+_OUTSIDE = """
+    DBUS_SESSION_BUS_ADDRESS DISPLAY GPG_AGENT_INFO SSH_AUTH_SOCK TEMP TMP TMPDIR WAYLAND_DISPLAY XAUTHORITY
+    XDG_RUNTIME_DIR
+"""
+_OUTSIDE_VARIABLES = frozenset(_OUTSIDE.split())
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The permissions beyond the sandbox that a call asks for: the network, or no sandbox at all."""
+
+    network: bool = False
+    unsandboxed: bool = False
+
+
+def find_sandbox_for(context: ToolContext, wishes: Wishes) -> SandboxStatus:
+    """Return the sandbox that a call gets; block at the first call of the process."""
+    if wishes.unsandboxed:
+        return SandboxStatus(None, "The call asks to run without the sandbox.")
+    status, workspace = find_sandbox(context.sandbox), context.workspace.resolve()
+    if status.kind is None:
+        return status
+    if workspace == Path("/"):
+        return SandboxStatus(None, "The workspace is the root of the file system.")
+    if workspace in _private_paths(context):
+        return SandboxStatus(None, "The workspace is AgenticX's own folder.")
+    return status
+
+
+def sandbox_reasons(context: ToolContext, wishes: Wishes, kind: SandboxKind | None) -> Iterator[str]:
+    """Yield sentences about what a sandbox of this kind, or none, lets the command do."""
+    if kind is None:
+        if wishes.unsandboxed and find_sandbox_for(context, Wishes()).kind is not None:
+            yield "It asks to run outside of the sandbox."
+        yield "It runs without a sandbox, with all your permissions, and could read AgenticX's access token."
+        return
+    home = (
+        "sees your home folder only as far as toolchains are in it"
+        if _hides_home(context.workspace.resolve())
+        else "sees your home folder, which the workspace includes"
+    )
+    network = "has the network" if wishes.network else "has no network"
+    yield f"It runs in a sandbox ({kind}): it can change files of the workspace only, {home}, and {network}."
+    if wishes.network:
+        yield "It asks for the network: it can send what it reads, and use the servers of this machine."
+
+
+def is_contained(context: ToolContext, wishes: Wishes, kind: SandboxKind | None) -> bool:
+    """Return whether the sandbox keeps the command from your files outside of the workspace, and from the network."""
+    return kind is not None and not wishes.network and _hides_home(context.workspace.resolve())
+
+
+def _hides_home(workspace: Path) -> bool:
+    hidden = [*home_folders(), *map(Path, EMPTY_FOLDERS)]
+    return bool(home_folders()) and not any(folder.is_relative_to(workspace) for folder in hidden)
+
+
+def _private_paths(context: ToolContext) -> tuple[Path, ...]:
+    return tuple(Path(os.path.realpath(root)) for root in context.protected_roots)
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A prepared command: its arguments, its environment, and the protected files that existed before it.
+
+    `consented` is the command if it names a protected path, about which the user was asked then, else "".
+    """
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    kind: SandboxKind | None
+    profile: Profile | None = None
+    before: ProtectedFiles | None = None
+    consented: str = ""
+    quarantine: Path | None = None
+
+    @property
+    def own_processes(self) -> int:
+        """The processes of the sandbox itself that remain while the command has left any running."""
+        return 0 if self.kind is None else 1
+
+    def explain(self, output: str) -> str | None:
+        """Return what the sandbox may have to do with a failed command, by its output, or None."""
+        if self.profile is None:
+            return None
+        network, writable = self.profile.network, self.profile.writable
+        return explain_failure(output, network=network, writable=writable, homes=home_folders())
+
+    def move_protected(self) -> str | None:
+        """Move away what the command created under protected names; return a sentence about it, or None. It blocks."""
+        if self.before is None or self.quarantine is None:
+            return None
+        try:
+            moved = move_new_ones(self.before, self.consented, self.quarantine)
+        except OSError as exc:
+            return f"Files that decide what runs on this machine were created, and cannot be moved: {exc}."
+        if not moved:
+            return None
+        shown = [visible_line(str(path), _MAX_PATH_CHARS) for path in moved[:_SHOWN_PATHS]]
+        more = f" and {len(moved) - _SHOWN_PATHS:,} more" if len(moved) > _SHOWN_PATHS else ""
+        _log.warning("protected files of a command were moved", count=len(moved), folder=str(self.quarantine))
+        return (
+            f"The command created {', '.join(shown)}{more}, which may decide what runs on this machine; moved to "
+            f"{self.quarantine}. A command that names such a file asks the user, and may then create it."
+        )
+
+
+def prepare(command: str, bash: str, environment: Mapping[str, str], context: ToolContext, wishes: Wishes) -> Launch:
+    """Return the command as it is started: in the sandbox that the call gets, with what its permission allows.
+
+    It blocks: it looks for protected files in the workspace.
+    """
+    shell = [bash, "-c", "--", command]
+    only_reads = context.permitted_risk == "read"
+    if only_reads:
+        environment = {**environment, "GIT_OPTIONAL_LOCKS": "0"}  # git status would write its index
+    status = find_sandbox_for(context, wishes)
+    if status.kind is None:
+        return Launch(shell, environment, None)
+    workspace, private = context.workspace.resolve(), _private_paths(context)
+    before, consented = None, ""
+    if not only_reads:
+        before = find_protected_files(workspace)
+        named = examine(command, workspace, context.protected_roots, FileSystemCache())
+        consented = command if named.protected is not None else ""
+    profile = Profile(
+        workspace=workspace,
+        writable=not only_reads,
+        network=wishes.network and not only_reads,
+        private=private,
+        home_paths=tuple(
+            path for home in home_folders() for path in visible_home_paths(home, context.sandbox.home_paths)
+        ),
+        pinned=before.repositories if before else (),
+        read_only=tuple(before.mountable(consented)) if before else (),
+    )
+    kept = {name: value for name, value in environment.items() if name not in _OUTSIDE_VARIABLES}
+    quarantine = (context.sandbox.home or home_folder()) / "quarantine" / new_id("cmd")
+    arguments = wrap(status.program, profile, shell)
+    return Launch(arguments, kept, status.kind, profile, before, consented, quarantine)
