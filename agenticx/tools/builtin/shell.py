@@ -71,7 +71,7 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     deleted, unchecked = _find_deleted(command, workspace, environment, named.unchecked)
     wishes = _wishes(arguments)
     harmless = (named.secret, deleted, unchecked, wishes) == (None, None, None, Wishes()) and is_plainly_harmless(
-        command, workspace, search_path, context.protected_roots, file_system
+        command, workspace, search_path, context.protected_roots, file_system, git_environment=environment
     )
     kind = find_sandbox_for(context, wishes).kind
     power = tuple(sandbox_reasons(context, wishes, kind))

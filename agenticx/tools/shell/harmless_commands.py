@@ -3,8 +3,8 @@
 This is an accept-list, not a search for dangerous constructs: a command of the strict `grammar`; programs found in the
 system's folders, with the arguments that `read_only_programs` knows; every operand the path of a file or folder inside
 the workspace (reading a pipe or device may block, or have an effect) that does not usually hold secrets. A `cd` to a
-folder of the workspace may come first. The user is asked about every other command. `git` is not on the list: the
-configuration of the current repository decides which programs it runs.
+folder of the workspace may come first. The user is asked about every other command. A `git` that only reads is one of
+these programs (`git_reads`) where the configuration of the repository runs none (`git_repositories`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from agenticx.tools.paths import resolve_in_workspace
 from agenticx.tools.protected import is_within
 from agenticx.tools.secret_files import SecretFiles, has_secret_name, workspace_path
 from agenticx.tools.shell.file_system_cache import DirectoryEntry, FileSystemCache, UncheckableError
+from agenticx.tools.shell.git_reads import read_git_arguments
+from agenticx.tools.shell.git_repositories import GitRepositories
 from agenticx.tools.shell.grammar import SimpleCommand, Word, parse_command
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES
 from agenticx.tools.shell.read_only_programs import BUILTINS, read_arguments
@@ -41,8 +43,14 @@ def is_plainly_harmless(
     search_path: str,
     private: tuple[Path, ...],
     file_system: FileSystemCache | None = None,
+    *,
+    git_environment: Mapping[str, str] | None = None,
 ) -> bool:
-    """Return whether `command` can only read the workspace. `private` are folders that no tool may read."""
+    """Return whether `command` can only read the workspace. `private` are folders that no tool may read.
+
+    Calls of git are judged by what git itself says of the repository, in calls with the environment `git_environment`,
+    that of the command; without one, none of them is harmless.
+    """
     if len(command) > EXAMINED_COMMAND_BYTES:
         return False
     if any(is_within(root, workspace) for root in private):
@@ -50,7 +58,7 @@ def is_plainly_harmless(
     commands = parse_command(command)
     if not commands:
         return False
-    check = _Check(workspace.resolve(), search_path, file_system or FileSystemCache())
+    check = _Check(workspace.resolve(), search_path, file_system or FileSystemCache(), git_environment)
     try:
         return check.is_harmless(commands)
     except UncheckableError:
@@ -64,8 +72,10 @@ class _Check:
     workspace: Path
     search_path: str
     file_system: FileSystemCache
+    git_environment: Mapping[str, str] | None
     folder: str = ""
     path_count: int = 0
+    repositories: GitRepositories | None = None
 
     def is_harmless(self, commands: Sequence[SimpleCommand]) -> bool:
         if commands[0].words[0].text == "cd":
@@ -81,13 +91,18 @@ class _Check:
                 pass
             case _:
                 return False
-        if len(commands) == 1 or commands[1].after != "&&" or not self._is_readable(folder):
+        path = self._find_folder(folder)
+        if len(commands) == 1 or commands[1].after != "&&" or path is None:
             return False
-        path = os.path.normpath(self.workspace / folder)
-        if os.path.realpath(path) != path or not os.path.isdir(path) or not os.access(path, os.X_OK):
-            return False  # behind a link `..` is another folder
         self.folder = os.path.relpath(path, self.workspace)
         return True
+
+    def _find_folder(self, folder: str) -> Path | None:
+        """Return a folder of the workspace that a program can change into, None if there is none without a link."""
+        path = os.path.normpath(self.workspace / folder)
+        if not self._is_readable(folder) or os.path.realpath(path) != path:
+            return None  # behind a link `..` is another folder
+        return Path(path) if os.path.isdir(path) and os.access(path, os.X_OK) else None
 
     def _is_read(self, command: Sequence[Word]) -> bool:
         words = list[str]()
@@ -96,8 +111,10 @@ class _Check:
             if found is None:
                 return False
             words += found
+        if words[0] == "git":
+            return self._is_git_read(words[1:])
         reading = read_arguments(words)
-        if reading is None or not (words[0] in BUILTINS or _is_system_program(words[0], self.search_path)):
+        if reading is None or not (words[0] in BUILTINS or _find_system_program(words[0], self.search_path)):
             return False
         self.path_count += len(reading.paths)
         if self.path_count > _MAX_CHECKED_PATHS:
@@ -108,6 +125,22 @@ class _Check:
         if not reading.is_recursive:
             return True
         return self._may_be_searched([self.workspace / path for path in paths or [self._place(".")]])
+
+    def _is_git_read(self, words: Sequence[str]) -> bool:
+        read = read_git_arguments(words)
+        program = _find_system_program("git", self.search_path)
+        if read is None or program is None or self.git_environment is None:
+            return False
+        start = self._find_folder(self._place(read.folder or "."))
+        self.path_count += len(read.names)
+        if start is None or self.path_count > _MAX_CHECKED_PATHS:
+            return False
+        here = os.path.relpath(start, self.workspace)
+        if not all(self._is_readable(_place(here, name)) for name in read.names):
+            return False
+        if self.repositories is None:
+            self.repositories = GitRepositories(self.workspace, program, self.git_environment)
+        return self.repositories.is_harmless(read, start)
 
     def _expand(self, word: Word) -> list[str] | None:
         """Return the words that bash makes of one, None for a glob that could become an option as well."""
@@ -126,13 +159,7 @@ class _Check:
 
     def _place(self, path: str) -> str:
         """Return a path of a command relative to the workspace, or as it is if it is absolute."""
-        if path.startswith("/") or not self.folder:
-            return path
-        parts = self.folder.split("/")
-        while parts and (path == ".." or path.startswith("../")):  # none of these folders is a link
-            parts.pop()
-            path = path[3:] or "."
-        return "/".join([*parts, path])
+        return _place(self.folder, path)
 
     def _is_readable(self, path: str, *, takes_folders: bool = True) -> bool:
         """Return whether a path is one of the workspace that may be read."""
@@ -167,12 +194,23 @@ class _Check:
         return True
 
 
-def _is_system_program(name: str, search_path: str) -> bool:
-    """Return whether bash runs the program of the system's folders, and no other that comes earlier on the PATH."""
+def _place(folder: str, path: str) -> str:
+    """Return a path in a folder of the workspace relative to the workspace, or as it is if it is absolute."""
+    if path.startswith("/") or folder in ("", "."):
+        return path
+    parts = folder.split("/")
+    while parts and (path == ".." or path.startswith("../")):  # none of these folders is a link
+        parts.pop()
+        path = path[3:] or "."
+    return "/".join([*parts, path])
+
+
+def _find_system_program(name: str, search_path: str) -> str | None:
+    """Return the program of the system's folders if bash runs that, and no other that comes earlier on the PATH."""
     if not all(folder.startswith("/") for folder in search_path.split(os.pathsep)):
-        return False
-    program_path = shutil.which(name, path=search_path)
-    return program_path is not None and Path(os.path.abspath(program_path)).parent in _SYSTEM_FOLDERS
+        return None
+    path = shutil.which(name, path=search_path)
+    return path if path is not None and Path(os.path.abspath(path)).parent in _SYSTEM_FOLDERS else None
 
 
 def _is_secret(entry: DirectoryEntry, path: str, workspace: Path, secrets: SecretFiles) -> bool:

@@ -1,0 +1,368 @@
+"""The check that git runs no program while it reads a repository.
+
+1. Of the configuration of the repository itself, every key must be on an accept-list of keys without a program. That of
+   the user and of the system is trusted, except for a program that it names by a path of the workspace.
+2. The repository is that of the workspace and complete in itself: `.git` is a folder, or belongs to a linked worktree
+   or to a submodule that points back; there are no links in it to other folders, and no objects of other repositories.
+3. No hook `post-index-change`, which runs when `git status` refreshes the index.
+4. The submodules, which `git status` and `git diff` enter, are checked in the same way.
+
+All this is read by git itself, with calls that run no programs: `git rev-parse` of paths, and `git config --list`, at
+first without included files, which could be anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agenticx.secret_names import holds_credentials, is_secret_file
+from agenticx.tools.shell.git_reads import GitRead
+
+__all__ = ["GitRepositories"]
+
+_SECONDS = 3.0  # of all calls for one assessment
+_MAX_BYTES = 1024 * 1024
+_MAX_INPUT_BYTES = 16 * 1024  # a pipe takes as much at once
+_MAX_INDEX_BYTES = 64 * 1024 * 1024
+_READ_BYTES = 64 * 1024
+_MAX_SUBMODULES = 20
+
+# Keys of a repository's own configuration that name no program and no file. `*` is any text.
+_INERT_KEYS = """
+    advice.* branch.* color.* column.* checkout.defaultremote checkout.guess checkout.workers
+    commit.cleanup commit.gpgsign commit.status commit.verbose
+    core.abbrev core.autocrlf core.bigfilethreshold core.checkstat core.commentchar
+    core.commitgraph core.compression core.deltabasecachelimit core.eol core.filemode core.fscache
+    core.hidedotfiles core.hookspath core.ignorecase core.logallrefupdates core.longpaths core.loosecompression
+    core.maxtreedepth core.multipackindex core.packedgitlimit core.packedgitwindowsize core.precomposeunicode
+    core.preloadindex core.protecthfs core.protectntfs core.quotepath core.repositoryformatversion core.safecrlf
+    core.sharedrepository core.symlinks core.trustctime core.untrackedcache core.whitespace
+    diff.algorithm diff.autorefreshindex diff.colormoved diff.colormovedws diff.context diff.indentheuristic
+    diff.interhunkcontext diff.mnemonicprefix diff.noprefix diff.renamelimit diff.renames diff.statgraphwidth
+    diff.statnamewidth diff.suppressblankempty diff.wserrorhighlight
+    extensions.objectformat extensions.preciousobjects extensions.refstorage extensions.relativeworktrees
+    extensions.worktreeconfig feature.manyfiles fetch.parallel fetch.prune fetch.prunetags
+    gc.aggressivedepth gc.aggressivewindow gc.auto gc.autodetach gc.autopacklimit gc.pruneexpire gc.reflogexpire
+    gc.reflogexpireunreachable gc.writecommitgraph gui.* index.skiphash
+    index.threads index.version init.defaultbranch lfs.repositoryformatversion log.abbrevcommit log.date log.decorate
+    log.follow log.mailmap maintenance.auto maintenance.strategy merge.conflictstyle merge.ff merge.renamelimit
+    merge.renames merge.stat merge.log pack.threads pack.window pack.windowmemory pull.ff pull.rebase push.autosetupremote
+    push.default push.followtags rebase.autosquash rebase.autostash rebase.updaterefs receive.denycurrentbranch
+    remote.*.fetch remote.*.gh-resolved remote.*.mirror remote.*.prune remote.*.push remote.*.pushurl
+    remote.*.skipdefaultupdate remote.*.skipfetchall remote.*.tagopt remote.*.url remote.pushdefault
+    rerere.autoupdate rerere.enabled status.branch status.relativepaths status.short status.showstash
+    status.showuntrackedfiles submodule.*.active submodule.*.url submodule.active tag.gpgsign tag.sort user.email
+    user.name user.signingkey user.useconfigonly
+"""
+_INERT_KEY = re.compile("|".join(re.escape(key).replace(r"\*", ".*") for key in _INERT_KEYS.split()), re.DOTALL)
+_NO_PROGRAM_VALUES: Mapping[str, frozenset[str]] = {
+    "core.bare": frozenset({"false"}),
+    "core.fsmonitor": frozenset({"false", "no", "off", "0", ""}),
+}
+# Keys of the user's configuration with programs that run while git reads.
+_PROGRAM_KEY = re.compile(
+    r"core\.fsmonitor|diff\.external|diff\..*\.(?:command|textconv)|filter\..*\.(?:clean|process|smudge)"
+    r"|gpg\.(?:.*\.)?program",
+    re.DOTALL,
+)
+# Modes of an index entry: of a submodule, and of a folder that stands for all files in it.
+_SUBMODULE_MODE = (0o160000).to_bytes(4, "big")
+_FOLDER_MODE = (0o040000).to_bytes(4, "big")
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    scope: str
+    key: str
+    value: str | None
+
+    @property
+    def is_inert(self) -> bool:
+        """Return whether the setting names no program, nor a file that is read."""
+        accepted = _NO_PROGRAM_VALUES.get(self.key)
+        if accepted is not None:
+            return self.value is not None and self.value.lower() in accepted
+        return _INERT_KEY.fullmatch(self.key) is not None
+
+
+@dataclass(slots=True)
+class GitRepositories:
+    """The repository of a workspace, as the commands of one assessment read it.
+
+    `workspace` is resolved; `program` is the path of git, `environment` that of the commands.
+    """
+
+    workspace: Path
+    program: str
+    environment: Mapping[str, str]
+    _checked: dict[Path, bool] = field(default_factory=dict[Path, bool])
+    _submodule_count: int = 0
+    _deadline: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
+
+    def is_harmless(self, read: GitRead, folder: Path) -> bool:
+        """Return whether a call in `folder`, a resolved path of the workspace, runs no program and shows no secrets."""
+        if not read.needs_repository:
+            return True
+        if folder not in self._checked:
+            self._checked[folder] = self._is_own_folder(folder) and self._is_inert(folder, self.workspace)
+        return (
+            self._checked[folder]
+            and not any(map(_names_secret, read.names))
+            and (read.keys is None or self._shows_no_credentials(read.keys, read.scope, folder))
+            and (not read.trees or self._are_trees(read.trees, folder))
+            and (read.listing is None or self._lists_no_secrets(read.listing, folder))
+        )
+
+    def _is_own_folder(self, folder: Path) -> bool:
+        """Return whether neither a folder nor one above, up to the workspace, is a repository of its own."""
+        while folder != self.workspace:
+            if any(os.path.lexists(folder / name) for name in (".git", "HEAD")):
+                return False
+            folder = folder.parent
+        return True
+
+    def _is_inert(self, folder: Path, top: Path) -> bool:
+        """Return whether git finds the repository of `top` from `folder`, and that runs no program."""
+        settings = self._settings(folder)
+        if settings is None:
+            return False
+        found = self._run(
+            "rev-parse --show-toplevel --absolute-git-dir --git-common-dir --git-path index --git-path".split()
+            + ["hooks/post-index-change"],
+            folder,
+        )
+        lines = [] if found is None else os.fsdecode(found).split("\n")
+        if len(lines) != 6 or lines[0] != str(top):
+            return False
+        git_folder, common, index, hook = (folder / line for line in lines[1:5])
+        common = Path(os.path.normpath(common))
+        return (
+            _is_complete(top, git_folder, common, settings)
+            and not any(os.path.lexists(path) for path in (hook, top / lines[4]))
+            and all(self._is_accepted(setting) for setting in settings if setting.key != "core.worktree")
+            and self._are_submodules_inert(top, index)
+        )
+
+    @property
+    def _users_scopes(self) -> frozenset[str]:
+        """The scopes of the user's own configuration: not those of a home folder in the workspace."""
+        homes = [self.environment.get(name) for name in ("HOME", "XDG_CONFIG_HOME")]
+        if any(home and Path(os.path.realpath(home)).is_relative_to(self.workspace) for home in homes):
+            return frozenset({"system"})
+        return frozenset({"global", "system"})
+
+    def _is_accepted(self, setting: _Setting) -> bool:
+        if setting.scope not in self._users_scopes:
+            return setting.is_inert
+        if setting.value is None or not _PROGRAM_KEY.fullmatch(setting.key):
+            return True
+        in_workspace = any(
+            Path(os.path.realpath(path)).is_relative_to(self.workspace)
+            for path in self.environment.get("PATH", "").split(os.pathsep)
+        )
+        return not in_workspace and not any(map(self._is_in_workspace, re.split(r"[\s'\"=;|&()]+", setting.value)))
+
+    def _is_in_workspace(self, word: str) -> bool:
+        if word.startswith("/"):
+            return Path(os.path.realpath(word)).is_relative_to(self.workspace)
+        return "/" in word and not word.startswith("~")
+
+    def _settings(self, folder: Path) -> tuple[_Setting, ...] | None:
+        """Return the configuration, with the files that the user's includes; None if the repository's includes any."""
+        settings = self._list_settings(folder, "--no-includes")
+        if settings is None or not any(setting.key.startswith(("include.", "includeif.")) for setting in settings):
+            return settings
+        if any(setting.key.startswith("include") and setting.scope not in self._users_scopes for setting in settings):
+            return None
+        return self._list_settings(folder, "--includes")
+
+    def _list_settings(self, folder: Path, includes: str) -> tuple[_Setting, ...] | None:
+        listed = self._run(["config", "--list", "--show-scope", includes, "-z"], folder)
+        if listed is None:
+            return None
+        parts = os.fsdecode(listed).split("\0")[:-1]
+        settings = list[_Setting]()
+        for scope, entry in zip(parts[::2], parts[1::2], strict=False):
+            key, newline, value = entry.partition("\n")
+            settings.append(_Setting(scope, key, value if newline else None))
+        has_own = any(setting.scope in ("local", "worktree") for setting in settings)
+        return tuple(settings) if has_own and len(parts) % 2 == 0 else None
+
+    def _are_submodules_inert(self, top: Path, index: Path) -> bool:
+        has_submodules = _may_have_submodules(index)
+        if not has_submodules:
+            return has_submodules is False
+        listed = self._run(["ls-files", "--stage", "-z"], top)
+        if listed is None:
+            return False
+        for entry in listed.split(b"\0"):
+            if not entry.startswith(b"160000 "):
+                continue
+            folder = top / os.fsdecode(entry.partition(b"\t")[2])
+            if not os.path.lexists(folder / ".git"):
+                continue
+            self._submodule_count += 1
+            if self._submodule_count > _MAX_SUBMODULES or os.path.realpath(folder) != str(folder):
+                return False
+            if not self._is_inert(folder, folder):
+                return False
+        return True
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    def _shows_no_credentials(self, keys: str, scope: str | None, folder: Path) -> bool:
+        settings = self._settings(folder)
+        if settings is None:
+            return False
+        if keys.startswith("remote."):  # `url.BASE.insteadOf` changes the addresses that are shown
+            return not any(_has_credentials(setting) for setting in settings if setting.key.startswith(("remote.", "url.")))
+        first, _, rest = keys.partition(".")
+        middle, dot, last = rest.rpartition(".")
+        key = f"{first.lower()}.{middle}{dot}{last.lower()}"
+        shown = [
+            setting
+            for setting in settings
+            if (keys == "*" or setting.key == key) and (scope is None or setting.scope == scope)
+        ]
+        return all(setting.is_inert and not _has_credentials(setting) for setting in shown)
+
+    def _are_trees(self, names: Iterable[str], folder: Path) -> bool:
+        """Return whether each of the names is that of a commit or a tree, or of no object."""
+        given = "".join(f"{name}^{{}}\n" for name in names).encode()
+        found = self._run(["cat-file", "--batch-check=%(objecttype)"], folder, given)
+        lines = b"" if found is None else found
+        return found is not None and all(
+            line in (b"commit", b"tree") or line.endswith(b" missing") for line in lines.split(b"\n")[:-1]
+        )
+
+    def _lists_no_secrets(self, words: Sequence[str], folder: Path) -> bool:
+        """Return whether a call that lists names of files lists none that usually holds secrets."""
+        listed = self._run(words, folder)
+        return listed is not None and not any(map(_names_secret, set(re.split(r"[\0\n]+", os.fsdecode(listed)))))
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _run(self, words: Sequence[str], folder: Path, given: bytes = b"") -> bytes | None:
+        """Return the output of a call of git; None if it fails, takes too long, or writes too much.
+
+        `given` is its input.
+        """
+        if len(given) > _MAX_INPUT_BYTES or time.monotonic() > self._deadline:
+            return None
+        try:
+            process = subprocess.Popen(
+                [self.program, "--no-pager", "--no-optional-locks", *words],
+                cwd=folder,
+                env=dict(self.environment),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except (OSError, ValueError):
+            return None
+        with process:
+            try:
+                return _output(process, given, self._deadline)
+            finally:
+                if process.poll() is None:
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _output(process: subprocess.Popen[bytes], given: bytes, deadline: float) -> bytes | None:
+    assert process.stdin is not None and process.stdout is not None
+    output = bytearray()
+    with suppress(BrokenPipeError):
+        process.stdin.write(given)
+        process.stdin.close()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while len(output) <= _MAX_BYTES and selector.select(max(0.0, deadline - time.monotonic())):
+            chunk = os.read(process.stdout.fileno(), _READ_BYTES)
+            if not chunk:
+                try:
+                    code = process.wait(max(0.0, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    return None
+                return bytes(output) if code in (0, 1) else None  # 1: differences, or no matches
+            output += chunk
+    return None
+
+
+def _is_complete(top: Path, git_folder: Path, common: Path, settings: Iterable[_Setting]) -> bool:
+    """Return whether the repository at `top` has its files in its own folders, and points back if it is elsewhere."""
+    own = top / ".git"
+    has_worktree_key = any(setting.key == "core.worktree" for setting in settings)
+    try:
+        kind = stat.S_IFMT(own.lstat().st_mode)
+        if kind == stat.S_IFDIR:
+            points_back = git_folder == common == own and not has_worktree_key
+        elif kind == stat.S_IFREG and common == git_folder:
+            points_back = has_worktree_key  # of a submodule: that git found `top` proves it
+        elif kind == stat.S_IFREG:
+            points_back = not has_worktree_key and git_folder.parent == common / "worktrees"
+            points_back = points_back and _points_to(git_folder, own)
+        else:
+            points_back = False
+        return points_back and all(_has_own_files(folder) for folder in {git_folder, common})
+    except OSError:
+        return False
+
+
+def _points_to(git_folder: Path, own: Path) -> bool:
+    file = git_folder / "gitdir"
+    if not stat.S_ISREG(file.lstat().st_mode) or file.stat().st_size > 10_000:
+        return False
+    return os.path.normpath(git_folder / os.fsdecode(file.read_bytes()).rstrip("\n")) == str(own)
+
+
+def _has_own_files(folder: Path) -> bool:
+    """Return whether there is no link in the folder of a repository, no shared index and no objects of another."""
+    if os.path.lexists(folder / "objects/info/alternates") or os.path.lexists(folder / "objects/info/http-alternates"):
+        return False
+    with os.scandir(folder) as entries:
+        return not any(entry.is_symlink() or entry.name.startswith("sharedindex.") for entry in entries)
+
+
+def _may_have_submodules(index: Path) -> bool | None:
+    """Return whether an index may have entries of submodules; None if it cannot be read."""
+    try:
+        descriptor = os.open(index, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_INDEX_BYTES:
+            return None
+        overlap = b""
+        while chunk := os.read(descriptor, _READ_BYTES):
+            content = overlap + chunk
+            if _SUBMODULE_MODE in content or _FOLDER_MODE in content:
+                return True
+            overlap = content[-3:]
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _names_secret(name: str) -> bool:
+    """Return whether a path, alone or behind a revision as in `HEAD:.env`, is that of a file with secrets."""
+    parts = [name, *name.split(":")[1:]] if ":" in name else [name]
+    return any(is_secret_file(*path.split("/")) for path in parts if path)
+
+
+def _has_credentials(setting: _Setting) -> bool:
+    return holds_credentials(f"{setting.key} = {setting.value}", is_settings=True)
