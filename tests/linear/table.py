@@ -97,6 +97,8 @@ MODULES = [
     "tools.shell.named_paths",
     "tools.shell.deletions",
     "tools.shell.harmless_commands",
+    "tools.shell.git_reads",
+    "tools.shell.read_only_programs",
     "tools.protected",
     "tools.critical_folders",
     "tools.diffs",

@@ -46,10 +46,12 @@ from agenticx.tools.schema import CallSchema, read_signature
 from agenticx.tools.shell.braces import expand_braces, has_braces
 from agenticx.tools.shell.deletions import find_critical_deletion
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
+from agenticx.tools.shell.git_reads import read_git_arguments
 from agenticx.tools.shell.globs import is_glob, simplify_classes
 from agenticx.tools.shell.harmless_commands import is_plainly_harmless
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES, examine
 from agenticx.tools.shell.quoting import remove_quoting
+from agenticx.tools.shell.read_only_programs import read_arguments
 from agenticx.tools.shown_names import entries_shown_as, name_forms
 from agenticx.tools.text_files import (
     FileText,
@@ -332,6 +334,32 @@ TOOL_CASES = [
         of=is_plainly_harmless,
         run=lambda text: _refusing(is_plainly_harmless, text, _HERE, "/usr/bin", ()),
         inputs=COMMANDS,
+        where="thread",
+    ),
+    LinearCase(
+        of=read_git_arguments,
+        run=lambda text: read_git_arguments(text.split(" ")),
+        inputs={
+            "options": lambda size: "log" + " -p" * (size // 3),
+            "operands": lambda size: "diff" + " a" * (size // 2),
+            "format": lambda size: "log --format=" + "%h" * (size // 2) + "%",
+            "letters": lambda size: "status -" + "s" * size,
+            "config": lambda size: "config" + " --local" * (size // 8),
+            "config key": lambda size: "config " + "a." * (size // 2),
+        },
+        where="thread",
+    ),
+    LinearCase(
+        of=read_arguments,
+        run=lambda text: read_arguments(text.split("\t")),
+        inputs={
+            "words": lambda size: "cat" + "\ta" * (size // 2),
+            "options": lambda size: "rg\tx" + "\t--type\tpy" * (size // 10),
+            "awk": lambda size: "awk\t{print $1" + " " * size,
+            "jq": lambda size: "jq\t" + ".a1" * (size // 3) + "!",
+            "xxd": lambda size: "xxd" + "\t-b" * (size // 3),
+            "sed": lambda size: "sed\t-n\t" + "1p;" * (size // 3),
+        },
         where="thread",
     ),
     LinearCase(

@@ -73,12 +73,12 @@ def _subcommand(
 _SPELLING = re.compile(r"(--?[A-Za-z0-9-]+)(=|\[=\]|\[n\]|:|\[:\]|)")
 
 _SUMMARIES = frozenset(
-    "--stat --numstat --shortstat --dirstat --summary --compact-summary --raw --name-only --name-status --no-patch"
-    " --quiet -s".split()
+    {"--stat", "--numstat", "--shortstat", "--dirstat", "--summary", "--compact-summary", "--raw", "--name-only"}
+    | {"--name-status", "--no-patch", "--quiet", "-s"}
 )
 _PATCHES = frozenset(
-    "-p -u --patch -U --unified --patch-with-stat --patch-with-raw --word-diff --color-words -W --function-context"
-    " --binary -c --cc -m".split()
+    {"-p", "-u", "--patch", "-U", "--unified", "--patch-with-stat", "--patch-with-raw", "--word-diff", "--color-words"}
+    | {"-W", "--function-context", "--binary", "-c", "--cc", "-m"}
 )
 _DIFF = """
     -p -u --patch -s --no-patch -U: --unified= --patch-with-stat --patch-with-raw --raw --minimal --patience --histogram
@@ -199,7 +199,7 @@ def read_git_arguments(words: Sequence[str]) -> GitRead | None:
 
 def _read_subcommand(name: str, words: list[str]) -> GitRead | None:
     match name, words:
-        case ("--version" | "version"), []:
+        case (("--version" | "version"), []):
             return GitRead(needs_repository=False)
         case "config", _:
             return _read_config(words)
@@ -275,12 +275,13 @@ def _options(subcommand: _Subcommand, word: str, pending: list[str]) -> list[tup
     name, value = word[:2], word[2:]
     if value and (forms.get(name) == ":" or (forms.get(name) == "[n]" and value.isdigit())):
         return [(name, (word,))]
-    letters = [f"-{letter}" for letter in word[1:]]
-    if subcommand.bundles and len(letters) > 1 and all(forms.get(letter) == "" for letter in letters):
+    letters = [f"-{letter}" for letter in word[1 : _MAX_LETTERS + 2]]
+    if subcommand.bundles and 1 < len(letters) <= _MAX_LETTERS and all(forms.get(letter) == "" for letter in letters):
         return [(letter, (letter,)) for letter in letters]
     return None
 
 
+_MAX_LETTERS = 10
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 # Without %G?, which runs gpg, and %(trailers).
 _LOG_FORMAT = re.compile(

@@ -36,6 +36,7 @@ _MAX_INPUT_BYTES = 16 * 1024  # a pipe takes as much at once
 _MAX_INDEX_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 64 * 1024
 _MAX_SUBMODULES = 20
+_PATHS = ("rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir")
 
 # Keys of a repository's own configuration that name no program and no file. `*` is any text.
 _INERT_KEYS = """
@@ -56,10 +57,10 @@ _INERT_KEYS = """
     gc.reflogexpireunreachable gc.writecommitgraph gui.* index.skiphash
     index.threads index.version init.defaultbranch lfs.repositoryformatversion log.abbrevcommit log.date log.decorate
     log.follow log.mailmap maintenance.auto maintenance.strategy merge.conflictstyle merge.ff merge.renamelimit
-    merge.renames merge.stat merge.log pack.threads pack.window pack.windowmemory pull.ff pull.rebase push.autosetupremote
-    push.default push.followtags rebase.autosquash rebase.autostash rebase.updaterefs receive.denycurrentbranch
-    remote.*.fetch remote.*.gh-resolved remote.*.mirror remote.*.prune remote.*.push remote.*.pushurl
-    remote.*.skipdefaultupdate remote.*.skipfetchall remote.*.tagopt remote.*.url remote.pushdefault
+    merge.renames merge.stat merge.log pack.threads pack.window pack.windowmemory pull.ff pull.rebase
+    push.autosetupremote push.default push.followtags rebase.autosquash rebase.autostash rebase.updaterefs
+    receive.denycurrentbranch remote.*.fetch remote.*.gh-resolved remote.*.mirror remote.*.prune remote.*.push
+    remote.*.pushurl remote.*.skipdefaultupdate remote.*.skipfetchall remote.*.tagopt remote.*.url remote.pushdefault
     rerere.autoupdate rerere.enabled status.branch status.relativepaths status.short status.showstash
     status.showuntrackedfiles submodule.*.active submodule.*.url submodule.active tag.gpgsign tag.sort user.email
     user.name user.signingkey user.useconfigonly
@@ -137,8 +138,7 @@ class GitRepositories:
         if settings is None:
             return False
         found = self._run(
-            "rev-parse --show-toplevel --absolute-git-dir --git-common-dir --git-path index --git-path".split()
-            + ["hooks/post-index-change"],
+            [*_PATHS, "--git-path", "index", "--git-path", "hooks/post-index-change"],
             folder,
         )
         lines = [] if found is None else os.fsdecode(found).split("\n")
@@ -225,7 +225,9 @@ class GitRepositories:
         if settings is None:
             return False
         if keys.startswith("remote."):  # `url.BASE.insteadOf` changes the addresses that are shown
-            return not any(_has_credentials(setting) for setting in settings if setting.key.startswith(("remote.", "url.")))
+            return not any(
+                _has_credentials(setting) for setting in settings if setting.key.startswith(("remote.", "url."))
+            )
         first, _, rest = keys.partition(".")
         middle, dot, last = rest.rpartition(".")
         key = f"{first.lower()}.{middle}{dot}{last.lower()}"
@@ -281,7 +283,8 @@ class GitRepositories:
 
 
 def _output(process: subprocess.Popen[bytes], given: bytes, deadline: float) -> bytes | None:
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     output = bytearray()
     with suppress(BrokenPipeError):
         process.stdin.write(given)

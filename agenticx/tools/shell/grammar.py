@@ -15,7 +15,9 @@ __all__ = ["SimpleCommand", "Word", "parse_command"]
 
 _MAX_COMMANDS = 100
 
-_PLAIN = r"(?:[A-Za-z0-9_./:,@%+=^*?-]|(?<=[A-Za-z0-9_^])~)"  # bash expands `~` at the start of a word, and after = and :
+_PLAIN = (
+    r"(?:[A-Za-z0-9_./:,@%+=^*?-]|(?<=[A-Za-z0-9_^])~)"  # bash expands `~` at the start of a word, and after = and :
+)
 _SINGLE_QUOTED = r"'[\t -&(-~]*'"
 _DOUBLE_QUOTED = r'"[\t !#%-\[\]-_a-~]*"'  # without what bash expands between these quotes
 _TOKEN = re.compile(

@@ -8,7 +8,7 @@ not known to be harmless.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -31,9 +31,10 @@ class _Program:
     """The arguments that a program takes.
 
     `flags` are options of one letter without a value; `has_digits` allows `-5`. `values` and `long` have the kind of
-    value of an option: "n" a number, "t" any text, "" none; the value of a long option follows `=`. `operands` says
-    what other words are, and `most` how many there may be. `recursive` are the options with which folders are read with
-    all that is in them, "*" if they always are.
+    value of an option: "n" a number, "t" any text, "" none; the value of a long option follows `=`, or with "n:" and
+    "t:" may also be the next word. Where `attaches` is false, the value of a letter is the next word even if letters
+    follow, as for `tree -Io PATTERN OUTPUT`. `operands` says what other words are, and `most` how many there may be.
+    `recursive` are the options with which folders are read with all that is in them, "*" if they always are.
     """
 
     flags: str = ""
@@ -42,6 +43,7 @@ class _Program:
     operands: Literal["paths", "texts", "pattern, paths", "files"] = "paths"
     most: int = 1_000
     has_digits: bool = False
+    attaches: bool = True
     recursive: frozenset[str] = frozenset()
 
 
@@ -53,9 +55,10 @@ def _program(
     operands: Literal["paths", "texts", "pattern, paths", "files"] = "paths",
     most: int = 1_000,
     has_digits: bool = False,
+    attaches: bool = True,
     recursive: str = "",
 ) -> _Program:
-    """Return a program; `values` are as in `c:t n:n`, and `long` as in `bytes=n quiet`."""
+    """Return a program; `values` are as in `c:t n:n`, and `long` as in `bytes=n: color=t quiet`."""
     names = [name.partition("=") for name in long.split()]
     return _Program(
         flags=flags,
@@ -64,14 +67,29 @@ def _program(
         operands=operands,
         most=most,
         has_digits=has_digits,
+        attaches=attaches,
         recursive=frozenset(recursive.split()),
     )
 
 
-_COUNTS = "bytes=n lines=n quiet silent verbose"
+_COUNTS = "bytes=n: lines=n: quiet silent verbose"
 _DIGEST = _program("bt", long="binary text tag")
+_GREP = _program(
+    "abcEFGhHiIlLnoPqrsTUvVwxyzZ",
+    values="A:n B:n C:n e:t m:n",
+    long="after-context=n: before-context=n: color=t colour=t context=n: count exclude=t: exclude-dir=t:"
+    " extended-regexp files-with-matches files-without-match fixed-strings ignore-case include=t: invert-match"
+    " line-buffered line-number line-regexp max-count=n: no-filename no-messages null only-matching perl-regexp"
+    " quiet recursive regexp=t: silent text with-filename word-regexp",
+    operands="pattern, paths",
+    has_digits=True,
+    recursive="r recursive",
+)
 # `diff` without -r: it follows the links that it finds in folders.
 PROGRAMS: Mapping[str, _Program] = {
+    ":": _program(operands="texts"),
+    "arch": _program(most=0),
+    "b2sum": _DIGEST,
     "basename": _program("az", values="s:t", operands="texts"),
     "cat": _program("AbEenstTuv", long="number show-all show-ends show-tabs squeeze-blank"),
     "cksum": _program(),
@@ -81,7 +99,7 @@ PROGRAMS: Mapping[str, _Program] = {
     "cut": _program(
         "snz",
         values="b:t c:t d:t f:t",
-        long="bytes=t characters=t complement delimiter=t fields=t only-delimited output-delimiter=t",
+        long="bytes=t: characters=t: complement delimiter=t: fields=t: only-delimited output-delimiter=t:",
     ),
     "df": _program("ahHiklPT", long="human-readable inodes local portability total"),
     "diff": _program(
@@ -97,24 +115,22 @@ PROGRAMS: Mapping[str, _Program] = {
     "du": _program(
         "0abchkmsx",
         values="d:n t:n",
-        long="all apparent-size block-size=t bytes human-readable max-depth=n one-file-system summarize total",
+        long="all apparent-size block-size=t bytes human-readable max-depth=n: one-file-system summarize total",
     ),
+    "egrep": _GREP,
+    "expand": _program("i", values="t:t", long="initial tabs=t:"),
+    "fgrep": _GREP,
     "file": _program("bhi", long="brief mime mime-encoding mime-type no-dereference"),
+    "fmt": _program("cstu", values="w:n", long="split-only tagged-paragraph uniform-spacing width=n:"),
     "fold": _program("bs", values="w:n"),
-    "grep": _program(
-        "abcEFGhHiIlLnoPqrsTUvVwxyzZ",
-        values="A:n B:n C:n e:t m:n",
-        long="after-context=n before-context=n color=t colour=t context=n count exclude=t exclude-dir=t extended-regexp"
-        " files-with-matches files-without-match fixed-strings ignore-case include=t invert-match line-number"
-        " line-regexp max-count=n no-filename no-messages null only-matching perl-regexp quiet recursive regexp=t"
-        " silent text with-filename word-regexp",
-        operands="pattern, paths",
-        has_digits=True,
-        recursive="r recursive",
-    ),
+    "grep": _GREP,
+    "free": _program("bghkmtwl", long="bytes gibi giga human kibi kilo lohi mebi mega total wide", most=0),
+    "groups": _program(operands="texts"),
     "head": _program("qvz", values="c:n n:n", long=_COUNTS, has_digits=True),
+    "hexdump": _program("bCcdovx", values="e:t n:n s:n"),
     "hostname": _program(most=0),
     "id": _program("gGnru", operands="texts"),
+    "join": _program("i", values="1:n 2:n a:n e:t j:n o:t t:t v:n", operands="files", most=2),
     "ls": _program(
         "1aAbBcCdfFgGhiklmnopqQrRsStuUvxXZ",
         values="I:t T:n w:n",
@@ -125,31 +141,37 @@ PROGRAMS: Mapping[str, _Program] = {
     "nl": _program("p", values="b:t d:t f:t h:t i:n l:n n:t s:t v:n w:n"),
     "nproc": _program(long="all", most=0),
     "od": _program("abcdfilosvx", values="A:t j:n N:n t:t w:n"),
+    "paste": _program("sz", values="d:t", long="delimiters=t: serial zero-terminated"),
     "pwd": _program("LP", most=0),
     "readlink": _program("efmnqsvz"),
     "realpath": _program("eLmPqsz"),
     "rev": _program(),
     "rg": _program(
         "cFHiIlNnoPqsSUvwx",
-        values="A:n B:n C:n e:t g:t m:n t:t T:t",
-        long="after-context=n before-context=n color=t context=n count count-matches files files-with-matches"
-        " files-without-match fixed-strings glob=t heading hidden iglob=t ignore-case invert-match line-number"
-        " line-regexp max-count=n max-depth=n multiline no-heading no-filename no-ignore no-line-number no-messages"
-        " only-matching pcre2 quiet regexp=t smart-case sort=t stats type=t type-not=t with-filename word-regexp",
+        values="A:n B:n C:n d:n e:t g:t m:n M:n r:t t:t T:t",
+        long="after-context=n: before-context=n: case-sensitive color=t: column context=n: count count-matches files"
+        " files-with-matches files-without-match fixed-strings glob=t: heading hidden iglob=t: ignore-case"
+        " include-zero invert-match json line-number line-regexp max-columns=n: max-count=n: max-depth=n: multiline"
+        " no-heading no-filename no-ignore no-ignore-vcs no-line-number no-messages null only-matching passthru pcre2"
+        " quiet regexp=t: replace=t: smart-case sort=t: sortr=t: stats trim type=t: type-list type-not=t: vimgrep"
+        " with-filename word-regexp",
         operands="pattern, paths",
         recursive="*",
     ),
     "seq": _program("w", values="f:t s:t", operands="texts"),
     "sha1sum": _DIGEST,
+    "sha224sum": _DIGEST,
     "sha256sum": _DIGEST,
+    "sha384sum": _DIGEST,
     "sha512sum": _DIGEST,
     "sort": _program(
         "bcCdfghiMmnrRsuVz",
         values="k:t t:t",
-        long="dictionary-order field-separator=t general-numeric-sort human-numeric-sort ignore-case"
-        " ignore-leading-blanks key=t month-sort numeric-sort reverse stable unique version-sort zero-terminated",
+        long="dictionary-order field-separator=t: general-numeric-sort human-numeric-sort ignore-case"
+        " ignore-leading-blanks key=t: month-sort numeric-sort reverse stable unique version-sort zero-terminated",
     ),
-    "stat": _program("ft", values="c:t", long="file-system format=t printf=t terse"),
+    "stat": _program("ft", values="c:t", long="file-system format=t: printf=t: terse"),
+    "sum": _program("rs"),
     "tac": _program("b", values="s:t"),
     "tail": _program("qvz", values="c:n n:n", long=_COUNTS, has_digits=True),
     "tr": _program("cCdst", long="complement delete squeeze-repeats truncate-set1", operands="texts"),
@@ -157,51 +179,69 @@ PROGRAMS: Mapping[str, _Program] = {
         "aAdDfFghinpqrsStuvUx",
         values="I:t L:n P:t",
         long="dirsfirst du filesfirst gitignore inodes matchdirs noreport prune si sort=t",
+        attaches=False,
     ),
     "true": _program(operands="texts"),
     "false": _program(operands="texts"),
     "uname": _program("amnoprsv", long="all kernel-name kernel-release machine operating-system", most=0),
+    "unexpand": _program("a", values="t:t", long="all first-only tabs=t:"),
     "uniq": _program("cdDiuz", values="f:n s:n w:n", long="count ignore-case repeated unique", most=1),
+    "uptime": _program("ps", long="pretty since", most=0),
     "wc": _program("clmLw", long="bytes chars lines max-line-length words"),
     "which": _program("a", operands="texts"),
     "whoami": _program(most=0),
 }
 
-BUILTINS = frozenset({"cd", "command", "echo", "false", "printf", "pwd", "test", "true", "type"})
+BUILTINS = frozenset({":", "cd", "command", "echo", "false", "printf", "pwd", "test", "true", "type"})
 """Commands of this module that bash itself has; it looks on the PATH for no program of that name."""
 
 
 def read_arguments(words: Sequence[str]) -> Reading | None:
     """Return what a command reads, None if it is not known to be harmless; `words` begin with the program."""
-    name, rest = words[0], words[1:]
-    match name:
-        case "echo":
-            return Reading()
-        case "printf":
-            return Reading() if _is_harmless_printf(rest) else None
-        case "test":
-            return _read_test(rest)
-        case "find":
-            return _read_find(rest)
-        case "sed":
-            return _read_sed(rest)
-        case "date":
-            return Reading() if all(map(_DATE.fullmatch, rest)) else None
-        case "command":
-            return Reading() if rest[:1] in (["-v"], ["-V"]) and _are_names(rest[1:]) else None
-        case "type":
-            return Reading() if _are_names(rest) else None
-        case _:
-            program = PROGRAMS.get(name)
-            return None if program is None else _read(program, rest)
+    name, rest = words[0], list(words[1:])
+    if name in _VERSIONED and rest in (["--version"], _SHORT_VERSION.get(name)):
+        return Reading()
+    if name in _READERS:
+        return _READERS[name](rest)
+    program = PROGRAMS.get(name)
+    return None if program is None else _read(program, rest)
 
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _DATE = re.compile(r"\+[ -~]*|-u|-I|-R|-Iseconds|--utc|--iso-8601(?:=[a-z]+)?|--rfc-3339=[a-z]+")
 
 
-def _are_names(words: Sequence[str]) -> bool:
-    return bool(words) and all(map(_NAME.fullmatch, words))
+_SECONDS = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?s?")
+_STRINGS = _program("afw", values="e:t n:n t:t", long="all bytes=n: print-file-name radix=t:", has_digits=True)
+# Of these, the version is printed before any file of the project is read. Not so `cargo`, `go` and `npm`: files of the
+# project say which version of them runs.
+_VERSIONED = frozenset(
+    {"bash", "cc", "clang", "cmake", "g++", "gcc", "grep", "head", "jq", "ls", "make", "node", "python", "python3"}
+    | {"rg", "sed", "sort", "tail", "tree", "wc"}
+)
+_SHORT_VERSION = {"node": ["-v"], "python": ["-V"], "python3": ["-V"]}
+
+
+def _read_date(words: Sequence[str]) -> Reading | None:
+    return Reading() if all(map(_DATE.fullmatch, words)) else None
+
+
+def _read_command(words: Sequence[str]) -> Reading | None:
+    """Return what a `command -v ls` reads; without an option it would run the program."""
+    return _read_names(words[1:]) if words[:1] in (["-v"], ["-V"]) else None
+
+
+def _read_names(words: Sequence[str]) -> Reading | None:
+    return Reading() if words and all(map(_NAME.fullmatch, words)) else None
+
+
+def _read_sleep(words: Sequence[str]) -> Reading | None:
+    return Reading() if len(words) == 1 and _SECONDS.fullmatch(words[0]) else None
+
+
+def _read_strings(words: Sequence[str]) -> Reading | None:
+    """Return what a `strings file` reads; `@file` would be a file with more arguments."""
+    return None if any(word.startswith("@") for word in words) else _read(_STRINGS, words)
 
 
 def _read(program: _Program, words: Sequence[str]) -> Reading | None:
@@ -236,9 +276,11 @@ def _take_option(program: _Program, text: str, pending: list[str], options: set[
         name, equals, value = text[2:].partition("=")
         options.add(name)
         kind = program.long.get(name)
+        if kind is not None and kind.endswith(":") and not equals and pending and not pending[-1].startswith("-"):
+            equals, value = "=", pending.pop()
         if kind is None or bool(equals) != bool(kind):
             return False
-        return not kind or _VALUES[kind].fullmatch(value) is not None
+        return not kind or _VALUES[kind[0]].fullmatch(value) is not None
     if program.has_digits and text[1:].isdigit():
         return True
     for place, letter in enumerate(text[1:], 2):
@@ -246,14 +288,17 @@ def _take_option(program: _Program, text: str, pending: list[str], options: set[
         if letter in program.flags:
             continue
         kind = program.values.get(letter)
+        if kind and not program.attaches and text[place:]:
+            return False
         value = text[place:] or (pending.pop() if kind and pending else None)
         return kind is not None and value is not None and _VALUES[kind].fullmatch(value) is not None
     return text != "-"
 
 
-def _is_harmless_printf(words: Sequence[str]) -> bool:
-    """Return whether a `printf` only prints: `-v` and `%n` set variables."""
-    return bool(words) and not words[0].startswith("-") and re.search(r"%[^%A-Za-z]*n", words[0]) is None
+def _read_printf(words: Sequence[str]) -> Reading | None:
+    """Return what a `printf` reads, nothing; `-v` and `%n` would set variables."""
+    is_print = words and not words[0].startswith("-") and re.search(r"%[^%A-Za-z]*n", words[0]) is None
+    return Reading() if is_print else None
 
 
 _FILE_TESTS = frozenset({"-d", "-e", "-f", "-h", "-L", "-r", "-s", "-w", "-x"})
@@ -276,11 +321,13 @@ def _read_test(words: Sequence[str]) -> Reading | None:
 
 _FIND_FLAGS = frozenset(
     {"-a", "-and", "-depth", "-empty", "-ls", "-mount", "-not", "-o", "-or", "-print", "-print0", "-prune", "-true"}
-    | {"-false", "-xdev", "(", ")", "!", "-readable", "-writable", "-executable"}
+    | {"-false", "-xdev", "(", ")", "!", "-readable", "-writable", "-executable", "-quit", "-daystart", "-nouser"}
+    | {"-nogroup"}
 )
 _FIND_VALUES = frozenset(
     {"-amin", "-atime", "-cmin", "-ctime", "-iname", "-ipath", "-iregex", "-maxdepth", "-mindepth", "-mmin", "-mtime"}
     | {"-name", "-path", "-perm", "-printf", "-regex", "-regextype", "-size", "-type", "-links"}
+    | {"-wholename", "-iwholename", "-user", "-group", "-uid", "-gid", "-inum", "-newermt", "-xtype"}
 )
 
 
@@ -307,3 +354,91 @@ def _read_sed(words: Sequence[str]) -> Reading | None:
             return None if any(path.startswith("-") for path in paths) else Reading(tuple(paths))
         case _:
             return None
+
+
+_MAX_PROGRAM_CHARS = 1_000
+_AWK_VALUE = r"(?:\$(?:[0-9]++|NF|\(NF-[0-9]++\))|NR|NF|FNR)"
+_AWK_TEXT = r'"[^"\\]*+"'
+_AWK_TEST = (
+    rf"(?:/[^/\\\[\]]++/|{_AWK_VALUE}(?: *+(?:==|!=|>=|<=|>|<) *+(?:[0-9]++|{_AWK_TEXT}))?|!seen\[\$[0-9]++\]\+\+)"
+)
+_AWK_PRINT = rf"\{{ *+print(?: ++{_AWK_VALUE}| *+{_AWK_TEXT})?+(?: *+,? *+(?:{_AWK_VALUE}|{_AWK_TEXT}))*+ *+;? *+\}}"
+_AWK_SUM = (
+    r"\{ *+(?:sum|s|total|n) *+\+= *+(?:\$(?:[0-9]++|NF)|1) *+;? *+\}"
+    r" *+END *+\{ *+print ++(?:sum|s|total|n) *+;? *+\}"
+)
+_AWK_TESTS = rf"{_AWK_TEST}(?: *+(?:&&|\|\|) *+{_AWK_TEST})*+"
+_AWK_PROGRAM = re.compile(rf" *+(?:{_AWK_TESTS} *+(?:{_AWK_PRINT})?|{_AWK_PRINT}|{_AWK_SUM}) *+")
+
+
+def _read_awk(words: Sequence[str]) -> Reading | None:
+    """Return what an `awk '{print $1}'` reads: fields, line numbers and texts, compared, printed or added up."""
+    pending = list(words)[::-1]
+    while pending and pending[-1].startswith("-F"):
+        if pending.pop() == "-F" and pending:
+            pending.pop()
+    if not pending or len(pending[-1]) > _MAX_PROGRAM_CHARS or not _AWK_PROGRAM.fullmatch(pending.pop()):
+        return None
+    paths = pending[::-1]
+    return None if any(path.startswith("-") or "=" in path for path in paths) else Reading(tuple(paths))
+
+
+_JQ_NAMES = (
+    "add all and any ascii_downcase ascii_upcase contains empty endswith false first flatten from_entries group_by has"
+    " join keys keys_unsorted last length map map_values max max_by min min_by not null or reverse select sort sort_by"
+    " split startswith test to_entries tonumber tostring true type unique unique_by values"
+)
+# Without `env`, `$ENV`, `input`, `import` and `include`; no text with `\`, which may have a filter in it.
+_JQ_FILTER = re.compile(
+    r"(?:[ \[\](){}|,:?<>+-]|[=!<>]=|//|[0-9]++|\"[^\"\\]*+\"|\.[A-Za-z_][A-Za-z0-9_]*+|\.(?![.A-Za-z_])"
+    rf"|(?<![A-Za-z0-9_.$@])(?:{'|'.join(_JQ_NAMES.split())})(?![A-Za-z0-9_:]))++"
+)
+_JQ_FLAGS = frozenset(
+    {"--raw-output", "--compact-output", "--sort-keys", "--exit-status", "--slurp", "--monochrome-output"}
+)
+_JQ_LETTERS = re.compile(r"-[rcSesM]+")
+
+
+def _read_jq(words: Sequence[str]) -> Reading | None:
+    """Return what a `jq .name file` reads, whose filter has only fields, comparisons and plain functions."""
+    operands = list[str]()
+    for word in words:
+        if not word.startswith("-"):
+            operands.append(word)
+        elif word not in _JQ_FLAGS and not _JQ_LETTERS.fullmatch(word):
+            return None
+    if not operands or len(operands[0]) > _MAX_PROGRAM_CHARS or not _JQ_FILTER.fullmatch(operands[0]):
+        return None
+    return Reading(tuple(operands[1:]))
+
+
+def _read_xxd(words: Sequence[str]) -> Reading | None:
+    """Return what an `xxd -l 64 file` reads: it knows no letters in one word, and writes into a second file."""
+    pending = list(words)[::-1]
+    while len(pending) > 1:
+        option = pending.pop()
+        if option in ("-c", "-g", "-l", "-s"):
+            if not _VALUES["n"].fullmatch(pending.pop()):
+                return None
+        elif option not in ("-b", "-i", "-p", "-u"):
+            return None
+    return Reading(tuple(pending), takes_folders=False) if pending and not pending[0].startswith("-") else None
+
+
+_READERS: Mapping[str, Callable[[Sequence[str]], Reading | None]] = {
+    "awk": _read_awk,
+    "command": _read_command,
+    "date": _read_date,
+    "echo": lambda _: Reading(),
+    "find": _read_find,
+    "gawk": _read_awk,
+    "jq": _read_jq,
+    "mawk": _read_awk,
+    "printf": _read_printf,
+    "sed": _read_sed,
+    "sleep": _read_sleep,
+    "strings": _read_strings,
+    "test": _read_test,
+    "type": _read_names,
+    "xxd": _read_xxd,
+}

@@ -85,6 +85,49 @@ def project(runner, monkeypatch):
         "type ls",
         "cat .git/config",
         "cat .github/workflows/ci.yml",
+        "ls -lah src",
+        "ls -ltr --time-style=long-iso",
+        "grep -rn --include '*.py' hello src",
+        "grep -nE 'hello|world' --max-count 3 notes.md",
+        "egrep -n 'a|b' notes.md",
+        "find . -type f -newermt 2024-01-01 -not -path './.git/*' -print -quit",
+        "find . -maxdepth 1 -user root -xtype l",
+        "head --lines 5 notes.md",
+        "tail -n +20 notes.md",
+        "cut --delimiter , --fields 1,3 notes.md",
+        "sort -t, -k2,2nr notes.md | uniq -c | sort -rn | head -20",
+        "tr -d '\\n'",
+        "paste -sd, notes.md",
+        "join -t , -1 1 -2 2 notes.md 'my notes'",
+        "fmt -w 80 notes.md",
+        "wc -l notes.md src/*.py",
+        "stat -c %s notes.md",
+        "file --brief --mime-type notes.md",
+        "du -sh --max-depth 1 src",
+        "realpath notes.md",
+        "sha256sum notes.md",
+        "cmp -s notes.md 'my notes'",
+        "comm -12 notes.md 'my notes'",
+        "xxd -l 64 -g 1 notes.md",
+        "hexdump -C -n 64 notes.md",
+        "strings -n 8 notes.md",
+        "uptime; free -h; uname -a; nproc; arch; id -un; groups",
+        "sleep 2 && tail -n 5 notes.md",
+        ": nothing",
+        "bash --version; make --version; grep --version",
+        "jq . notes.md",
+        "jq -r .name notes.md",
+        "jq '.scripts | keys' notes.md",
+        """jq -c '.items[] | select(.kind == "x") | [.id, .tags[0]]' notes.md""",
+        "jq -r '.[].env' notes.md",
+        "awk '{print $1}' notes.md",
+        "awk -F, '{print $2, $NF}' notes.md",
+        "awk -F : '{ print $1 }' notes.md",
+        "awk 'NR>=5 && NR<=9' notes.md",
+        "awk '/hello/ {print NR, $0}' notes.md",
+        """awk '$3 == "x" {print $1 "-" $(NF-1)}' notes.md""",
+        "awk '{s+=$1} END {print s}' notes.md",
+        "awk '!seen[$0]++' notes.md",
         "cat notes.md~ no~*",
         "echo HEAD~1 main^~2",
     ],
@@ -317,6 +360,189 @@ grep "-R" x
 du --files0-from=x
 tail --follow x
 grep -nf x y
+# look-alikes of the programs above
+jq env notes.md
+jq '$ENV' notes.md
+jq '$ENV.HOME' notes.md
+jq '.|env' notes.md
+jq '[env]' notes.md
+jq '. env' notes.md
+jq '"\(env)"' notes.md
+jq -n 'input' notes.md
+jq 'include "x"; .' notes.md
+jq 'import "x" as x; .' notes.md
+jq -f x notes.md
+jq --from-file x notes.md
+jq -L . . notes.md
+jq --slurpfile x /etc/passwd . notes.md
+jq --rawfile x /etc/passwd . notes.md
+jq --args . x
+jq -rf x notes.md
+jq 'input_filename, @text, $__prog_args' notes.md
+jq 'debug' notes.md
+jq 'limit(1; repeat(1))' notes.md
+jq '..env' notes.md
+jq . /etc/passwd
+jq
+awk '{system("x")}' notes.md
+awk '{print > "x"}' notes.md
+awk '{print $1 > "x"}' notes.md
+awk '{print $1 >> "x"}' notes.md
+awk '{print | "sh"}' notes.md
+awk '{print $1 | "sh"}' notes.md
+awk '{"x" | getline}' notes.md
+awk '{getline < "x"}' notes.md
+awk 'BEGIN {system("x")}' notes.md
+awk '{print ENVIRON["HOME"]}' notes.md
+awk '{print $1; system("x")}' notes.md
+awk '{print $1} END {system("x")}' notes.md
+awk '{print $system("x")}' notes.md
+awk '/a/ system("x") /b/' notes.md
+awk '/a[/]system("x") {print}' notes.md
+awk 'NR>1 > "x"' notes.md
+awk '$1 > "x" {print} {print > "y"}' notes.md
+awk '@load "x"; {print}' notes.md
+awk '@include "x"' notes.md
+awk -f x notes.md
+awk -i x '{print}' notes.md
+awk -v x=1 '{print}' notes.md
+awk -F, -f x notes.md
+awk -F -f x notes.md
+awk '{print}' -f x
+awk '{print}' x=1 notes.md
+awk '{print}' /etc/passwd
+awk --file=x notes.md
+awk -F
+gawk -e '{print}' notes.md
+gawk -o '{print}' notes.md
+gawk -p '{print}' notes.md
+gawk '{print $1 |& "/inet/tcp/0/x/80"}' notes.md
+nawk '{print}' notes.md
+sed -n '1,5w x' notes.md
+sed -n '1e x' notes.md
+sed -n '1r /etc/passwd' notes.md
+sed 's/a/b/e' notes.md
+sed 's/a/b/w x' notes.md
+sed -i 's/a/b/' notes.md
+sed --in-place 1p notes.md
+sed -n -i 1p notes.md
+sed -n -f x notes.md
+sed -n 1p --in-place notes.md
+xxd -r notes.md x
+xxd -r notes.md
+xxd notes.md x
+xxd -bl 5 x
+xxd -ps 5 x
+xxd -p notes.md x
+xxd -o 5 notes.md x
+tree -Io x y
+tree -Po x y
+tree -L2 src
+tree -R -L 1
+tree -aI
+tree --fromfile notes.md
+tree -l
+hexdump -f x notes.md
+hexdump /dev/zero
+strings @notes.md
+strings -n 5 @notes.md
+strings --target=x notes.md
+sleep infinity
+sleep 100
+sleep 1 2
+sleep 1d
+sleep -1
+join notes.md /etc/passwd
+paste notes.md /etc/passwd
+fmt /etc/passwd
+shuf -o x notes.md
+shuf notes.md --output=x
+split notes.md
+csplit notes.md 5
+dd if=notes.md
+install notes.md x
+ln -s a b
+mkdir x
+rmdir x
+truncate -s 0 notes.md
+chmod 777 notes.md
+patch -p1
+env
+printenv
+set
+export
+declare -p
+history
+ps aux
+less notes.md
+zcat notes.md
+tar tf a.tar
+tar --version
+unzip -l a.zip
+ldd notes.md
+man -P ./x ls
+ag x
+ack x
+watch ls
+script x
+time -p ls
+setsid ls
+parallel ls
+fd -x ls
+fdfind . -X ls
+bat notes.md
+ssh x
+curl --version
+npm --version
+npm ls
+cargo --version
+go version
+pip --version
+python --version x
+python3 -V -c 1
+python3 -c 1 --version
+node -v x
+node -p 1
+bash --version -c ls
+bash -c ls --version
+make -v
+make --version x
+make -n
+make --dry-run
+perl -v
+ruby --version
+find . -fls x
+find . -ok ls
+find . -okdir ls
+find . -execdir ls
+find . -follow
+find . -newer notes.md
+find . -anewer notes.md
+find . -newerma /etc/passwd
+find . -samefile /etc/passwd
+find . -fprint0 x
+find -L . -name x
+find -H . -name x
+find -D exec .
+grep --include
+grep --include -f x notes.md
+grep --regexp -f /etc/passwd
+grep -nr --file x hello
+grep --exclude-from x hello
+egrep -f x notes.md
+head --lines
+tail --pid 1 notes.md
+tail -F notes.md
+sort --key -o notes.md
+sort --key 1 -o x notes.md
+sort --random-source x notes.md
+cut --fields
+du --exclude-from x
+uptime --container
+free -s 1
+arch x
+b2sum -c notes.md
+sum /etc/passwd
 # protected, hidden, odd
 cat .env
 ｌｓ
@@ -476,7 +702,7 @@ def test_no_generated_command_reads_outside_of_the_workspace(project, rng: rando
         parts = [[word.text for word in part.words] for part in parse_command(command) or ()]
         folder = project.workspace / (parts[0][1] if parts[0][0] == "cd" else "")
         for program, *words in parts:
-            assert program in {"cd", "ls", "cat", "grep", "echo", "find", "sort", "head", "test"}, command
+            assert program in {":", "cd", "ls", "cat", "grep", "echo", "find", "sort", "head", "test"}, command
             paths = [word for word in words if word[:1] != "-"] if program in {"ls", "cat", "sort"} else []
             assert all(Path(os.path.realpath(folder / path)).is_relative_to(project.workspace) for path in paths), (
                 command
