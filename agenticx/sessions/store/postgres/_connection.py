@@ -23,6 +23,7 @@ from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.store.postgres._timelines import KnownTimelines
 
 __all__ = [
+    "INDEX_SCANS",
     "AlreadyStored",
     "LockNotAvailable",
     "PostgresConnection",
@@ -38,6 +39,16 @@ T = TypeVar("T")
 
 Row = Sequence[Any]
 """A row of a result: its columns by index."""
+
+INDEX_SCANS: Mapping[str, str] = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+"""Settings of a connection for a few statements that find rows by their keys: one plan is kept as tables grow."""
 
 _CONNECT_SECONDS = 5
 _COMPARE_SECONDS = 1.0  # for which a new connection waits for the other hosts of a URL

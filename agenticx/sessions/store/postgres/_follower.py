@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
@@ -13,7 +14,14 @@ from agenticx.sessions.log.damage import DamagedData
 from agenticx.sessions.log.events import StoredEvent
 from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.postgres._announcer import Announcer, channel_of
-from agenticx.sessions.store.postgres._connection import Server
+from agenticx.sessions.store.postgres._connection import (
+    INDEX_SCANS,
+    PostgresConnection,
+    Row,
+    Server,
+    end_connection,
+    map_errors,
+)
 from agenticx.sessions.store.postgres._rows import decode_commit
 from agenticx.sessions.store.postgres._text import from_text, to_text
 from agenticx.sessions.store.postgres._worker import COMMITS, Worker
@@ -23,6 +31,7 @@ __all__ = ["Follower"]
 
 _POLL_SECONDS = 0.025
 _COMPARE_SECONDS = 1.0
+_FETCH_SECONDS = 20.0
 _READ_SECONDS = 0.015  # from one query for new commits to the next one, which has those of all workers
 
 _log = get_logger(__name__)
@@ -62,6 +71,7 @@ class Follower:
         self._behind_since: float | None = None  # something is known to be unread since then
         self._compares_now = False  # as notifications may be lost
         self._follows_all = False  # the other workers were asked to tell of all sessions
+        self._connection: PostgresConnection | None = None
         self._task: asyncio.Task[None] | None = None
         worker.handle(COMMITS, self._told)
         worker.handle(channel_of(worker.id), self._told)
@@ -73,10 +83,11 @@ class Follower:
             self._task = asyncio.create_task(self._follow(), name="agx store follower")
 
     async def close(self) -> None:
-        """End the task."""
+        """End the task and the connection."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        await end_connection(self._connection)
 
     # --- sessions that are owned here ---------------------------------------------------------------------------------
 
@@ -216,7 +227,7 @@ class Follower:
     async def _read_new(self, numbers: Iterable[int]) -> None:
         """Read the new events of these sessions, and notify their readers."""
         known = {number: self._revs[self._ids[number]] for number in numbers if number in self._ids}
-        rows = await self._server.fetch(_NEW, list(known), list(known.values())) if known else ()
+        rows = await self._server.retry(partial(self._fetch_new, known)) if known else ()
         for number, rev, last_seq, position, body in rows:
             session_id = self._ids.get(number)
             if session_id is None or rev <= self._revs[session_id]:  # not followed any more, or followed anew
@@ -235,6 +246,18 @@ class Follower:
             else:  # those between are in segments already, where readers find them
                 self.tails.evict(session_id)
             self.notifier.notify(session_id)
+
+    async def _fetch_new(self, after: Mapping[int, int]) -> list[Row]:
+        """Return the commits of these sessions after the given ones, from a connection of its own."""
+        connection = self._connection
+        if connection is None or connection.is_closed():
+            connection = self._connection = await self._server.connect(INDEX_SCANS)
+        try:
+            async with map_errors(self._server.name):
+                return await connection.fetch(_NEW, list(after), list(after.values()), timeout=_FETCH_SECONDS)
+        except BaseException:
+            connection.terminate()
+            raise
 
     async def _find_removed(self) -> None:
         """Notify the readers of followed sessions that were deleted, and those of all sessions."""

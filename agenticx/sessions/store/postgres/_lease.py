@@ -189,25 +189,24 @@ class PostgresLease:
         if ends_turn and commit.turn_id is not None:
             head.open_turns.discard(commit.turn_id)
         self._database.follower.publish(events)
-        if not self._has_doubtful:
-            self._unpacked += 1
-            if self._unpacked >= PACKED_COMMITS or (ends_turn and not head.open_turns):
-                self._begin_packing()
+        self._unpacked += 1
+        if self._unpacked >= PACKED_COMMITS or (ends_turn and not head.open_turns):
+            self._begin_packing()
         return events
 
     def _begin_packing(self) -> None:
-        """Pack the log, unless that is under way.
+        """Pack the log before the last commit, unless that is under way.
 
         It is packed no more once a commit was sent twice: the first one may still arrive, and the server stores it
         again if its row is packed by then. Under the epoch of the next lease it does not.
         """
-        if self._packing is None or self._packing.done():
+        if not self._has_doubtful and (self._packing is None or self._packing.done()):
             self._unpacked = 0
-            self._packing = asyncio.create_task(self._pack(), name="agx store packing")
+            self._packing = asyncio.create_task(self._pack(self._rev), name="agx store packing")
 
-    async def _pack(self) -> None:
+    async def _pack(self, until: int) -> None:
         try:
-            await self._packer.pack(self._rev)
+            await self._packer.pack(until)
         except (StoreError, DamagedData) as exc:
             _log.warning("the log of a session could not be packed", session=self.session_id, error=str(exc))
 

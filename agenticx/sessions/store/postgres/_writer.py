@@ -21,6 +21,7 @@ from agenticx.sessions.log.events import StoredEvent, encode_events, renumbered
 from agenticx.sessions.log.records import StoredRecord
 from agenticx.sessions.store.base import Doubtful, OwnershipLost
 from agenticx.sessions.store.postgres._connection import (
+    INDEX_SCANS,
     AlreadyStored,
     PostgresConnection,
     Server,
@@ -44,14 +45,6 @@ Changes = dict[str, list[dict[str, Any]]]
 """The changes of `add_commits_with_changes` in the schema: for each kind a list of rows."""
 
 _ADD_WITH_CHANGES = "SELECT added, base FROM add_commits_with_changes($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-_PLANNING = {
-    "enable_seqscan": "off",
-    "enable_hashjoin": "off",
-    "enable_mergejoin": "off",
-    "jit": "off",
-    "plan_cache_mode": "force_generic_plan",
-}
-"""Settings of the writer's connection: one plan that was made while tables were small is kept as they grow."""
 _FIND = """SELECT commits.session, commits.position FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[])
                AS given (session, epoch, rev, commit_id)
            JOIN fences ON fences.session = given.session AND fences.epoch = given.epoch
@@ -291,7 +284,7 @@ class GroupWriter:
 
     async def _open(self) -> PostgresConnection:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await self._server.connect(_PLANNING)
+            self._connection = await self._server.connect(INDEX_SCANS)
         return self._connection
 
 
