@@ -66,6 +66,7 @@ def test_explain_refuses_an_unknown_tool_and_bad_arguments(agx: Any) -> None:
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
 
 
+@pytest.mark.promise("E4")
 def test_doctor_reports_versions_settings_files_models_and_the_sandbox(agx: Any, tmp_path: Any) -> None:
     agx.environment |= {
         "AGX_MAX_TOOL_ROUNDS": "12",

@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +20,31 @@ from tests.support.timeouts import PATIENCE
 @pytest.mark.parametrize("presses", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
 @pytest.mark.cases(quick=1)
 def test_a_stopped_command_leaves_no_process(agx: Any, presses: list[signal.Signals]) -> None:
-    process = agx.start("run", "run echo $$ > pid; sleep 300 & sleep 301", "--yes", "--model", "demo")
-    pid = _wait_for_pid(agx.folder / "pid")
+    seconds = f"300.{os.getpid()}"  # by which the processes are found: in a sandbox they have other pids
+    process = agx.start("run", f"run sleep {seconds} & echo > ready; sleep {seconds}", "--yes", "--model", "demo")
+    _wait_until(lambda: (agx.folder / "ready").exists(), "the command did not start")
+    assert _processes_with(seconds)
     for press in presses:
         process.send_signal(press)
         if press is not presses[-1]:
             process.stderr.readline()
     output = process.communicate(timeout=PATIENCE)
     assert process.returncode in (130, -signal.SIGINT), output  # to a shell both are 130
-    _wait_until_gone(pid)
+    _wait_until(lambda: not _processes_with(seconds), "a process is still there")
 
 
-def _wait_for_pid(file: Path) -> int:
+def _wait_until(condition: Callable[[], object], problem: str) -> None:
     deadline = time.monotonic() + PATIENCE
-    while not (file.exists() and file.read_text().strip()):
-        assert time.monotonic() < deadline, "the command did not start"
+    while not condition():
+        assert time.monotonic() < deadline, problem
         time.sleep(0.02)
-    return int(file.read_text())
 
 
-def _wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while os.path.exists(f"/proc/{pid}"):
-        assert time.monotonic() < deadline, f"process {pid} is still there"
-        time.sleep(0.02)
+def _processes_with(argument: str) -> list[str]:
+    """Return the pids of the processes that have this argument."""
+    found: list[str] = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):  # it has ended
+            if argument.encode() in Path("/proc", pid, "cmdline").read_bytes().split(b"\0"):
+                found.append(pid)
+    return found

@@ -25,6 +25,7 @@ POWERS = {
 }
 
 
+@pytest.mark.promise("E4")
 def test_the_question_shows_the_command_and_its_possible_effects(both_worlds) -> None:
     runner = both_worlds
     assessment = runner.assess(bash_exec, command="make test")

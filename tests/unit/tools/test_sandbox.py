@@ -1,0 +1,279 @@
+"""Tests of the sandbox for commands: what a hostile command reaches in it, and what honest ones need.
+
+Each attack also runs without the sandbox, as a control: there it must succeed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agenticx.sandbox.options import SandboxOptions
+from agenticx.sandbox.probe import find_sandbox
+from agenticx.tools.builtin.shell import bash_exec
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is a sandbox on Linux only"),
+]
+
+MODES = ("auto", "off")
+CANARY = "canary-of-the-token"
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch, sandbox, make_runner):
+    """Return a factory of runners on a machine with a home folder, AGX_HOME, a token and a repository."""
+    home = tmp_path / "me"
+    for folder in (home / ".ssh", home / ".local/bin", sandbox.home, tmp_path / "work/sub"):
+        folder.mkdir(parents=True)
+    (home / ".ssh/id_ed25519").write_text(CANARY)
+    (home / ".bashrc").write_text("true\n")
+    (sandbox.home / "token").write_text(CANARY)
+    (tmp_path / "token-file").write_text(CANARY)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("AGX_TOKEN_FILE", str(tmp_path / "token-file"))
+    work = tmp_path / "work"
+    subprocess.run(["git", "init", "-q", work], check=True)
+    for key in ("name", "email"):
+        subprocess.run(["git", "-C", work, "config", f"user.{key}", "me"], check=True)
+    (work / ".env").write_text("A=1\n")
+    (work / ".github/workflows").mkdir(parents=True)
+    (work / ".github/workflows/ci.yml").write_text("on: push\n")
+
+    def make(**options):
+        roots = (sandbox.home, tmp_path / "token-file")
+        return make_runner(work, protected_roots=roots, sandbox=replace(sandbox, **options))
+
+    return make
+
+
+@contextmanager
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def server() -> Iterator[int]:
+    """Yield the port of a server of this machine's loopback that accepts connections."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+# A script writes, so that no command names what it attacks; prints "done" if it had its effect.
+ATTACKS = {
+    "read the token in AGX_HOME": "grep -l canary {tmp}/agx-home/*",
+    "read the token file": "grep -l canary {tmp}/tok*",
+    "read a key of the home folder": "grep -rl canary {tmp}/me",
+    "read the environment of the server": "tr '\\0' '\\n' </proc/{pid}/environ | grep -q HOME",
+    "read the memory of the server": "head -c 1 /proc/{pid}/maps | grep -q .",
+    "reach its files through its folder": "grep -l canary /proc/{pid}/root{tmp}/tok*",
+    "kill a process": "kill -0 {pid}",
+    "trace a process": "python3 -c 'import ctypes as c; assert c.CDLL(None).ptrace(16, {pid}, 0, 0) == 0'",
+    "use a server of this machine": "exec 3<>/dev/tcp/127.0.0.1/{port}",
+}
+CHANGES = {
+    "write a start-up file": "echo evil >> ~/.bash[r]c",
+    "write a script of the home folder": "x=.loc; echo evil > ~/${x}al/bin/ls",
+    "write outside of the workspace": "echo evil > ../written",
+    "write a hook": "x=.gi; echo evil > ${x}t/hooks/pre-commit",
+    "change the configuration of git": "git config core.pager evil",
+    "change it in place": 'python3 -c \'open(".g" + "it/config", "a").write("[core]pager=evil")\'',
+    "write attributes": "x=.gi; mkdir -p ${x}t/info; echo '* filter=evil' > ${x}t/info/attributes",
+    "rename the repository away": "x=.gi; mv ${x}t old; git init -q; git config core.pager evil",
+    "rename the folder of hooks": "x=.gi; mv ${x}t/hooks old; mkdir ${x}t/hooks; echo evil > ${x}t/hooks/pre-commit",
+    "another folder for the configuration": "x=.gi; echo ../evil > ${x}t/commondir",
+    "link to the configuration": "x=.gi; ln ${x}t/config here && echo '[core]pager=evil' >> here",
+    "change an environment file": "x=.en; echo evil >> ${x}v",
+    "rename the folder of a workflow": "x=.gith; mv ${x}ub o; mkdir -p ${x}ub/workflows; echo evil >${x}ub/workflows/c",
+    "make a settings file of an editor": "x=.vsc; mkdir sub/${x}ode; echo evil > sub/${x}ode/tasks.json",
+    "make an environment file": "x=.env; echo evil > sub/${x}rc",
+    "make a link to one": "echo evil > plain; x=.env; ln -s ../plain sub/${x}rc",
+    "make a hostile repository": "git init -q sub; git -C sub config core.fsmonitor evil",
+    "make a bare one": "git init -q --bare sub/any; git -C sub/any config core.fsmonitor evil",
+    "unmount it": "x=.gi; unshare -Urm umount ${x}t/config; git config core.pager evil",
+}
+
+
+def guard_rails(tmp: Path) -> dict[str, str]:
+    """Return the contents of the files that decide what runs, as far as they are evil or have changed."""
+    work = tmp / "work"
+    patterns = ("**/.git/**/*", "**/.env*", "**/.vscode/**/*", "**/.github/workflows/*", "sub/any/**/*")
+    files = [path for pattern in patterns for path in work.glob(pattern)]
+    files += [tmp / "written", *(tmp / "me").rglob("*")]
+    texts = {str(path.relative_to(tmp)): path.read_text("utf-8", "replace") for path in files if path.is_file()}
+    return {name: text for name, text in texts.items() if "evil" in text}
+
+
+@pytest.mark.promise("E4")
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+async def test_a_command_reaches_nothing_outside_of_the_sandbox(machine, tmp_path, attack) -> None:
+    with victim() as process, server() as port:
+        command = attack.format(tmp=tmp_path, pid=process.pid, port=port)
+        results = [await machine(mode=mode).call(bash_exec, command=f"{command} && echo done") for mode in MODES]
+    assert ["done\n" in result for result in results] == [False, True], results
+
+
+@pytest.mark.promise("H3")
+@pytest.mark.parametrize("attack", CHANGES)
+async def test_a_command_in_the_sandbox_changes_no_guard_rail(machine, tmp_path, attack) -> None:
+    result = await machine().call(bash_exec, command=CHANGES[attack])
+    assert guard_rails(tmp_path) == {}, result
+    assert (tmp_path / "work/.git/HEAD").exists()
+    assert (tmp_path / "work/.git/config").read_text().count("[") == 2
+    await machine(mode="off").call(bash_exec, command=CHANGES[attack])
+    assert guard_rails(tmp_path) != {}
+
+
+async def test_a_command_that_only_reads_can_write_nothing(machine, tmp_path) -> None:
+    runner = machine()
+    runner.context = replace(runner.context, permitted_risk="read")
+    before = {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
+    places = [".", ".git", "sub", "~", "~/.local/bin", "/usr", "/etc", "/var/lib"]
+    command = "; ".join(f"touch {place}/x && echo wrote {place}" for place in places)
+    assert "wrote" not in await runner.call(bash_exec, command=command)
+    result = await runner.call(bash_exec, command="git status --short; sort <<<b; ls; echo $GIT_OPTIONAL_LOCKS")
+    assert result == "?? .env\n?? .github/\nb\nsub\n0\n[exit code 0]"
+    assert {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+async def test_honest_work_goes_on_in_the_sandbox(machine, tmp_path) -> None:
+    runner = machine()
+    (runner.workspace / "test_one.py").write_text("def test_one(tmp_path):\n    (tmp_path / 'x').touch()\n")
+    packages = Path(pytest.__file__).parents[1]
+    for command, result in {
+        "git add test_one.py && git commit -qm One && git log --format=%s": "One\n[exit code 0]",
+        "git checkout -qb other && git rm -q test_one.py && git commit -qm Two && git checkout -q -": "(no output)\n"
+        "[exit code 0]",
+        f"{sys.executable} -m venv --without-pip .venv && .venv/bin/python -c 'print(1)'": "1\n[exit code 0]",
+        f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONPATH={packages} .venv/bin/python -m pytest -q | grep -o '1 passed'": (
+            "1 passed\n[exit code 0]"
+        ),
+        "git init -q made && ls -A made": ".git\n[exit code 0]",
+        "python3 -c 'import multiprocessing as m; print(m.Pool(2).map(abs, [-1]))'": "[1]\n[exit code 0]",
+    }.items():
+        assert await runner.call(bash_exec, command=command) == result
+
+
+async def test_a_linked_working_tree_commits_to_its_repository_but_cannot_configure_it(machine, tmp_path) -> None:
+    runner = machine()
+    work, linked = runner.workspace, tmp_path / "linked"
+    subprocess.run(["git", "-C", work, "commit", "-qm", "0", "--allow-empty"], check=True)
+    subprocess.run(["git", "-C", work, "worktree", "add", "-q", linked], check=True)
+    runner.context = replace(runner.context, workspace=linked)
+    command = "echo > a && git add a && git commit -qm One && git config core.pager evil"
+    assert "could not write config file" in await runner.call(bash_exec, command=command)
+    log = subprocess.run(["git", "-C", linked, "log", "--format=%s"], capture_output=True, check=True)
+    assert log.stdout == b"One\n0\n"
+    assert guard_rails(tmp_path) == {}
+
+
+async def test_what_a_question_named_may_be_written(machine) -> None:
+    runner = machine()
+    assert runner.assess(bash_exec, command="echo B=2 >> .env").protected
+    assert await runner.call(bash_exec, command="echo B=2 >> .env; cat .env") == "A=1\nB=2\n[exit code 0]"
+
+
+async def test_a_new_guard_rail_is_moved_away_and_reported(machine, sandbox) -> None:
+    runner = machine()
+    result = await runner.call(bash_exec, command="x=.env; echo evil > sub/${x}rc")
+    created = runner.workspace / "sub/.envrc"
+    moved = next((sandbox.home / "quarantine").rglob(".envrc"))
+    assert moved.read_text() == "evil\n"
+    assert result == (
+        f"(no output)\n[exit code 0]\n[The command created {created}, which may decide what runs on this machine; moved"
+        f" to {moved.parents[1]}. A command that names such a file asks the user, and may then create it.]"
+    )
+
+
+async def test_what_a_process_in_the_background_makes_is_moved_away_too(machine, sandbox) -> None:
+    runner = machine()
+    trap = "trap 'x=.env; echo evil > sub/${x}rc; exit' TERM; echo > armed; exec >/dev/null 2>&1; sleep 1000 & wait"
+    await runner.call(bash_exec, command=f"({trap}) & until test -e armed; do :; done")
+    await asyncio.gather(*runner.background_tasks)
+    assert not (runner.workspace / "sub/.envrc").exists()
+    assert list((sandbox.home / "quarantine").rglob(".envrc"))
+
+
+FAILURES = {
+    "exec 3<>/dev/tcp/127.0.0.1/9": "The sandbox has no network, and none of this machine's servers; a command that"
+    " needs them is called with network=true, which asks the user.",
+    "touch /usr/x": "In the sandbox only the workspace is writable, without files that decide what runs, such as"
+    " .git/config and hooks; a command that must write elsewhere is called with unsandboxed=true, which asks the user.",
+    "cat ~/.ssh/id_ed25519": "The sandbox hides the home folder, except toolchains; a command that needs more of it is"
+    " called with unsandboxed=true, which asks the user.",
+    "mytool": "The program is in the home folder, which the sandbox hides except toolchains and what the user adds with"
+    " the setting AGX_SANDBOX_HOME_PATHS; unsandboxed=true asks the user to run the command without the sandbox.",
+    "cat nosuchfile": None,
+}
+
+
+@pytest.mark.parametrize("command", FAILURES)
+async def test_a_failure_that_the_sandbox_explains_says_so(machine, tmp_path, monkeypatch, command) -> None:
+    tools = tmp_path / "me/tools"
+    tools.mkdir()
+    (tools / "mytool").write_text("#!/bin/sh\necho found\n")
+    (tools / "mytool").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{tools}")
+    lines = (await machine().call(bash_exec, command=command)).splitlines()
+    explanation = FAILURES[command]
+    assert lines[-1] == (f"[{explanation}]" if explanation else "[exit code 1]")
+    if command == "mytool":
+        assert await machine(home_paths=("tools",)).call(bash_exec, command=command) == "found\n[exit code 0]"
+
+
+async def test_a_call_may_have_the_network_or_no_sandbox(machine, tmp_path) -> None:
+    with server() as port:
+        command = f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo done"
+        assert await machine().call(bash_exec, command=command, network=True) == "done\n[exit code 0]"
+    assert "canary" not in await machine().call(bash_exec, command=f"cat {tmp_path}/tok*", network=True)
+    command = "test -e ~/.ssh && echo done"
+    assert await machine().call(bash_exec, command=command, unsandboxed=True) == "done\n[exit code 0]"
+
+
+async def test_a_workspace_that_contains_the_home_folder_is_not_allowed_as_an_edit(machine, tmp_path) -> None:
+    runner = machine()
+    runner.context = replace(runner.context, workspace=tmp_path)
+    assessment = runner.assess(bash_exec, command="make")
+    assert (assessment.sandboxed, assessment.contained) == ("bubblewrap", False)
+    assert "sees your home folder, which the workspace includes" in assessment.reasons[1]
+    assert "canary" not in await runner.call(bash_exec, command="cat agx-h*/token tok*")
+
+
+BROKEN = {
+    "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1": "(setting up uid map: Permission denied).",
+    'echo "bwrap: Can\'t mount proc on /newroot/proc: Operation not permitted" >&2; exit 1': "this is a container with"
+    " a masked /proc, in which none can be mounted (Can't mount proc on /newroot/proc: Operation not permitted).",
+    "exit 7": "(exit code 7).",
+}
+
+
+@pytest.mark.parametrize("script", BROKEN)
+def test_a_sandbox_that_does_not_work_is_named_with_its_reason(tmp_path, monkeypatch, script) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    status = find_sandbox(SandboxOptions())
+    assert status.kind is None
+    assert status.reason.startswith(f"{program} does not work here: ")
+    assert status.reason.endswith(BROKEN[script])
+
+
+def test_without_the_program_or_the_setting_there_is_no_sandbox(tmp_path, monkeypatch) -> None:
+    assert find_sandbox(SandboxOptions(mode="off")).reason == "The setting AGX_SANDBOX is off."
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_sandbox(SandboxOptions()).reason == "bubblewrap is not installed (there is no bwrap on the PATH)."
