@@ -26,6 +26,7 @@ from agenticx.llms.configured_images import ConfiguredImages
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.images.base import ImageProvider
 from agenticx.llms.model_cache import ModelCache, NamedModels
+from agenticx.permissions.rule_stores import open_rules
 from agenticx.runtime import AgentHook, AsyncConfirmGate, HookRegistry
 from agenticx.sessions.hub.hub import Hub, workspace_folder
 from agenticx.sessions.log.session_record import SessionRecord
@@ -245,6 +246,7 @@ def make_hub(
         agents=SessionAgents(known, models=models.get, hooks=registry),
         notes=own_notes,
         deps=deps,
+        rules=open_rules(settings.home, store.shared),
         clock=clock,
     )
 

@@ -9,10 +9,10 @@ from typing import NoReturn, get_args
 
 from agenticx.errors import SettingsError
 from agenticx.logs import configure_logging
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.sessions.hub.session_fields import check_model_name
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Tool
-from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible_line
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_, is_not
@@ -13,9 +14,10 @@ from agenticx.argument_types import check_path, check_sequence, check_str, check
 from agenticx.errors import AgenticXError, SessionBusy
 from agenticx.llms.openai_rows import messages_from_rows, messages_to_rows
 from agenticx.messages import Message, UserMessage, clean_text, new_id
+from agenticx.permissions.rules import Rule
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.tools.artifacts.files import Artifacts
 from agenticx.tools.context import Snapshots, ToolState
-from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["Notice", "Option", "Session", "checked_session"]
 
@@ -78,7 +80,8 @@ class Session:
       `messages`; `restore_compacted` puts them back. In sessions of a hub it is empty between turns: there the store
       keeps them (`Store.compacted_messages`), and `stored_compacted` is their number. A summary without its originals
       counts as an original.
-    - `allowed` has the digests of calls that the user allowed for the rest of the session.
+    - `rules` are those that the user gave for the rest of the session; `change_permissions` says that they, or the
+      mode, have changed.
     - `resumed` is true if there may have been calls that are no longer in `messages`: the history was compacted, and
       then the program was restarted.
     - `size_at_failed_compaction` is the size, in messages and characters, of the history when a summary last failed to
@@ -97,7 +100,7 @@ class Session:
     permission_mode: PermissionMode
     messages: list[Message]
     state: ToolState
-    allowed: set[str]
+    rules: list[Rule]
     resumed: bool
     size_at_failed_compaction: tuple[int, int] | None
     snapshots: Snapshots | None
@@ -111,6 +114,7 @@ class Session:
     notices: list[Notice]
     unstored_notices: list[Notice]
     _running: object = field(repr=False)
+    _waiting: list[asyncio.Future[None]] = field(repr=False)
     _replacements: list[Message] = field(repr=False)
     _call_ids: set[str] = field(repr=False)
 
@@ -122,7 +126,7 @@ class Session:
         messages: Sequence[Message | Mapping[str, Any]] = (),
         state: ToolState | None = None,
         *,
-        allowed: Iterable[str] = (),
+        rules: Iterable[Rule] = (),
         resumed: bool = False,
         snapshots: Snapshots | None = None,
         artifacts: Artifacts | None = None,
@@ -135,7 +139,8 @@ class Session:
         self.permission_mode = permission_mode
         self.messages = messages_from_rows(messages)
         self.state = state or ToolState()
-        self.allowed = set(allowed)
+        self.rules = list(rules)
+        self._waiting = []
         self.resumed = resumed
         self.size_at_failed_compaction = None
         self.snapshots = snapshots
@@ -166,6 +171,19 @@ class Session:
         reasoning, the state of other providers and records of refused files are left out.
         """
         return messages_to_rows(self.messages)
+
+    def change_permissions(self) -> None:
+        """Have the confirmations that wait in this session decided again, as its rules or its mode have changed."""
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def permissions_changed(self) -> asyncio.Future[None]:
+        """Return a future that is done at the next `change_permissions`; cancel it if it is not needed any more."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting = [one for one in self._waiting if not one.done()] + [future]
+        return future
 
     def inherit(self, parent: Session, permission_mode: PermissionMode) -> None:
         """Use the workspace and the files of the parent turn's session, in that mode."""

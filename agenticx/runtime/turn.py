@@ -16,6 +16,8 @@ from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
 from agenticx.logs import bind_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, new_id, sources_of
+from agenticx.permissions.rule_stores import RuleStore
+from agenticx.permissions.verdict import EVERY_MODE_RULES, PermissionMode, stricter_mode
 from agenticx.runtime.background_tasks import BackgroundTasks
 from agenticx.runtime.budgets.budget import Budget, Spent
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
@@ -40,7 +42,6 @@ from agenticx.runtime.user_requests.requests import ConfirmRequest, UserRequest
 from agenticx.settings import Settings
 from agenticx.tools.artifacts.files import ArtifactPreview
 from agenticx.tools.context import SettleCost
-from agenticx.tools.permissions import EVERY_MODE_RULES, PermissionMode, stricter_mode
 from agenticx.tools.registry import Toolbox
 
 __all__ = [
@@ -196,7 +197,7 @@ class Turn:
         A call that is asked about in every mode, such as a call that touches a protected path, is not for the agent's
         own gate: the outermost gate that was given for this turn or an ancestor is asked.
         """
-        if not (isinstance(request, ConfirmRequest) and request.rule in EVERY_MODE_RULES):
+        if not (isinstance(request, ConfirmRequest) and request.decided_by in (*EVERY_MODE_RULES, "rule")):
             return self.gate
         gate, turn = self.gate, self
         while True:
@@ -212,9 +213,20 @@ class Turn:
         return self.context.deps if self.context.deps is not None or parent is None else parent.deps
 
     @property
-    def allowed(self) -> set[str]:
-        """The digests of the calls that the user allowed for the rest of the session."""
-        return self.session.allowed if self.context.parent is None else self.context.parent.allowed
+    def root(self) -> Turn:
+        """The turn at the top, in whose session the rules of the user are."""
+        return self if self.context.parent is None else self.context.parent.root
+
+    @property
+    def rule_store(self) -> RuleStore | None:
+        """The rules of the user for all sessions; None outside of a hub."""
+        parent = self.context.parent
+        return self.context.rules if self.context.rules is not None or parent is None else parent.rule_store
+
+    @property
+    def has_own_gate(self) -> bool:
+        """True if the acting agent has a confirm gate of its own, which then decides instead of rules that allow."""
+        return self.gate is not self.turn_gate
 
     @property
     def agent_path(self) -> tuple[str, ...]:

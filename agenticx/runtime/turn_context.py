@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agenticx.llms.base import ChatModel
 from agenticx.messages import UserMessage
+from agenticx.permissions.rule_stores import RuleStore
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime.budgets.budget import Budget
 from agenticx.runtime.channel import WritePacer
 from agenticx.runtime.child_turns import ChildTurns
@@ -16,7 +18,6 @@ from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedTurn
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
 from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
-from agenticx.tools.permissions import PermissionMode
 
 if TYPE_CHECKING:
     from agenticx.runtime.turn import Turn
@@ -84,6 +85,7 @@ class TurnContext:
       if they name no model, its model; they act to the end of the turn, and the runtime's agent has the next turn.
     - `model_of` returns the model of a name for the turn's options, by default a model of the catalogue.
     - `gate` replaces the parent's or the runtime's confirm gate; `permission_mode` replaces the session's mode.
+    - `rules` has the rules of the user for all sessions, by default the parent's.
     - `deps` is `ToolContext.deps` of its tools, by default the parent's.
     - `execute_tools=False` ends the turn at a reply with calls without running them, unless they submit the output.
 
@@ -120,6 +122,7 @@ class TurnContext:
     model_of: Callable[[str], ChatModel] | None = None
     gate: ConfirmGate | None = None
     permission_mode: PermissionMode | None = None
+    rules: RuleStore | None = None
     deps: Any = field(default=None, repr=False)
     execute_tools: bool = True
 

@@ -11,10 +11,10 @@ from unicodedata import category
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.foreign_text import frame_text
 from agenticx.messages import shown_text, sources_of
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.runtime.calls.result_rendering import truncate
 from agenticx.runtime.session import Notice
-from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "ModelUnavailable",

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
 from agenticx.errors import ToolError
-from agenticx.tools.base import Assessment, Risk, UserQuestion
+from agenticx.tools.base import Assessment, Risk, ShellCommand, UserQuestion
 
 __all__ = ["checked_assessment"]
 
-_TEXTS = ("question", "command", "path", "diff")
+_TEXTS = ("question", "command", "path", "diff", "server")
 
 
 def checked_assessment(value: object, tool_name: str) -> Assessment:
@@ -31,10 +31,15 @@ def _problem(value: object) -> str | None:
     for name in _TEXTS:
         if not isinstance(text := getattr(assessment, name), str | None):
             return _wrong(name, text, "a text or None")
-    if not _is_texts(assessment.reasons):
-        return _wrong("reasons", assessment.reasons, "a tuple of texts")
-    if (problem := _flag_problem(assessment)) is not None:
-        return problem
+    for name in ("reasons", "paths", "hosts"):
+        if not _is_texts(texts := getattr(assessment, name)):
+            return _wrong(name, texts, "a tuple of texts")
+    return _flag_problem(assessment) or _part_problem(assessment)
+
+
+def _part_problem(assessment: Any) -> str | None:
+    if not isinstance(assessment.shell, ShellCommand | None):
+        return _wrong("shell", assessment.shell, "a ShellCommand or None")
     if (asks := assessment.asks) is not None and not _is_question(asks):
         return _wrong("asks", asks, "a UserQuestion of texts or None")
     if not isinstance(assessment.binding, Mapping):

@@ -15,8 +15,10 @@ if TYPE_CHECKING:  # imported by no agent that does not run
 
 __all__ = [
     "Assessment",
+    "CommandPart",
     "DepsT",
     "Risk",
+    "ShellCommand",
     "Tool",
     "ToolOutput",
     "UserQuestion",
@@ -40,6 +42,38 @@ class UserQuestion:
     options: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class CommandPart:
+    """A simple command between the operators of a command line.
+
+    `words` are those that it has, without quotes; `bare_count` is the number of words at its beginning that stand there
+    without quotes and globs. `is_harmless`: it only reads the workspace.
+    """
+
+    words: tuple[str, ...]
+    bare_count: int
+    is_harmless: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCommand:
+    """A command line of bash.
+
+    - `text` is all of it.
+    - `parts` are its simple commands if it has nothing else that bash would expand or run, else None.
+    - `runs` are the words of all simple commands that it may run, also in substitutions, quoted code and after programs
+      such as `sudo`; None is a word that only bash knows. `is_complete` is False if it may run others too.
+    - `network` and `unsandboxed` say what it asks for beyond the sandbox, where there is one.
+    """
+
+    text: str
+    parts: tuple[CommandPart, ...] | None
+    runs: tuple[tuple[str | None, ...], ...] = ()
+    is_complete: bool = True
+    network: bool = False
+    unsandboxed: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
     """A description of the effects of one call, made before the user is asked and again before the call runs.
@@ -56,6 +90,9 @@ class Assessment:
       command. A call that runs code is `contained` if a sandbox keeps it from all files but those of the workspace and
       from the network: a mode that allows changes of files allows it.
     - `undeclared`: nobody declared a risk, as for a bare function; `risk` is a guess then.
+    - Rules of the user look at what the call is about: `paths`, the files of the workspace that it changes (or, of risk
+      "read", reads), relative to it, links followed; `hosts` to which it connects; `server`, that of a tool of MCP; and
+      `shell`, the command that it runs.
     - `asks` is a question to the user. Such a call does not run: the answer is its result. Waiting for it counts in no
       time limit of tools; the question is stored and waits on after a restart, as a confirmation does.
     """
@@ -73,6 +110,10 @@ class Assessment:
     command: str | None = None
     path: str | None = None
     diff: str | None = None
+    paths: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    server: str | None = None
+    shell: ShellCommand | None = None
     asks: UserQuestion | None = None
     binding: Mapping[str, Any] = field(default_factory=dict[str, Any])
 

@@ -22,6 +22,7 @@ from agenticx.errors import (
     UnknownAgent,
 )
 from agenticx.messages import clean_text
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.hub.session_fields import (
     MAX_NAME_CHARS,
@@ -38,7 +39,6 @@ from agenticx.sessions.store.base import ArchivedFilter, ListedSession
 from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import agents_file_names
-from agenticx.tools.permissions import PermissionMode
 from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
 from studio.http.queries import ErrorCode, RequestQuery, WholeNumber, read_query

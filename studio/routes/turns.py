@@ -14,13 +14,13 @@ from typing_extensions import TypedDict
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, is_file_name, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge, SettingsError
 from agenticx.llms.sampling import ReasoningEffort, Sampling
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime.options import MAX_OPTIONS, MIN_OPTIONS, check_variants
 from agenticx.runtime.output_schemas import check_output_schema
 from agenticx.sessions.history.turn_list import ListedTurn, read_turns
 from agenticx.sessions.hub.session_fields import check_model_name
 from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
-from agenticx.tools.permissions import PermissionMode
 from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
 from studio.http.problems import Problem
 from studio.http.queries import RequestQuery, WholeNumber, newest_page, read_query

@@ -15,6 +15,7 @@ PUBLIC = (
     "agenticx",
     "agenticx.core",
     "agenticx.llms",
+    "agenticx.permissions",
     "agenticx.runtime",
     "agenticx.sessions",
     "agenticx.teams",

@@ -16,8 +16,9 @@ from agenticx.sessions import MemoryStore
 from agenticx.settings import load_settings
 from agenticx.teams import AgentTeamManager, AssistantAgent, RoundRobinGroupChat
 from agenticx.testing import ScriptedGate, ScriptedModel, call, collect
-from agenticx.tools import ToolContext, as_tool, decide, tool
+from agenticx.tools import ToolContext, as_tool, tool
 from agenticx.tools.base import is_idempotent, is_parallel
+from tests.support.verdicts import decide
 
 pytestmark = pytest.mark.anyio
 

@@ -10,12 +10,12 @@ from typing import Any, Literal, Protocol
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.usage import DailyUsage
 from agenticx.sessions.store.base import ListedSession
 from agenticx.tools.artifacts.files import Artifact
-from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "DEFAULT_OPTIONS",

@@ -26,9 +26,9 @@ from agenticx.cli.terminal.usage_report import usage_to_text
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy, SessionNotFound
 from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.messages import MAIN_AGENT, UserMessage, clean_text
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.similar_names import similar_name
 from agenticx.teams.configured.files import TeamFiles
-from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible, visible_line, visible_path
 
 __all__ = ["Chat"]

@@ -18,7 +18,7 @@ from agenticx.cli.terminal.event_text import one_line
 from agenticx.cli.terminal.line_editor import Suggestion
 from agenticx.errors import AgenticXError
 from agenticx.messages import MAIN_AGENT
-from agenticx.tools.permissions import PermissionMode
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.tools.visible import visible_line
 
 __all__ = ["ChatSuggestions"]

@@ -13,10 +13,11 @@ from agenticx.cli.exit_codes import DONE, USAGE
 from agenticx.cli.options import enabled_tools, settings_for, workspace_of
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.llms.arguments import parse_arguments
+from agenticx.permissions.rules import Call
+from agenticx.permissions.verdict import PermissionMode, Verdict, decide
 from agenticx.sandbox.options import sandbox_options
 from agenticx.tools.base import Tool
 from agenticx.tools.context import ToolContext
-from agenticx.tools.permissions import PermissionMode, Verdict, decide
 from agenticx.tools.visible import visible_line
 
 __all__ = ["configure", "run"]
@@ -64,10 +65,10 @@ def run(arguments: Namespace) -> int:
     except InvalidArguments as exc:
         return _usage_error(str(exc))
     if arguments.json:
-        row = {"decision": verdict.decision, "rule": verdict.rule, "reasons": list(verdict.reasons)}
+        row = {"decision": verdict.decision, "rule": verdict.rule_json(), "reasons": list(verdict.reasons)}
         print(json.dumps(row))
     else:
-        print(f"{verdict.decision} (rule: {verdict.rule})", *map(visible_line, verdict.reasons), sep="\n  ")
+        print(f"{verdict.decision} (rule: {verdict.decided_by})", *map(visible_line, verdict.reasons), sep="\n  ")
     return DONE
 
 
@@ -78,7 +79,10 @@ def _decide(tool: Tool, text: str, context: ToolContext, mode: PermissionMode) -
         assessment = tool.assess(arguments, context)
     except ToolError as exc:
         return Verdict("deny", "tool", (str(exc),))
-    return decide(mode, assessment)
+    call = Call(
+        tool=tool.schema.name, assessment=assessment, arguments=arguments, workspace=context.workspace.resolve()
+    )
+    return decide(mode, call)
 
 
 def _usage_error(message: str) -> int:

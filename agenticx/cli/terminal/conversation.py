@@ -46,12 +46,12 @@ from agenticx.llms.catalog.addresses import allow_address, split_address, with_a
 from agenticx.llms.catalog.local_servers import fetch_model_names_at, read_model_names_at
 from agenticx.llms.catalog.resolve import is_offline, served_model_name
 from agenticx.messages import UserMessage
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.hub.session_fields import check_folder, check_model_name
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import agents_file_names
-from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible_line
 
 __all__ = ["TerminalConversation", "open_conversation"]

@@ -291,7 +291,7 @@ def _answers_help(context: Mapping[str, Any]) -> str:
 
 
 def _is_asked_each_time(context: Mapping[str, Any]) -> bool:
-    return context.get("rule") == "remembers"
+    return context.get("decided_by") == "remembers"
 
 
 def _call_kind(context: Mapping[str, Any]) -> CallKind | None:
@@ -302,7 +302,7 @@ def _call_kind(context: Mapping[str, Any]) -> CallKind | None:
     tool, path = context.get("tool"), context.get("arguments", {}).get("path")
     if tool not in _CONTENT_TOOLS or context.get("risk") != "write" or not isinstance(path, str):
         return None
-    if context.get("rule") in ("protected", "unchecked"):
+    if context.get("decided_by") in ("protected", "unchecked"):
         return None
     return (tool, path, str(context.get("path")))
 

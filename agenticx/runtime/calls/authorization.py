@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, cast
@@ -11,7 +11,12 @@ from typing import Any, cast
 from agenticx import user_code
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, InvalidArguments, ToolError
+from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, clean_text, new_id
+from agenticx.permissions.kinds import NO_OFFER, Offer, describe, is_narrower, offer_rules
+from agenticx.permissions.rule_stores import RulesUnusable
+from agenticx.permissions.rules import Call, Rule, with_scope
+from agenticx.permissions.verdict import Verdict, decide
 from agenticx.runtime.calls.asking import Asker, ClosingAnswer, OpenRequest, question_request
 from agenticx.runtime.calls.concurrency import Slot
 from agenticx.runtime.calls.result_rendering import truncate
@@ -34,11 +39,12 @@ from agenticx.tools.assessments import checked_assessment
 from agenticx.tools.base import Assessment, Tool, UserQuestion
 from agenticx.tools.context import ToolContext
 from agenticx.tools.critical_folders import deletion_reason, find_deleted_critical_folder, names_deletion
-from agenticx.tools.permissions import Verdict, decide
 from agenticx.tools.registry import FunctionTool
 from agenticx.tools.shell.read_only_heuristic import seems_read_only
 
 __all__ = ["CallAuthorizer", "CallRefused"]
+
+_log = get_logger(__name__)
 
 
 class CallRefused(AgenticXError):
@@ -51,14 +57,6 @@ class CallRefused(AgenticXError):
         super().__init__(message)
         self.outcome: ToolOutcome = outcome
         self.sources = tuple(sources)
-
-
-@dataclass(frozen=True, slots=True)
-class _BoundArguments:
-    """The arguments of a call as JSON, and the digest of all that its confirmation covers."""
-
-    arguments: dict[str, Any]
-    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,43 +149,117 @@ class _Authorization:
     # --- confirmations ------------------------------------------------------------------------------------------------
 
     async def _permit(self, arguments: dict[str, Any], assessment: Assessment) -> ValidatedArguments:
+        """Return the arguments that may run; those that the user gave instead are decided about as a call of their own.
+
+        Raises `CallRefused`.
+        """
         turn = self.turn
         if assessment.command is not None and seems_read_only(assessment.command):
             turn.read_only_calls.add(self.context.call_id)
-        sources = () if assessment.risk == "read" else turn.foreign_sources
-        verdict = decide(turn.permission_mode, assessment, has_gate=turn.has_gate, sources=sources)
-        if verdict.decision != "ask":
+        permitted = ValidatedArguments(arguments)
+        while True:
+            call = await self._call(permitted.arguments, assessment)
+            verdict = await self._decide(call)
+            if verdict.decision != "ask":
+                self._take_earlier()
+                await self._apply_verdict(verdict)
+                return replace(permitted, risk=assessment.risk)
+            call = await self._bind(call)
             self._take_earlier()
-            await self._apply_verdict(verdict)
-            return ValidatedArguments(arguments, risk=assessment.risk)
-        bound = await self._bind(arguments, assessment)
-        self._take_earlier()
-        permitted, digest = ValidatedArguments(arguments), bound.digest
-        if assessment.remembers or digest not in turn.allowed:
-            answer = await self._confirm(bound, assessment, verdict)
-            if answer.arguments is not None:
-                permitted = await _validate_replacement(self.tool, answer.arguments)
-                digest = await self._digest_of_replacement(permitted.arguments)
-            if answer.remember == "session" and not assessment.remembers:
-                turn.allowed.add(digest)
-        now = await self._assess(permitted.arguments)
-        if (await self._bind(permitted.arguments, now)).digest != digest:
+            offer = NO_OFFER if verdict.is_in_every_mode else offer_rules(call, await self._rules())
+            answer = await self._confirm(call, verdict, offer)
+            if answer.arguments is None:
+                break
+            permitted = await _validate_replacement(self.tool, answer.arguments)
+            self.earlier = self.open_request = None
+            assessment = await self._assess(permitted.arguments)
+            call = await self._call(permitted.arguments, assessment)
+            call, verdict = await self._bind(call), await self._decide(call)
+            if verdict.decision == "deny":
+                raise CallRefused(f"Denied: the changed arguments: {' '.join(verdict.reasons)}", "denied")
+            if not (verdict.decision == "ask" and verdict.is_in_every_mode):
+                offer = offer_rules(call, await self._rules())
+                break  # the person who wrote them has seen them
+        await self._store_rules(answer, offer)
+        now = await self._call(permitted.arguments, await self._assess(permitted.arguments))
+        if (await self._bind(now)).digest != call.digest:
             raise CallRefused("Denied: the effect of the call changed after the user was asked; ask again.", "denied")
-        return replace(permitted, risk=now.risk)
+        return replace(permitted, risk=now.assessment.risk)
 
-    async def _confirm(self, bound: _BoundArguments, assessment: Assessment, verdict: Verdict) -> ConfirmAnswer:
-        """Ask the user, or take the answer to the earlier request; raise `CallRefused` for a no."""
+    async def _call(self, arguments: Mapping[str, Any], assessment: Assessment) -> Call:
+        """Return the call as rules see it."""
+        rules, workspace = await self._rules(), self.context.workspace
+        if any(rule.workspace is not None for rule in rules):
+            workspace = await run_in_thread(workspace.resolve, name="agx workspace")
+        call = Call(tool=self.tool.schema.name, assessment=assessment, arguments=arguments, workspace=workspace)
+        return await self._bind(call) if any(rule.digest for rule in rules) else call
+
+    async def _rules(self) -> Sequence[Rule]:
+        """Return the rules of the user that may hold; those that allow do not replace an agent's own gate.
+
+        Raises `CallRefused` if the stored ones cannot be read.
+        """
+        turn = self.turn
+        stored: Sequence[Rule] = ()
+        if turn.rule_store is not None:
+            try:
+                stored = await run_in_thread(turn.rule_store.list, name="agx rules")
+            except RulesUnusable as exc:
+                raise CallRefused(f"Denied: {exc}", "denied") from exc
+        rules = (*stored, *turn.root.session.rules)
+        return tuple(rule for rule in rules if rule.decision != "allow") if turn.has_own_gate else rules
+
+    async def _decide(self, call: Call) -> Verdict:
+        turn = self.turn
+        sources = () if call.assessment.risk == "read" else turn.foreign_sources
+        rules = await self._rules()
+        return decide(turn.permission_mode, call, rules=rules, has_gate=turn.has_gate, sources=sources)
+
+    async def _confirm(self, call: Call, verdict: Verdict, offer: Offer) -> ConfirmAnswer:
+        """Ask the user, or take the answer to the earlier request; raise `CallRefused` for a no.
+
+        If meanwhile the mode or the rules of the session change so that the call is not asked about any more, that
+        closes the request.
+        """
         await self.slot.release_to_ask()
         if self.earlier is not None:
-            answer = await self._answer_to_earlier(self.earlier, bound.digest)
+            closing = None if self.open_request is None else self.open_request.closing
+            ask = self._answer_to_earlier(self.earlier, call.digest)
         else:
-            request = self._request(bound, assessment, verdict)
+            request = self._request(call, verdict, offer)
             closing = ClosingAnswer(CONFIRMATION.no_answer("stop"))
-            answer = await self.asker(request).ask(self.turn, request, self.slot, closing)
+            ask = self.asker(request).ask(self.turn, request, self.slot, closing)
+        answer = await (ask if closing is None else self._ask_until_decided(ask, call, closing))
         await self.slot.acquire()
         if not answer.approved:
             raise CallRefused(_denial_text(answer), "denied")
         return answer
+
+    async def _ask_until_decided(
+        self, ask: Coroutine[Any, Any, ConfirmAnswer], call: Call, closing: ClosingAnswer[ConfirmAnswer]
+    ) -> ConfirmAnswer:
+        task = asyncio.create_task(ask)
+        try:
+            while True:
+                changed = self.turn.root.session.permissions_changed()
+                try:
+                    await asyncio.wait({task, changed}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changed.cancel()
+                if task.done():
+                    return task.result()
+                verdict = await self._decide(call)
+                if verdict.decision == "ask":
+                    continue
+                reason = None if verdict.decision == "allow" else " ".join(verdict.reasons)
+                answer = ConfirmAnswer(approved=verdict.decision == "allow", by="policy", reason=reason)
+                if self.open_request is not None:
+                    return await self.open_request.close(answer)
+                closing.answer = answer
+                await cancel_and_wait(task)
+                return closing.answer
+        finally:
+            await cancel_and_wait(task)
 
     async def _answer_to_earlier(self, earlier: ResumedRequest, digest: str) -> ConfirmAnswer:
         """Return the answer to a confirmation from before the interruption; wait for it if it is pending."""
@@ -196,12 +268,26 @@ class _Authorization:
             answer = CONFIRMATION.no_answer("restart", "the effect of the call changed while the program was down")
         return await self.asker(request).answer_again(self.turn, earlier, self.open_request, answer)
 
-    async def _digest_of_replacement(self, arguments: Mapping[str, Any]) -> str:
-        """Return the digest of the arguments that the user gave; raise `CallRefused` where the mode denies them."""
-        assessment = await self._assess(arguments)
-        if decide(self.turn.permission_mode, assessment).decision == "deny":
-            raise CallRefused("Denied: the changed arguments are not allowed in this mode.", "denied")
-        return (await self._bind(arguments, assessment)).digest
+    async def _store_rules(self, answer: ConfirmAnswer, offer: Offer) -> None:
+        """Store the rules with which the user answered: those that were shown, or narrower ones."""
+        if answer.remember == "once":
+            return
+        turn = self.turn
+        given = [rule for rule in answer.rules if is_narrower(rule, offer)]
+        if len(given) < len(answer.rules):
+            _log.warning("rules that cover more than was shown are not stored", session_id=turn.session_id)
+        chosen = given if answer.rules else offer.shown
+        if answer.remember == "session" or turn.rule_store is None:
+            known = turn.root.session.rules
+            known += [rule for rule in (with_scope(one, "session", None) for one in chosen) if rule not in known]
+        else:
+            workspace = await run_in_thread(self.context.workspace.resolve, name="agx workspace")
+            rules = [with_scope(one, "user" if one.scope == "user" else "workspace", str(workspace)) for one in chosen]
+            try:
+                await run_in_thread(turn.rule_store.add, rules, name="agx rules")
+            except RulesUnusable as exc:
+                _log.error("the answer to a confirmation counts once: its rules could not be stored", reason=str(exc))
+        turn.root.session.change_permissions()
 
     async def _apply_verdict(self, verdict: Verdict) -> None:
         """Apply the mode's verdict, also to a confirmation that was pending; raise `CallRefused` for a denial."""
@@ -215,13 +301,13 @@ class _Authorization:
         if not answer.approved:  # the user answered before the mode's verdict closed the confirmation
             raise CallRefused(_denial_text(answer), "denied")
 
-    def _request(self, bound: _BoundArguments, assessment: Assessment, verdict: Verdict) -> ConfirmRequest:
-        turn, tool = self.turn, self.tool
+    def _request(self, call: Call, verdict: Verdict, offer: Offer) -> ConfirmRequest:
+        turn, assessment = self.turn, call.assessment
         return ConfirmRequest(
             id=new_id("cnf"),
-            question=turn.with_title(assessment.question or f"Allow {tool.schema.name}?"),
-            context=_confirm_context(tool, bound, assessment, verdict, self.context.call_id),
-            digest=bound.digest,
+            question=turn.with_title(assessment.question or f"Allow {call.tool}?"),
+            context=_confirm_context(call, verdict, offer, self.context.call_id),
+            digest=call.digest,
             expires_at=self.clock.now() + timedelta(seconds=CONFIRMATION.timeout_seconds(self.settings)),
             session_id=turn.session_id,
             agent_id=turn.agent_id,
@@ -290,9 +376,9 @@ class _Authorization:
             return assessment
         return replace(assessment, protected=True, reasons=(*assessment.reasons, deletion_reason(deleted)))
 
-    async def _bind(self, arguments: Mapping[str, Any], assessment: Assessment) -> _BoundArguments:
-        what = f"the confirmation of tool {self.tool.schema.name!r}"
-        bound: _BoundArguments = await self._in_thread(_bind, self.tool, arguments, assessment, what=what)
+    async def _bind(self, call: Call) -> Call:
+        """Return the call with its arguments as JSON, and the digest of all that a confirmation of it covers."""
+        bound: Call = await self._in_thread(_bind, call, what=f"the confirmation of tool {call.tool!r}")
         return bound
 
     async def _in_thread(self, function: Callable[..., Any], /, *args: Any, what: str) -> Any:
@@ -311,30 +397,37 @@ def _asker(turn: Turn, request: UserRequest, settings: Settings, clock: Clock) -
     return Asker(kind_of(request), turn.gate_for(request), settings, clock)
 
 
-def _confirm_context(
-    tool: Tool, bound: _BoundArguments, assessment: Assessment, verdict: Verdict, call_id: str
-) -> dict[str, Any]:
+def _confirm_context(call: Call, verdict: Verdict, offer: Offer, call_id: str) -> dict[str, Any]:
+    assessment = call.assessment
     context: dict[str, Any] = {
-        "tool": tool.schema.name,
+        "tool": call.tool,
         "tool_call_id": call_id,
-        "arguments": bound.arguments,
+        "arguments": dict(call.arguments),
         "risk": assessment.risk,
         "reasons": list(verdict.reasons),
-        "rule": verdict.rule,
+        "decided_by": verdict.decided_by,
     }
     for key in ("command", "path", "diff", "sandboxed"):
         if (value := getattr(assessment, key)) is not None:
             context[key] = value
+    if offer.shown:
+        context["rules"] = [rule.to_json() for rule in offer.shown]
+        context["kinds"] = [describe(rule) for rule in offer.shown]
+    if len(offer.shown) == 1:
+        context["rule"] = context["rules"][0]
+    if offer.exact is not None:
+        context["exact_rule"] = offer.exact.to_json()
     return context
 
 
-def _bind(tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) -> _BoundArguments:
+def _bind(call: Call) -> Call:
     try:
-        json_arguments = jsonable(arguments)
-        return _BoundArguments(json_arguments, confirm_digest(tool.schema.name, json_arguments, assessment.binding))
+        arguments = jsonable(call.arguments)
+        digest = confirm_digest(call.tool, arguments, call.assessment.binding)
+        return replace(call, arguments=arguments, digest=digest)
     except (TypeError, ValueError, RecursionError) as exc:
         raise CallRefused(
-            f"the assessment of tool {tool.schema.name!r} has a binding that is not JSON: {exc}", "error"
+            f"the assessment of tool {call.tool!r} has a binding that is not JSON: {exc}", "error"
         ) from exc
 
 

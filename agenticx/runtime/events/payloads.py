@@ -198,14 +198,29 @@ class ConfirmContextData(TypedDict):
     arguments: Annotated[dict[str, Any], Field(description="The arguments of the call; the answer may replace them.")]
     risk: Annotated[str, Field(description="What the call can do: `read`, `write` or `execute`.")]
     reasons: Annotated[list[str], Field(description="Why the user is asked, a sentence each.")]
-    rule: NotRequired[
+    decided_by: NotRequired[
         Annotated[
             str,
             Field(
-                description="The rule that asks: the permission mode, `protected`, `discloses`, `remembers`, "
-                "`unchecked` or `untrusted`."
+                description="The reason to ask: the permission mode, `protected`, `discloses`, `remembers`, "
+                "`unchecked`, `untrusted`, `unread` (a command that may hide what a rule is about), or `rule`."
             ),
         ]
+    ]
+    rule: NotRequired[
+        Annotated[dict[str, Any], Field(description="The rule that a yes can store, if it is one: it covers the call.")]
+    ]
+    rules: NotRequired[
+        Annotated[
+            list[dict[str, Any]],
+            Field(description="The rules that a yes can store; together they cover the call with others of its kind."),
+        ]
+    ]
+    kinds: NotRequired[
+        Annotated[list[str], Field(description="What each of the rules covers, in words: `edit files in src/`.")]
+    ]
+    exact_rule: NotRequired[
+        Annotated[dict[str, Any], Field(description="A rule that covers exactly this call, to be stored instead.")]
     ]
     command: NotRequired[Annotated[str, Field(description="The command, if the call runs one.")]]
     path: NotRequired[Annotated[str, Field(description="The path, if the call changes a file.")]]
@@ -233,9 +248,12 @@ class ConfirmResponseData(TypedDict):
     by: _AnsweredBy
     remember: NotRequired[
         Annotated[
-            Literal["once", "session"],
-            Field(description="How long the answer counts: for this call, or for equal ones of the session."),
+            Literal["once", "session", "always"],
+            Field(description="How long the answer counts: for this call, the session, or always in its workspace."),
         ]
+    ]
+    rules: NotRequired[
+        Annotated[list[dict[str, Any]], Field(description="The rules that are stored instead of those shown.")]
     ]
     arguments: NotRequired[Annotated[dict[str, Any], Field(description="The arguments that replace the call's own.")]]
     reason: NotRequired[Annotated[str, Field(description="Why a call was denied, for the model.")]]

@@ -8,14 +8,15 @@ kinds.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, get_args
 
 from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError
 from agenticx.messages import clean_text
+from agenticx.permissions.rules import Rule
 from agenticx.runtime.events import EventType
 from agenticx.runtime.user_requests.confirm_digest import jsonable
 from agenticx.runtime.user_requests.requests import (
@@ -200,12 +201,15 @@ class _Confirmation(RequestKind[ConfirmRequest, ConfirmAnswer]):
             remember=data.get("remember", "once"),
             arguments=data.get("arguments"),
             reason=data.get("reason"),
+            rules=tuple(map(Rule.model_validate, data.get("rules", ()))),
         )
 
     def answer_data(self, answer: ConfirmAnswer) -> dict[str, Any]:
         data: dict[str, Any] = {"approved": answer.approved, "by": answer.by}
         if answer.by == "user" or answer.remember != "once":
             data["remember"] = answer.remember
+        if answer.rules:
+            data["rules"] = [rule.to_json() for rule in answer.rules]
         if answer.arguments is not None:
             data["arguments"] = jsonable(answer.arguments)
         if answer.reason is not None:
@@ -226,6 +230,7 @@ class _Confirmation(RequestKind[ConfirmRequest, ConfirmAnswer]):
                 "by": (answer.by in get_args(AnsweredBy), "one of " + ", ".join(get_args(AnsweredBy))),
                 "remember": (answer.remember in get_args(Remember), "one of " + ", ".join(get_args(Remember))),
                 "arguments": (answer.arguments is None or isinstance(answer.arguments, Mapping), "a mapping or None"),
+                "rules": (_is_rules(answer.rules), "a tuple of rules"),
                 "reason": (answer.reason is None or isinstance(answer.reason, str), "a text or None"),
             },
         )
@@ -333,6 +338,10 @@ def _common_fields(data: Mapping[str, Any], session_id: str, agent_id: str) -> d
         "agent_id": agent_id,
         "agent_path": tuple(data.get("agent_path", ())),
     }
+
+
+def _is_rules(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(one, Rule) for one in cast("Sequence[object]", value))
 
 
 def _wrong_field(answer: object, expected: Mapping[str, tuple[bool, str]]) -> str | None:

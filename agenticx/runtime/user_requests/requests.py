@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from agenticx.errors import AgenticXError
 from agenticx.messages import MAIN_AGENT
+from agenticx.permissions.rules import Rule
 from agenticx.tools.base import Risk
 
 __all__ = [
@@ -33,7 +34,7 @@ AnsweredBy = Literal["user", "policy", "timeout", "stop", "restart"]
 GIVEN_BY: tuple[AnsweredBy, ...] = ("user", "policy")
 """The values of `by` in answers that were given; a request with another one was closed without an answer."""
 
-Remember = Literal["once", "session"]
+Remember = Literal["once", "session", "always"]
 
 
 class UnknownConfirm(AgenticXError):
@@ -60,8 +61,9 @@ class QuestionClosed(AgenticXError):
 class ConfirmRequest:
     """A request to confirm a call.
 
-    `tool`, `arguments`, `risk`, `reasons`, `rule` and, where it has them, `command`, `path` and `diff` describe the
-    call; they are in `context`, the payload of `confirm_required.context`. `digest` covers the tool, its arguments and
+    `tool`, `arguments`, `risk`, `reasons`, `decided_by` and, where it has them, `command`, `path` and `diff` describe
+    the call; `rules` and `exact_rule` are what a yes can store. All are in `context`, the payload of
+    `confirm_required.context`. `digest` covers the tool, its arguments and
     all that the tool's assessment bound them to (`confirm_digest`), but not the other keys of `context`. `agent_path`
     has the ids of the agents from the turn at the top to the one that asks; it is empty for the turn at the top.
     """
@@ -101,9 +103,20 @@ class ConfirmRequest:
         return self.context.get("reasons", ())
 
     @property
-    def rule(self) -> str:
-        """The name of the rule that asks (`Verdict.rule`), "" outside of turns."""
-        return self.context.get("rule", "")
+    def decided_by(self) -> str:
+        """The reason to ask (`Verdict.decided_by`), "" outside of turns."""
+        return self.context.get("decided_by", "")
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """The rules that together cover the call with others of its kind; empty if there are none to offer."""
+        return tuple(map(Rule.model_validate, self.context.get("rules", ())))
+
+    @property
+    def exact_rule(self) -> Rule | None:
+        """The rule that covers exactly this call, None if there is none."""
+        rule = self.context.get("exact_rule")
+        return None if rule is None else Rule.model_validate(rule)
 
     @property
     def command(self) -> str | None:
@@ -125,8 +138,9 @@ class ConfirmRequest:
 class ConfirmAnswer:
     """A decision. `arguments` replaces the call's own; they are validated and assessed again.
 
-    With `remember` `"session"` the same call is not asked about again in the session. Raises `ValueError` for another
-    word, such as `"always"`: no decision outlives its session.
+    With `remember` `"session"` the rules that the request offers are stored for the session, with `"always"` for its
+    workspace; calls that they cover are not asked about any more. `rules` are stored instead of those, if they cover no
+    more; one of scope user holds in all workspaces. Raises `ValueError` for another word.
     """
 
     approved: bool
@@ -134,13 +148,12 @@ class ConfirmAnswer:
     remember: Remember = "once"
     arguments: Mapping[str, Any] | None = None
     reason: str | None = None
+    rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
         remember: Any = self.remember  # of a value of another type the gate's caller says so
         if isinstance(remember, str) and remember not in get_args(Remember):
-            raise ValueError(
-                f"remember must be 'once' or 'session', not {remember!r}: no decision outlives its session"
-            )
+            raise ValueError(f"remember must be 'once', 'session' or 'always', not {remember!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,7 +137,7 @@ def _forked_session(
     session = Session()
     with map_decode_errors("the state of a session"):
         load_state(session, state.parts)
-    session.allowed.clear()
+    session.rules.clear()
     if has_files:
         session.artifacts.return_to(turns.revisions(session.options))
         fork_options(session, turn_ids)

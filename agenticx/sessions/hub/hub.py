@@ -28,6 +28,8 @@ from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import Sampling
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import clean_text
+from agenticx.permissions.rule_stores import RuleStore
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.runtime import (
     AgentHook,
@@ -111,7 +113,6 @@ from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.artifacts.files import Artifacts
 from agenticx.tools.base import DepsT, Tool
-from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest", "workspace_folder"]
 
@@ -144,7 +145,8 @@ class Hub:
     model calls in the turns of a session, None for most sessions. `agents` can answer besides the main one: a session
     keeps the name of the one that a handoff or `change` made active; or its turns run one of `teams`. `notes`
     are those that sessions can use. `deps` returns those of the tools of a turn that is given none, for the record of
-    its session, when the turn begins and when it goes on after a restart. The catalog of `store` lists and finds
+    its session, when the turn begins and when it goes on after a restart. `rules` are those of the user, for calls in
+    all sessions. The catalog of `store` lists and finds
     sessions, its log has their events. All methods must be called on one event loop.
     """
 
@@ -164,6 +166,7 @@ class Hub:
         teams: TeamSource | None = None,
         notes: NoteSource | None = None,
         deps: Callable[[SessionRecord], Any] | None = None,
+        rules: RuleStore | None = None,
         clock: Clock | None = None,
     ) -> None:
         if system_prompt is not None:
@@ -187,6 +190,7 @@ class Hub:
             teams=teams,
             notes=notes,
             deps=deps,
+            rules=rules,
         )
         self._actors = ActorCache(self._claim)
         self._takeover = Takeover(store, self._take_over, self._services.clock)

@@ -17,6 +17,7 @@ from agenticx.attachments import fingerprint
 from agenticx.errors import SessionBusy
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage, new_id
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime import EventType, RuntimeEvent, Steering
 from agenticx.runtime.events import QueuedEvent
 from agenticx.runtime.events.payloads import QueuedData
@@ -26,7 +27,6 @@ from agenticx.sessions.log.events import decode
 from agenticx.sessions.log.records import Fact, MessagePosted, MessageTaken
 from agenticx.sessions.log.session_record import TurnRecord
 from agenticx.sessions.store.base import SessionLog, read_log_pages
-from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["MessageQueue", "QueuedMessage", "message_key", "read_queued", "recorded_submission", "steer"]
 

@@ -548,11 +548,11 @@ class SessionActor:
 
     async def _move(self, changes: dict[str, Any]) -> SessionRecord:
         """Change the workspace; what the user allowed for the session was allowed in the former one."""
-        allowed, self.session.allowed = self.session.allowed, set()
+        rules, self.session.rules = self.session.rules, []
         try:
             record = await self._change(changes, has_state=True)
         except BaseException:
-            self.session.allowed = allowed
+            self.session.rules = rules
             raise
         self.session.workspace, self.is_here = Path(record.workspace), is_workspace_here(record, self._services.log)
         return record
@@ -570,6 +570,8 @@ class SessionActor:
             event = RuntimeEvent(EventType.SESSION_CHANGED, shown)
             await run_to_completion(self._writer.commit(None, [event], record=record, has_state=has_state))
             self.session.permission_mode, self.session.active_agent = record.permission_mode, record.agent
+            if "permission_mode" in changes:
+                self.session.change_permissions()
             return record
 
     async def reset_team(self, team: str) -> None:

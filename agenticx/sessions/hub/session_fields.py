@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any, cast, get_args
 
 from agenticx.errors import SettingsError
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions.log.records import Fact, NameAnnounced, NameDerived
 from agenticx.sessions.log.session_record import SessionRecord
-from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import is_one_line, visible
 
 __all__ = [

@@ -11,6 +11,7 @@ from agenticx.attachments import Attachment, check_attachments, fingerprint
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message, UserMessage
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime.options import check_variants
 from agenticx.runtime.output_schemas import check_output_schema
 from agenticx.runtime.structured_output import OutputType
@@ -18,7 +19,6 @@ from agenticx.runtime.turn_agent import AgentDefinition
 from agenticx.sessions.hub.session_fields import check_fields
 from agenticx.sessions.log.session_record import TurnRecord
 from agenticx.threads import run_sized
-from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "HubClosed",

@@ -215,6 +215,7 @@ class TurnRunner:
             steering=main.steering,
             pacer=services.pacer,
             permission_mode=main.record.permission_mode,
+            rules=services.rules,
             agent=setup.agent,
             agents=setup.agents,
             shares_history=bool(services.agents),
@@ -270,7 +271,9 @@ class TurnRunner:
         configuration = await services.read_configuration(record)
         runtime = services.runtime(setup.model, configuration.settings)
         budget = await self._budgets.of(turn_id)
-        context = TurnContext(turn_id=turn_id, child_turns=self.children, deps=setup.deps, budget=budget)
+        context = TurnContext(
+            turn_id=turn_id, child_turns=self.children, deps=setup.deps, budget=budget, rules=services.rules
+        )
         return runtime.ended_turn(self._session, agent_path=agent_path, tools=setup.tools, context=context)
 
     async def _write_events(self, main: MainTurn, batch: Sequence[RuntimeEvent]) -> None:

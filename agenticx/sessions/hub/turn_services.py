@@ -17,6 +17,7 @@ from agenticx.llms.base import ChatModel, ToolSchema
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.logs import get_logger
+from agenticx.permissions.rule_stores import RuleStore
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry, Session
 from agenticx.runtime.channel import WritePacer
 from agenticx.runtime.compactor import ContextCompactor
@@ -194,7 +195,8 @@ class TurnServices:
     `config/prompts/system.md`, and a session's own prompt either of them. `work` returns what takes the place of the
     model calls in all turns of a session, None for most sessions. `agents` are those that sessions can have besides the
     main one, `agent_files` those that a session can be made with, `teams` those whose run their turns can be, `notes`
-    those of a person; None if no session can have any. `deps` returns those of a turn that is given none. `closing` is
+    those of a person; None if no session can have any. `deps` returns those of a turn that is given none.
+    `rules` are those of the user. `closing` is
     set once no turn may begin any more.
     """
 
@@ -211,6 +213,7 @@ class TurnServices:
     teams: TeamSource | None = None
     notes: NoteSource | None = None
     deps: Callable[[SessionRecord], Any] | None = None
+    rules: RuleStore | None = None
     own_system_prompt: str | None = None
     closing: bool = False
     pacer: WritePacer = field(default_factory=WritePacer)

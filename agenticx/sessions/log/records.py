@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeVar,
 
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message, UserMessage, message_adapter, new_id
+from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime.user_requests.kinds import KINDS, kind_of
 from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.log.damage import DECODE_ERRORS, damaged_data
@@ -21,7 +22,6 @@ from agenticx.sessions.log.searchable_texts import SearchableText
 from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
 from agenticx.sessions.log.tool_state import Parts
 from agenticx.subagents.records import SubagentEnding, SubagentRun
-from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "CLOSING_CLASSES",

@@ -8,7 +8,7 @@ from typing import Any
 
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import new_id
-from agenticx.tools.permissions import PermissionMode
+from agenticx.permissions.verdict import PermissionMode
 
 __all__ = [
     "SessionRecord",

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar, cast
 
 from agenticx.logs import get_logger
+from agenticx.permissions.rules import Rule
 from agenticx.runtime import Session
 from agenticx.runtime.session import Option
 from agenticx.tools.artifacts.files import Artifact, Artifacts, KeptRevision
@@ -53,7 +54,7 @@ _log = get_logger(__name__)
 def load_state(session: Session, parts: Parts) -> None:
     """Give a session all that its parts say; raises an error of `DECODE_ERRORS`."""
     values = _Values(parts)
-    session.allowed.update(values.one("allowed", list[str]()))
+    session.rules[:] = map(Rule.model_validate, values.one("rules", list[dict[str, Any]]()))
     if size := values.one("incompressible", list[int]()):
         session.size_at_failed_compaction = (size[0], size[1])
     session.state = _tool_state(values)
@@ -212,7 +213,7 @@ class StateParts:
         """Return what of the session is not stored; raises one of `ENCODING_ERRORS`."""
         state, change = session.state, PartsChange({}, [])
         size, counts = session.size_at_failed_compaction, replacement_counts
-        self._look_at_one("allowed", sorted(session.allowed), change)
+        self._look_at_one("rules", [rule.to_json() for rule in session.rules], change)
         self._look_at_one("todos", state.todos, change)
         self._look("scratchpad", state.scratchpad, _encode_value, change)
         self._look("files", state.files, _encode_value, change)

@@ -372,6 +372,7 @@ def _assessment(change: _Change, given_path: str, question: str, reason: str) ->
         reasons=tuple(reasons),
         protected=protected is not None,
         path=target.shown,
+        paths=("/".join(target.parts),),
         diff=change.diff,
         binding={
             "path": str(target.path),

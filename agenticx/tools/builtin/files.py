@@ -85,6 +85,7 @@ def _assess_read(arguments: Mapping[str, Any], context: ToolContext) -> Assessme
         reasons=(reason,),
         protected=secret,
         path=target.shown,
+        paths=("/".join(target.parts),),
         binding={"path": str(target.path)},
     )
 

@@ -9,7 +9,7 @@ import shutil
 import signal
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,16 +18,17 @@ from pydantic import Field
 from agenticx.errors import ToolError
 from agenticx.settings import child_environment
 from agenticx.threads import run_in_thread
-from agenticx.tools.base import Assessment, ToolOutput
+from agenticx.tools.base import Assessment, ShellCommand, ToolOutput
 from agenticx.tools.command_output import HeadTailBuffer, ProgressEmitter
 from agenticx.tools.context import ToolContext
 from agenticx.tools.critical_folders import deletion_reason
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.processes import CommandExit, RunningCommand, start_command
 from agenticx.tools.registry import tool
+from agenticx.tools.shell.command_reader import read_commands
 from agenticx.tools.shell.deletions import find_critical_deletion
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
-from agenticx.tools.shell.harmless_commands import is_plainly_harmless
+from agenticx.tools.shell.harmless_commands import is_plainly_harmless, read_parts
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, NamedPaths, examine
 from agenticx.tools.shell.sandboxing import (
     Launch,
@@ -75,6 +76,8 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     )
     kind = find_sandbox_for(context, wishes).kind
     power = tuple(sandbox_reasons(context, wishes, kind))
+    asked = wishes if find_sandbox_for(context, Wishes()).kind is not None else Wishes()
+    shell = _read_command(command, workspace, search_path, context.protected_roots, file_system)
     return Assessment(
         risk="read" if harmless else "execute",
         question="Run this command?",
@@ -84,6 +87,7 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         sandboxed=kind or False,
         contained=is_contained(context, wishes, kind),
         command=visible(_shortened(command)),
+        shell=replace(shell, network=asked.network, unsandboxed=asked.unsandboxed),
         binding={
             "sandboxed": kind,
             "cwd": _file_identity(workspace),
@@ -91,6 +95,14 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
             "words": _named_files(command[:EXAMINED_COMMAND_BYTES], workspace, search_path),
         },
     )
+
+
+def _read_command(
+    command: str, workspace: Path, search_path: str, private: tuple[Path, ...], file_system: FileSystemCache
+) -> ShellCommand:
+    reading = read_commands(command)
+    parts = read_parts(command, workspace, search_path, private, file_system)
+    return ShellCommand(command, parts, reading.runs, reading.is_complete)
 
 
 def _find_deleted(

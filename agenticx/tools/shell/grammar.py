@@ -33,10 +33,14 @@ Operator = Literal["", ";", "&&", "||", "|"]
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word without its quotes; `is_glob` says that bash replaces it by the names of files, if some match."""
+    """A word without its quotes; `is_glob` says that bash replaces it by the names of files, if some match.
+
+    `is_bare` is False if a part of it is quoted.
+    """
 
     text: str
     is_glob: bool = False
+    is_bare: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +106,5 @@ _OPERATORS: dict[str, Operator] = {";": ";", "&&": "&&", "||": "||", "|": "|"}
 def _word(text: str) -> Word:
     parts = list(_PART.finditer(text))
     is_glob = any(_ACTIVE.search(part[3] or "") for part in parts)
-    return Word("".join(part[1] or part[2] or part[3] or "" for part in parts), is_glob)
+    is_bare = all(part[3] is not None for part in parts)
+    return Word("".join(part[1] or part[2] or part[3] or "" for part in parts), is_glob, is_bare)

@@ -15,10 +15,12 @@ import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from agenticx.errors import ToolError
 from agenticx.secret_names import is_secret_file, is_secret_folder
+from agenticx.tools.base import CommandPart
 from agenticx.tools.paths import resolve_in_workspace
 from agenticx.tools.protected import is_within
 from agenticx.tools.secret_files import SecretFiles, has_secret_name, workspace_path
@@ -29,7 +31,7 @@ from agenticx.tools.shell.grammar import SimpleCommand, Word, parse_command
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES
 from agenticx.tools.shell.read_only_programs import BUILTINS, read_arguments
 
-__all__ = ["is_plainly_harmless"]
+__all__ = ["is_plainly_harmless", "read_parts"]
 
 _SYSTEM_FOLDERS = tuple(map(Path, ("/bin", "/usr/bin")))
 _MAX_CHECKED_PATHS = 256
@@ -61,6 +63,31 @@ def is_plainly_harmless(
     check = _Check(workspace.resolve(), search_path, file_system or FileSystemCache(), git_environment)
     try:
         return check.is_harmless(commands)
+    except UncheckableError:
+        return False
+
+
+def read_parts(
+    command: str, workspace: Path, search_path: str, private: tuple[Path, ...], file_system: FileSystemCache
+) -> tuple[CommandPart, ...] | None:
+    """Return the simple commands of a command line, each with whether it alone is harmless; None if it has others."""
+    commands = parse_command(command) if len(command) <= EXAMINED_COMMAND_BYTES else None
+    if not commands:
+        return None
+    is_private = any(is_within(root, workspace) for root in private)
+    return tuple(
+        CommandPart(
+            tuple(word.text for word in one.words),
+            sum(1 for _ in takewhile(lambda word: word.is_bare and not word.is_glob, one.words)),
+            not is_private and _is_harmless_alone(one, workspace, search_path, file_system),
+        )
+        for one in commands
+    )
+
+
+def _is_harmless_alone(command: SimpleCommand, workspace: Path, search_path: str, file_system: FileSystemCache) -> bool:
+    try:
+        return _Check(workspace.resolve(), search_path, file_system).is_harmless([command])
     except UncheckableError:
         return False
 

@@ -16,11 +16,11 @@ from agenticx.errors import InvalidArguments
 from agenticx.knowledge.memory import MAX_ENTRIES, MemoryUnusable, UnknownMemory, UserMemory
 from agenticx.llms import ScriptedModel
 from agenticx.messages import SystemMessage
+from agenticx.permissions import PermissionMode
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub
 from agenticx.settings import load_settings
 from agenticx.testing import call
-from agenticx.tools import PermissionMode
 
 LONG_AGO = "2026-01-01T00:00:00.000Z"
 YES = ConfirmAnswer(approved=True)

@@ -77,6 +77,14 @@ async def test_an_approved_call_runs(play, notes):
     assert datetime.fromisoformat(required.pop("expires_at")).timestamp() == pytest.approx(
         request.expires_at.timestamp(), abs=0.001
     )
+    exactly = {
+        "decision": "allow",
+        "tool": "note",
+        "arguments": {"text": "hi"},
+        "digest": request.digest,
+        "exact": True,
+        "scope": "session",
+    }
     assert required == {
         "id": request.id,
         "question": "Keep 'hi'?",
@@ -86,8 +94,12 @@ async def test_an_approved_call_runs(play, notes):
             "arguments": {"text": "hi"},
             "risk": "write",
             "reasons": ["It keeps."],
-            "rule": "default",
+            "decided_by": "default",
             "path": "notes.txt",
+            "kinds": ["note with exactly these arguments"],
+            "rules": [exactly],
+            "rule": exactly,
+            "exact_rule": exactly,
         },
         "digest": request.digest,
     }
@@ -421,7 +433,7 @@ async def test_an_agenticx_error_raised_by_a_gate_denies_by_policy_with_its_reas
         ),
         (
             ConfirmAnswer(approved=True, remember=True),
-            "an answer whose remember is bool; it must be one of once, session",
+            "an answer whose remember is bool; it must be one of once, session, always",
         ),
         (
             ConfirmAnswer(approved=True, arguments="text"),

@@ -10,12 +10,12 @@ import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.llms import ScriptedModel
+from agenticx.permissions import PermissionMode
 from agenticx.runtime import AgentRuntime, RuntimeEvent, Session
 from agenticx.sessions import Store, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.teams import AgentTeamManager
 from agenticx.testing import ScriptedGate, call, collect
-from agenticx.tools import PermissionMode
 from tests.support.teams.subagent_sessions import SubagentSession
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("I1")]

@@ -12,10 +12,11 @@ from typing import Any, get_args
 
 import pytest
 
+from agenticx.permissions import PermissionMode
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import MemoryStore, Store, TurnRequest
 from agenticx.testing import call, check_grammar
-from agenticx.tools import PermissionMode, Tool, tool
+from agenticx.tools import Tool, tool
 from agenticx.tools.builtin.shell import bash_exec
 from tests.support.lanes import Count
 from tests.support.teams.subagent_sessions import SubagentSession, spawn

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import ToolError
-from agenticx.tools import decide
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read
 from agenticx.tools.builtin.shell import bash_exec
@@ -22,6 +21,7 @@ from agenticx.tools.shell.globs import ShellGlob
 from agenticx.tools.shell.named_paths import examine
 from tests.linear.commands import SHELL_COMMANDS
 from tests.support.lanes import Count
+from tests.support.verdicts import decide
 
 pytestmark = pytest.mark.promise("H4")
 
@@ -61,7 +61,7 @@ def test_a_command_of_more_than_64_kib_is_asked_about_in_every_mode_and_shown_cu
     assert decisions(runner, "echo " + "word " * 13_000) == ["allow"] * 3
     for command in ("echo " + "word " * 14_000, "echo " + "é " * 30_000, "x" * 1_000_000):
         assessment = runner.assess(bash_exec, command=command)
-        assert decide("auto", assessment).rule == "unchecked"
+        assert decide("auto", assessment).decided_by == "unchecked"
         size = f"{len(command.encode()):,}"
         sentence = f"The command has {size} bytes; one of more than 65,536 bytes is not checked."
         assert assessment.reasons[-1] == sentence

@@ -12,11 +12,12 @@ from pydantic import BaseModel
 
 from agenticx import AgentRuntime, Session
 from agenticx.testing import ScriptedGate, ScriptedModel, call, collect
-from agenticx.tools import decide, tool
+from agenticx.tools import tool
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.critical_folders import find_deleted_critical_folder
 from agenticx.tools.shell.deletions import find_critical_deletion
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
+from tests.support.verdicts import decide
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("H3")]
 

@@ -10,13 +10,13 @@ import stat
 import pytest
 
 from agenticx.errors import ToolError
-from agenticx.tools import decide
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read
 from agenticx.tools.builtin.search import file_search
 from agenticx.tools.builtin.shell import bash_exec
 from tests.support.forked import Process
 from tests.support.program import PROGRAM
+from tests.support.verdicts import decide
 
 pytestmark = pytest.mark.anyio
 

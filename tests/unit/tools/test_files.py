@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.tools import decide
 from agenticx.tools.builtin.edits import file_edit
 from agenticx.tools.builtin.files import file_read, list_files
 from agenticx.tools.builtin.search import file_search
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.lines import TextLine, count_lines, is_valid_utf8, iter_lines
 from tests.support.timeouts import longest_hold
+from tests.support.verdicts import decide
 
 pytestmark = pytest.mark.anyio
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.tools import decide
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.shell.grammar import parse_command
 from agenticx.tools.shell.harmless_commands import is_plainly_harmless
 from tests.support.lanes import Count
+from tests.support.verdicts import decide
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("H4")]
 

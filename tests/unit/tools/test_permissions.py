@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.tools import Assessment, Verdict, decide
+from agenticx.permissions import Verdict
+from agenticx.tools import Assessment
+from tests.support.verdicts import decide
 
 
 @pytest.mark.parametrize(
@@ -30,7 +32,7 @@ def test_a_mode_decides_by_risk(mode, read, write, execute) -> None:
 def test_a_protected_path_is_asked_about_in_every_mode(mode, risk) -> None:
     verdict = decide(mode, Assessment(risk=risk, protected=True, reasons=("It writes .git/config.",)))
 
-    assert (verdict.decision, verdict.rule) == ("ask", "protected")
+    assert (verdict.decision, verdict.decided_by) == ("ask", "protected")
     assert verdict.reasons == (
         "It writes .git/config.",
         "It touches a protected path, which is asked about in every mode.",
@@ -48,7 +50,7 @@ def test_plan_mode_asks_about_a_protected_read_too() -> None:
 def test_an_unchecked_call_is_asked_about_in_every_mode(mode, risk) -> None:
     verdict = decide(mode, Assessment(risk=risk, unchecked=True, reasons=("It is too long.",)))
 
-    assert (verdict.decision, verdict.rule) == ("ask", "unchecked")
+    assert (verdict.decision, verdict.decided_by) == ("ask", "unchecked")
     assert verdict.reasons == (
         "It is too long.",
         "A call that cannot be checked completely is asked about in every mode.",
@@ -83,7 +85,7 @@ def test_a_question_names_three_sources_and_one_about_later_sessions_twenty() ->
 def test_plan_mode_denies_a_protected_write_and_says_what_to_do_instead() -> None:
     verdict = decide("plan", Assessment(risk="write", protected=True))
 
-    assert (verdict.decision, verdict.rule) == ("deny", "plan")
+    assert (verdict.decision, verdict.decided_by) == ("deny", "plan")
     assert verdict.reasons == (
         "The session is in plan mode, where only reading is allowed: "
         "describe the change instead; the user can leave plan mode to have it made.",

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from agenticx.tools import decide
 from agenticx.tools.builtin.shell import bash_exec
+from tests.support.verdicts import decide
 
 pytestmark = [
     pytest.mark.anyio,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.tools import decide
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.shell.braces import expand_braces
 from agenticx.tools.shell.globs import ShellGlob, simplify_classes
 from agenticx.tools.shell.quoting import QUOTED, remove_quoting
+from tests.support.verdicts import decide
 
 pytestmark = pytest.mark.promise("H3")
 
@@ -154,7 +154,7 @@ uv run ruff check --select=E,F src tests/{unit,integration}
 
 
 def rule(runner, command: str) -> str:
-    return decide("auto", runner.assess(bash_exec, command=command)).rule
+    return decide("auto", runner.assess(bash_exec, command=command)).decided_by
 
 
 @pytest.mark.parametrize("command", PROTECTED)

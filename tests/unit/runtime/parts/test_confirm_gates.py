@@ -122,13 +122,13 @@ class TestAsyncConfirmGate:
             assert gate.resolve("q1", False, reason=reason) is decided
             assert (await task).reason == "not now"
 
-    async def test_an_answer_for_ever_is_refused_and_the_question_waits_on(self):
+    async def test_an_answer_for_another_time_is_refused_and_the_question_waits_on(self):
         gate = AsyncConfirmGate()
         task = await parked(gate)
-        refusal = "remember must be 'once' or 'session', not 'always': no decision outlives its session"
+        refusal = "remember must be 'once', 'session' or 'always', not 'forever'"
         for answer in (partial(ConfirmAnswer, approved=True), partial(gate.resolve, "q1", True)):
             with pytest.raises(ValueError, match=refusal):
-                answer(remember="always")
+                answer(remember="forever")
         assert gate.resolve("q1", True, remember="session") == await task
 
     @pytest.mark.parametrize("other", [{"approved": False}, {"remember": "session"}, {"arguments": {}}])

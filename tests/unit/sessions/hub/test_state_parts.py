@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from agenticx.permissions import Rule
 from agenticx.runtime import Session
 from agenticx.runtime.session import Option
 from agenticx.sessions import SessionRecord, SessionState, StateChange
@@ -62,7 +63,7 @@ async def change_anything(session: Session, rng: random.Random) -> None:
         "passage": lambda: state.passages.append({"path": f"{number}.md"}),
         "outdated": lambda: [row.update(outdated=True) for row in state.passages[:1]],
         "sources": lambda: state.sources.append(f"{number}"),
-        "allowed": lambda: session.allowed.add(f"{rng.randrange(5)}"),
+        "rules": lambda: session.rules.append(Rule(decision="allow", tool=f"tool_{number}", scope="session")),
         "size": lambda: setattr(session, "size_at_failed_compaction", rng.choice([None, (number, 2)])),
         "reserved": lambda: session.artifacts.reserve(rng.choice(PATHS)),
         "rewound": lambda: session.artifacts.return_to({path: rng.randrange(1, 9) for path in rng.sample(PATHS, 2)}),

@@ -1,0 +1,296 @@
+"""The rules that a yes can store: for a call, the smallest kind of calls that people mean by it, and exactly this call.
+
+A kind is the folder of a file, the fixed words of a command (`git commit`, `pytest`), the host of an address, or the
+tool of a server. A command whose first words run any code, for example `python -c`, `env` or a bare `git`, is of none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from agenticx.permissions.command_rules import allows_part, allows_wishes, may_be_allowed
+from agenticx.permissions.rules import EDITS, Call, Rule
+from agenticx.tools.base import CommandPart
+
+__all__ = ["NO_OFFER", "Offer", "describe", "fixed_words", "is_narrower", "offer_rules"]
+
+_MAX_EXACT_CHARS = 20_000
+_MAX_RULES = 8
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PROGRAM = re.compile(r"\.{0,2}(?:/?[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+")
+_SUBCOMMAND = re.compile(r"[A-Za-z][A-Za-z0-9_:.-]*")
+
+# Programs whose calls are all of one kind, whatever their arguments are.
+_ALONE = _names("""
+    autopep8 bandit black clippy cmake ctest eslint flake8 gofmt hadolint isort jest mkdir mocha mypy ninja nox
+    phpunit prettier pylint pyright pytest rspec rubocop ruff rustfmt shellcheck stylelint touch tox tsc vitest
+    yamllint
+""")
+_RUN_PROJECT_CODE = frozenset({"ctest", "jest", "mocha", "nox", "phpunit", "pytest", "rspec", "tox", "vitest"})
+# Programs that do what their first word says, with those words that run or configure anything.
+_SUBCOMMANDS: dict[str, frozenset[str]] = {
+    "apt": frozenset(),
+    "apt-get": frozenset(),
+    "brew": frozenset(),
+    "bundle": frozenset({"config"}),
+    "cargo": frozenset({"config"}),
+    "composer": frozenset({"exec", "global"}),
+    "conda": frozenset({"run"}),
+    "docker": frozenset({"compose", "exec", "run", "buildx", "container"}),
+    "dotnet": frozenset({"exec"}),
+    "gh": frozenset({"alias", "api", "extension"}),
+    "git": _names("""
+    am bisect config difftool filter-branch for-each-ref help mergetool rebase submodule var worktree
+"""),
+    "go": frozenset({"generate", "tool", "env"}),
+    "gradle": frozenset(),
+    "helm": frozenset({"plugin"}),
+    "just": frozenset(),
+    "kubectl": frozenset({"exec", "run", "config", "plugin"}),
+    "make": frozenset(),
+    "mvn": frozenset({"exec:exec", "exec:java"}),
+    "npm": frozenset({"config", "exec", "explore", "set", "x"}),
+    "pip": frozenset({"config"}),
+    "pip3": frozenset({"config"}),
+    "pipenv": frozenset({"shell"}),
+    "pnpm": frozenset({"config", "dlx", "exec"}),
+    "podman": frozenset({"exec", "run", "container"}),
+    "poetry": frozenset({"config", "shell"}),
+    "rustup": frozenset({"run", "which"}),
+    "systemctl": frozenset({"edit"}),
+    "terraform": frozenset({"console"}),
+    "uv": frozenset({"tool"}),
+    "yarn": frozenset({"config", "dlx", "exec", "node"}),
+}
+# Words of those programs after which one more word says what is done.
+_TWO_WORDS = {
+    "bundle": ("exec",), "cargo": ("run",), "docker": ("compose",), "gh": ("pr", "issue", "repo", "run", "release"),
+    "go": ("mod",), "npm": ("run", "run-script"), "pnpm": ("run",), "uv": ("pip", "run"), "yarn": ("run",),
+    "poetry": ("run",), "pipenv": ("run",), "kubectl": ("rollout",),
+}  # fmt: skip
+# Programs that run another one: its kind is theirs.
+_RUNNERS = {("bundle", "exec"), ("pipenv", "run"), ("poetry", "run"), ("uv", "run")}
+_PROJECT_CODE = {
+    ("cargo", "bench"), ("cargo", "run"), ("cargo", "test"), ("dotnet", "test"), ("go", "run"), ("go", "test"),
+    ("gradle", "test"), ("make",), ("just",), ("mvn", "test"), ("npm", "run"), ("npm", "test"), ("pnpm", "run"),
+    ("pnpm", "test"), ("yarn", "run"), ("yarn", "test"),
+}  # fmt: skip
+_MODULES = _names("""
+    black build coverage flake8 isort mypy nox pylint pyright pytest ruff tox unittest
+""")
+_MODULES_WITH_SUBCOMMAND = frozenset({"coverage", "pip", "uv"})
+_LANGUAGES = re.compile(r"(?:python|node|ruby|perl|php|deno|bun|lua)[\d.]*|(?:ba|da|k|z|fi)?sh")
+_SCRIPT = re.compile(r"(?!-)[A-Za-z0-9_./-]+\.(?:py|js|mjs|cjs|ts|rb|pl|php|lua|sh|bash)")
+# Programs that run what their arguments say, or that change so much that each call is looked at.
+_NO_KIND = _names("""
+    at awk batch builtin bunx busybox caffeinate chattr chmod chown chroot chrt command crontab curl dd doas env
+    eval exec expect find flock gawk gdb ionice kill killall ln mawk mount nawk nc nice nohup npx osascript parallel
+    pkill pnpx rm rmdir rsync scp script sed setsid shred socat source ssh stdbuf strace su sudo systemd-run tar
+    taskset tee telnet time timeout toybox trap truncate umount unbuffer unlink vi vim watch wget xargs xonsh
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The rules that a yes to a call can store.
+
+    `rules` together cover the call with all others of its kind; they are empty if it is of none. `exact` covers exactly
+    this call, None if no rule can.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    exact: Rule | None = None
+
+    @property
+    def shown(self) -> tuple[Rule, ...]:
+        """The rules that a client shows and stores unless the person chooses others."""
+        return self.rules or (() if self.exact is None else (self.exact,))
+
+
+NO_OFFER = Offer()
+
+
+def offer_rules(call: Call, covered: Sequence[Rule] = ()) -> Offer:
+    """Return the rules that a yes to a call can store; parts of a command that `covered` allow already need none."""
+    assessment = call.assessment
+    if assessment.shell is not None:
+        return _offer_for_command(call, covered)
+    if assessment.risk == "write" and assessment.paths:
+        folders = dict.fromkeys(_folder_glob(path) for path in assessment.paths)
+        exact = _rule(tool=EDITS, path=assessment.paths[0]) if len(assessment.paths) == 1 else None
+        return Offer(tuple(_rule(tool=EDITS, path=glob) for glob in folders if glob is not None), exact)
+    if assessment.hosts:
+        return Offer(tuple(_rule(tool=call.tool, host=host) for host in dict.fromkeys(assessment.hosts)), _exact(call))
+    if assessment.server is not None:
+        return Offer((_rule(tool=call.tool, server=assessment.server),), _exact(call))
+    return Offer((), _exact(call))
+
+
+def _offer_for_command(call: Call, covered: Sequence[Rule]) -> Offer:
+    command = call.assessment.shell
+    assert command is not None
+    if command.unsandboxed:
+        return NO_OFFER
+    network = True if command.network else None
+    exact = _rule(tool=call.tool, command=command.text, exact=True, network=network)
+    if command.parts is None or not may_be_allowed(command):
+        return Offer((), exact)
+    rules: dict[str, Rule] = {}
+    for part in command.parts:
+        if part.is_harmless or any(allows_part(rule, part) and allows_wishes(rule, command) for rule in covered):
+            continue
+        words = fixed_words(part)
+        if words is None:
+            return Offer((), exact)
+        rule = _rule(tool=call.tool, command=" ".join(words), network=network)
+        if not allows_part(rule, part):
+            return Offer((), exact)
+        rules[str(rule)] = rule
+    return Offer(tuple(rules.values()), exact) if len(rules) <= _MAX_RULES else Offer((), exact)
+
+
+def _exact(call: Call) -> Rule | None:
+    arguments = dict(call.arguments)
+    if not call.digest or len(json.dumps(arguments, default=repr)) > _MAX_EXACT_CHARS:
+        return None
+    return _rule(tool=call.tool, arguments=arguments, digest=call.digest, exact=True)
+
+
+def _rule(**fields: Any) -> Rule:
+    return Rule(decision="allow", scope="session", **fields)
+
+
+def _folder_glob(path: str) -> str | None:
+    """Return the glob of all files in the folder of a path, of the workspace's own folder without those below it."""
+    folder = str(PurePosixPath(path).parent)
+    if folder == ".":
+        return "*"
+    return None if re.search(r"[*?]", folder) else f"{folder}/**"
+
+
+def fixed_words(part: CommandPart) -> tuple[str, ...] | None:
+    """Return the words that say what a command does, whatever follows them; None if they could run any code.
+
+    >>> fixed_words(CommandPart(("git", "commit", "-m", "x"), 4)), fixed_words(CommandPart(("git", "-c", "a=b"), 3))
+    (('git', 'commit'), None)
+    """
+    return _fixed(part.words[: part.bare_count])
+
+
+def _fixed(words: Sequence[str]) -> tuple[str, ...] | None:
+    if not words or not _PROGRAM.fullmatch(words[0]):
+        return None
+    program, rest = words[0], words[1:]
+    if program in _NO_KIND:
+        return None
+    if program in _ALONE:
+        return (program,)
+    if program in _SUBCOMMANDS:
+        return _fixed_subcommand(program, rest)
+    if _LANGUAGES.fullmatch(program):
+        return _fixed_script(program, rest)
+    if "/" in program:
+        return (program,)  # a script of the project, for example ./gradlew
+    if rest and _SUBCOMMAND.fullmatch(rest[0]) and "." not in rest[0] and not _runs_any_code(rest[0]):
+        return (program, rest[0])
+    return None
+
+
+def _fixed_subcommand(program: str, rest: Sequence[str]) -> tuple[str, ...] | None:
+    if not rest or not _SUBCOMMAND.fullmatch(rest[0]):
+        return None
+    if (program, rest[0]) in _RUNNERS:
+        inner = _fixed(rest[1:])
+        return None if inner is None else (program, rest[0], *inner)
+    if rest[0] in _TWO_WORDS.get(program, ()):
+        return (program, *rest[:2]) if len(rest) > 1 and _SUBCOMMAND.fullmatch(rest[1]) else None
+    return None if rest[0] in _SUBCOMMANDS[program] else (program, rest[0])
+
+
+def _fixed_script(program: str, rest: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the fixed words of a call of an interpreter: a module that is known, or a script."""
+    if program.startswith("python") and rest[:1] == ("-m",) and len(rest) > 1:
+        if rest[1] in _MODULES_WITH_SUBCOMMAND:
+            return (program, *rest[:3]) if len(rest) > 2 and _SUBCOMMAND.fullmatch(rest[2]) else None
+        return (program, *rest[:2]) if rest[1] in _MODULES else None
+    return (program, rest[0]) if rest and _SCRIPT.fullmatch(rest[0]) else None
+
+
+def _runs_any_code(word: str) -> bool:
+    return word in _NO_KIND or word in _SUBCOMMANDS or _LANGUAGES.fullmatch(word) is not None
+
+
+def is_narrower(rule: Rule, offer: Offer) -> bool:
+    """Return whether a rule that a person made of an offered one covers no more than that."""
+    return any(_is_within(rule, one) for one in (*offer.rules, *(() if offer.exact is None else (offer.exact,))))
+
+
+def _is_within(rule: Rule, offered: Rule) -> bool:
+    if rule.decision != "allow" or (rule.tool, rule.server, rule.network) != (
+        offered.tool,
+        offered.server,
+        offered.network,
+    ):
+        return False
+    if offered.exact or rule.exact:
+        return (rule.exact, rule.command, rule.digest) == (offered.exact, offered.command, offered.digest)
+    if rule.words[: len(offered.words)] != offered.words or (offered.host is not None and rule.host != offered.host):
+        return False
+    if offered.path is None or rule.path == offered.path:
+        return True
+    folder = offered.path.removesuffix("**")
+    return offered.path.endswith("/**") and rule.path is not None and rule.path.startswith(folder)
+
+
+def describe(rule: Rule) -> str:
+    """Return what a rule is about in words, for a question or a list.
+
+    >>> describe(Rule(decision="allow", tool="edit", path="src/**", scope="session"))
+    'edit files in src/'
+    """
+    if rule.tool == EDITS and rule.path is not None:
+        return f"edit {_describe_path(rule.path)}"
+    if rule.command is not None:
+        network = " with the network" if rule.network is True else ""
+        if rule.exact:
+            return f"exactly this command{network}: {rule.command}"
+        note = " (it runs the project's code)" if _runs_project_code(rule.words) else ""
+        return f"{rule.command} …{network}{note}"
+    if rule.host is not None:
+        return f"{rule.tool} at {rule.host}"
+    if rule.exact:
+        return f"{rule.tool} with exactly these arguments"
+    if rule.path is not None:
+        return f"{rule.tool} {_describe_path(rule.path)}"
+    return f"{rule.tool} of {rule.server}" if rule.server is not None else f"all calls of {rule.tool}"
+
+
+def _describe_path(glob: str) -> str:
+    if glob == "*":
+        return "files in the workspace's own folder"
+    if glob == "**":
+        return "files of the workspace"
+    if glob.endswith("/**") and not re.search(r"[*?]", glob[:-3]):
+        return f"files in {glob[:-2]}"
+    return glob
+
+
+def _runs_project_code(words: Sequence[str]) -> bool:
+    """Return whether a command with these first words runs code of the project, for example its tests."""
+    if not words:
+        return False
+    if tuple(words[:2]) in _RUNNERS:
+        return _runs_project_code(words[2:])
+    if words[0] in _RUN_PROJECT_CODE or "/" in words[0] or _LANGUAGES.fullmatch(words[0]):
+        return words[1:2] != ["-m"] or words[2] in ("pytest", "tox", "nox", "unittest", "coverage")
+    return tuple(words[:1]) in _PROJECT_CODE or tuple(words[:2]) in _PROJECT_CODE

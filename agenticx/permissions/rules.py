@@ -1,0 +1,289 @@
+"""Rules of the user: calls that are allowed without a question, asked about, or denied.
+
+A rule names a tool and, if it is not about all of its calls, what they must have: a path, a command, a host, a server.
+`RULE` on the command line is `allow|ask|deny TOOL [path=GLOB] [command="WORDS"] [host=H] [server=S]`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from agenticx.errors import InvalidArguments
+from agenticx.tools.base import Assessment
+
+__all__ = ["ANY_TOOL", "EDITS", "Call", "Rule", "RuleScope", "parse_rule", "rule_from", "with_scope"]
+
+RuleScope = Literal["session", "workspace", "user"]
+
+ANY_TOOL = "*"
+"""The tool of a rule about all tools; such a rule never allows."""
+EDITS = "edit"
+"""The tool of a rule about all tools that change files of the workspace."""
+
+_MAX_TEXT = 4_000
+_TOOL = re.compile(r"\*|[A-Za-z0-9_.-]{1,128}")
+_HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9_:.\[\]-]{1,253}")
+_MAX_WILDCARDS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call as rules see it: the tool, its arguments, the tool's assessment, and the folder in which it works.
+
+    `digest` is that of a confirmation of the call, with which its arguments are JSON; it is "" if no rule needs it.
+    """
+
+    tool: str
+    assessment: Assessment
+    arguments: Mapping[str, Any]
+    workspace: Path
+    digest: str = ""
+
+
+class Rule(BaseModel):
+    """A rule; `scope` says for how long or where it holds: one session, one workspace, or everywhere.
+
+    - `path` is a glob of files of the workspace, relative to it: `*` matches within a name, `**` also folders.
+    - `command` are the first words of a shell command: `git commit` is about `git commit -m x`. With `exact` it is the
+      whole text of the command.
+    - With `exact` and a `digest` it is about one call of another tool: with these `arguments`, and with all that the
+      tool said it depends on.
+    - `host` is the host of an address, `*.example.com` all below it; `server` is that of a tool of MCP.
+    - `network` is true if the rule also allows a call that wants the network in the sandbox, or the hosts it may reach.
+    - `workspace` is the absolute path of the folder in which a rule of scope workspace holds.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str = Field("", max_length=100)
+    decision: Literal["allow", "ask", "deny"]
+    tool: str
+    path: str | None = Field(None, min_length=1, max_length=_MAX_TEXT)
+    command: str | None = Field(None, min_length=1, max_length=100_000)
+    host: str | None = None
+    server: str | None = Field(None, min_length=1, max_length=200)
+    network: Literal[True] | list[str] | None = None
+    arguments: dict[str, Any] | None = None
+    digest: str | None = Field(None, max_length=64)
+    exact: Literal[True] | None = None
+    scope: RuleScope = "workspace"
+    workspace: str | None = None
+    created_at: str = Field("", max_length=40)
+
+    @field_validator("tool")
+    @classmethod
+    def _check_tool(cls, tool: str) -> str:
+        if not _TOOL.fullmatch(tool):
+            raise ValueError(f"{tool[:50]!r} is no name of a tool; {EDITS} stands for all that change files, * for all")
+        return tool
+
+    @field_validator("path")
+    @classmethod
+    def _check_path(cls, path: str | None) -> str | None:
+        if path is None:
+            return None
+        if path.startswith(("/", "~")) or ".." in path.split("/"):
+            raise ValueError("a path is a glob relative to the workspace, such as src/** or *.md")
+        if path.count("*") + path.count("?") > _MAX_WILDCARDS:
+            raise ValueError(f"a path has at most {_MAX_WILDCARDS} of * and ?")
+        return path.removeprefix("./")
+
+    @field_validator("host")
+    @classmethod
+    def _check_host(cls, host: str | None) -> str | None:
+        if host is not None and not _HOST.fullmatch(host):
+            raise ValueError(f"{host[:50]!r} is no host; give one without scheme and path, such as example.com")
+        return None if host is None else host.lower()
+
+    @model_validator(mode="after")
+    def _check_fields(self) -> Rule:
+        if self.decision == "allow" and self.tool == ANY_TOOL:
+            raise ValueError("a rule that allows names its tool")
+        if self.workspace is not None and self.scope != "workspace":
+            raise ValueError("only a rule of scope workspace has a workspace")
+        if self.workspace is not None and not self.workspace.startswith("/"):
+            raise ValueError("the workspace of a rule is an absolute path")
+        if (self.arguments is None) != (self.digest is None) or (self.digest is not None and not self.exact):
+            raise ValueError("arguments and their digest are those of an exact rule")
+        if self.path is not None and self.tool == "bash_exec":
+            raise ValueError("a rule about bash_exec has a command, not a path")
+        if self.exact and (self.command is None) == (self.digest is None):
+            raise ValueError("an exact rule has a command, or arguments and their digest")
+        return self
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words with which a command begins, empty for a rule without any."""
+        return () if self.command is None or self.exact else tuple(self.command.split())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that are set, as JSON."""
+        unset = {name for name in ("id", "created_at") if not getattr(self, name)}
+        return self.model_dump(exclude_none=True, exclude=unset, mode="json")
+
+    def holds_in(self, workspace: Path) -> bool:
+        """Return whether the rule holds for calls that work in a folder."""
+        return self.workspace is None or self.workspace == str(workspace)
+
+    def is_about(self, call: Call) -> bool:
+        """Return whether the rule is about a call, as far as its tool, paths, hosts and server decide it.
+
+        A rule that allows must match all paths and hosts of the call, another one any of them.
+        """
+        assessment = call.assessment
+        if self.tool == EDITS:
+            if assessment.risk != "write" or not assessment.paths:
+                return False
+        elif self.tool not in (ANY_TOOL, call.tool):
+            return False
+        if self.server is not None and self.server != assessment.server:
+            return False
+        check = all if self.decision == "allow" else any
+        if self.path is not None and not (
+            assessment.paths and check(_path_matches(self.path, path) for path in assessment.paths)
+        ):
+            return False
+        if self.host is not None and not (
+            assessment.hosts and check(_host_matches(self.host, host) for host in assessment.hosts)
+        ):
+            return False
+        return self.digest is None or self.digest == call.digest
+
+    def __str__(self) -> str:
+        """Return the rule as the command line takes it.
+
+        >>> str(Rule(decision="allow", tool="bash_exec", command="git commit", scope="user"))
+        'allow bash_exec command="git commit"'
+        """
+        parts = [self.decision, self.tool]
+        for name in ("path", "command", "host", "server"):
+            if (value := getattr(self, name)) is not None:
+                parts.append(f"{name}={_quoted(value)}")
+        if self.network is not None:
+            parts.append(f"network={'true' if self.network is True else ','.join(self.network)}")
+        if self.arguments is not None:
+            parts.append("with exactly these arguments")
+        elif self.exact:
+            parts.append("exact=true")
+        return " ".join(parts)
+
+
+def with_scope(rule: Rule, scope: RuleScope, workspace: str | None) -> Rule:
+    """Return a rule that has not been stored, with another scope; `workspace` is that of a rule of scope workspace."""
+    return rule.model_copy(update={"scope": scope, "workspace": workspace if scope == "workspace" else None})
+
+
+def _quoted(value: str) -> str:
+    """Return a value in double quotes if it needs them."""
+    if re.fullmatch(r"[A-Za-z0-9_./:*?@%+,-]+", value):
+        return value
+    return '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
+
+
+def parse_rule(words: str, *, workspace: str | None = None) -> Rule:
+    r"""Return the rule in a text; one without `workspace` holds everywhere.
+
+    Raises `InvalidArguments`, which says what would be right.
+
+    >>> parse_rule('allow bash_exec command="git commit"').words
+    ('git', 'commit')
+    """
+    try:
+        parts = shlex.split(words)
+    except ValueError as exc:
+        raise InvalidArguments(f"the rule cannot be read: {exc}; {_FORM}") from exc
+    if len(parts) < 2 or parts[0] not in ("allow", "ask", "deny"):
+        raise InvalidArguments(f"a rule begins with allow, ask or deny and a tool; {_FORM}")
+    fields: dict[str, Any] = {"decision": parts[0], "tool": parts[1]}
+    for part in parts[2:]:
+        name, equals, value = part.partition("=")
+        if not equals or name not in ("path", "command", "host", "server", "network", "exact") or name in fields:
+            raise InvalidArguments(f"{part[:100]!r} is no part of a rule; {_FORM}")
+        fields[name] = _value(name, value)
+    return rule_from({**fields, "scope": "user"} if workspace is None else {**fields, "workspace": workspace})
+
+
+def _value(name: str, value: str) -> Any:
+    match name:
+        case "exact":
+            return True if value == "true" else value
+        case "network":
+            return True if value == "true" else value.split(",")
+        case _:
+            return value
+
+
+_FORM = (
+    'write it as: allow|ask|deny TOOL [path=GLOB] [command="WORDS"] [host=HOST] [server=NAME] [network=true|HOSTS]'
+    ' [exact=true], for example: allow bash_exec command="git commit"'
+)
+
+
+def rule_from(fields: Mapping[str, Any]) -> Rule:
+    """Return a rule of its fields; raises `InvalidArguments` that names the field and says what would be right."""
+    try:
+        return Rule.model_validate(fields)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InvalidArguments(
+            f"the rule is wrong{f' in {place}' if place else ''}: {_sentence(first['msg'])}"
+        ) from exc
+
+
+def _sentence(message: str) -> str:
+    return message.removeprefix("Value error, ")
+
+
+def _host_matches(pattern: str, host: str) -> bool:
+    host = host.lower()
+    return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
+
+
+def _path_matches(pattern: str, path: str) -> bool:
+    """Return whether a path matches a glob; the work is at most the product of their numbers of names.
+
+    >>> [_path_matches("src/**", path) for path in ("src/a.py", "src/b/c.py", "src", "lib/a.py")]
+    [True, True, False, False]
+    >>> [_path_matches("**/*.md", path) for path in ("a.md", "docs/a.md", "a.mdx")]
+    [True, True, False]
+    """
+    names = pattern.split("/")
+    places = _after_any(names, {0})
+    for name in path.split("/"):
+        places = {
+            place if names[place] == "**" else place + 1
+            for place in places
+            if place < len(names) and (names[place] == "**" or _name_regex(names[place]).fullmatch(name))
+        }
+        places = _after_any(names, places)
+    return len(names) in places or (
+        len(names) - 1 in places and names[-1] == "**" and path.count("/") >= len(names) - 1
+    )
+
+
+def _after_any(names: list[str], places: set[int]) -> set[int]:
+    """Return the places in a glob, also those after a `**` that matches no more names; not after one at its end."""
+    found = set(places)
+    for place in range(len(names) - 1):
+        if place in found and names[place] == "**":
+            found.add(place + 1)
+    return found
+
+
+@lru_cache(maxsize=512)
+def _name_regex(glob: str) -> re.Pattern[str]:
+    """Return the regular expression of a glob of names; each `*` takes the first match of what follows it."""
+    first, *rest = (re.escape(part).replace(r"\?", ".") for part in re.split(r"\*+", glob))
+    if not rest:
+        return re.compile(first, re.DOTALL)
+    *middle, last = rest
+    return re.compile(first + "".join(f"(?>.*?{part})" for part in middle) + f".*{last}", re.DOTALL)

@@ -1,0 +1,196 @@
+"""The verdict about a call: allow it, ask the user, or deny it. The one rule for asking, wherever an agent runs.
+
+In this order, the first that speaks decides:
+
+1. a rule of the user that denies
+2. mode plan, in which nothing is changed
+3. what is asked about whatever rules say: protected paths, secrets, what cannot be checked, what leaves for another
+   provider, what is remembered
+4. texts of others in the conversation, for calls that run code
+5. a rule of the user that asks
+6. a rule of the user that allows
+7. the mode, and the risk that the tool has for this call
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agenticx.permissions.command_rules import allows_part, allows_wishes, find_in_command, is_exactly, may_be_allowed
+from agenticx.permissions.kinds import describe
+from agenticx.permissions.rules import Call, Rule
+from agenticx.tools.base import Risk, ShellCommand
+
+__all__ = ["EVERY_MODE_RULES", "Decision", "PermissionMode", "Verdict", "decide", "stricter_mode"]
+
+PermissionMode = Literal["default", "accept_edits", "plan", "auto"]
+Decision = Literal["allow", "ask", "deny"]
+
+EVERY_MODE_RULES = frozenset({"protected", "discloses", "remembers", "unchecked", "untrusted", "unread"})
+"""The reasons for which a call is asked about in every mode, whatever the rules and the agent's own gate are."""
+
+_ALLOWED: dict[PermissionMode, frozenset[Risk]] = {
+    "default": frozenset({"read"}),
+    "accept_edits": frozenset({"read", "write"}),
+    "plan": frozenset({"read"}),
+    "auto": frozenset({"read", "write", "execute"}),
+}
+_PLAN_REASON = (
+    "The session is in plan mode, where only reading is allowed: "
+    "describe the change instead; the user can leave plan mode to have it made."
+)
+# By the field of an assessment, in the order in which they are looked at.
+_EVERY_MODE_REASONS = {
+    "remembers": "Later sessions will have it, which is asked about in every mode, each time.",
+    "protected": "It touches a protected path, which is asked about in every mode.",
+    "discloses": "Text goes to another provider, which is asked about in every mode.",
+    "unchecked": "A call that cannot be checked completely is asked about in every mode.",
+}
+_SOURCES_REASON = "The conversation has texts that others wrote"
+_SHOWN_SOURCES, _SHOWN_IF_REMEMBERED = 3, 20
+_RISK_REASONS: dict[Risk, str] = {
+    "read": "It reads.",
+    "write": "It changes files or other state.",
+    "execute": "It runs code with the user's full permissions.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The decision about a call; `reasons` are sentences about it.
+
+    `decided_by` is the permission mode, or "protected", "discloses", "remembers", "unchecked", "undeclared",
+    "untrusted", "unread" (a command that may be one that a rule is about), "sandbox" (it asks for more than a sandbox
+    lets it do), or "rule": then `rules` are those of the
+    user that decided.
+    """
+
+    decision: Decision
+    decided_by: str
+    reasons: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def is_in_every_mode(self) -> bool:
+        """True if it is asked about whatever rules and modes allow, so that no yes can be remembered."""
+        return self.decided_by in EVERY_MODE_RULES or self.decided_by == "rule"
+
+    def rule_json(self) -> Any:
+        """Return what decided as JSON: the rule, a list of several, or the name of a built-in one."""
+        if not self.rules:
+            return self.decided_by
+        return self.rules[0].to_json() if len(self.rules) == 1 else [rule.to_json() for rule in self.rules]
+
+
+def stricter_mode(one: PermissionMode, other: PermissionMode) -> PermissionMode:
+    """Return the one of two modes that permits less."""
+    return one if _FROM_STRICT.index(one) <= _FROM_STRICT.index(other) else other
+
+
+_FROM_STRICT: tuple[PermissionMode, ...] = ("plan", "default", "accept_edits", "auto")
+
+
+def decide(
+    mode: PermissionMode,
+    call: Call,
+    *,
+    rules: Iterable[Rule] = (),
+    has_gate: bool = True,
+    sources: Sequence[str] = (),
+) -> Verdict:
+    """Return the verdict about a call.
+
+    `rules` are those of the user that may hold for it. `has_gate` says that there is a confirm gate, given by the
+    application or of a hub; without one a call of undeclared risk is allowed too, outside of plan mode: the
+    application's own functions need no permission. It never counts as one that only reads. While the conversation has
+    foreign texts, named by `sources`, a call that runs code is asked about, and each confirmation names them.
+    """
+    held = [rule for rule in rules if rule.holds_in(call.workspace) and rule.is_about(call)]
+    verdict = _decide(mode, call, held, has_gate, has_sources=bool(sources))
+    if not sources or verdict.decision != "ask" or call.assessment.risk == "read":
+        return verdict
+    room = _SHOWN_IF_REMEMBERED if call.assessment.remembers else _SHOWN_SOURCES
+    shown = ", ".join(sources[:room]) + (f", … and {len(sources) - room:,} more" if len(sources) > room else "")
+    reasons = (*verdict.reasons, f"{_SOURCES_REASON} ({shown}); the call may have been their idea.")
+    decided_by = verdict.decided_by if verdict.decided_by in EVERY_MODE_RULES else "untrusted"
+    return Verdict("ask", decided_by, reasons, verdict.rules)
+
+
+def _decide(mode: PermissionMode, call: Call, rules: Sequence[Rule], has_gate: bool, *, has_sources: bool) -> Verdict:
+    assessment = call.assessment
+    denying, undenied = _find(rules, "deny", call)
+    if denying is not None:
+        return Verdict("deny", "rule", (f"The user's rule denies it: {denying}.",), (denying,))
+    if mode == "plan" and assessment.risk != "read" and not assessment.remembers:
+        return Verdict("deny", "plan", (_PLAN_REASON,))
+    for name, reason in _EVERY_MODE_REASONS.items():
+        if getattr(assessment, name):
+            return Verdict("ask", name, (*assessment.reasons, reason))
+    is_own = assessment.undeclared and not has_gate
+    if has_sources and assessment.risk == "execute" and not (assessment.contained or is_own):
+        return Verdict("ask", "untrusted", assessment.reasons or (_RISK_REASONS["execute"],))
+    asking, unasked = _find(rules, "ask", call)
+    if asking is not None:
+        return Verdict("ask", "rule", (*assessment.reasons, f"The user's rule asks: {asking}."), (asking,))
+    if (unread := undenied or unasked) is not None:
+        reason = f"It may run what a rule of the user is about ({unread}); the command does not show it."
+        return Verdict("ask", "unread", (*assessment.reasons, reason), (unread,))
+    return _decide_by_mode(mode, call, rules, is_own=is_own)
+
+
+def _decide_by_mode(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, is_own: bool) -> Verdict:
+    """Return the verdict about a call that nothing else speaks about; rules that allow come first."""
+    assessment = call.assessment
+    if allowing := _allowing(rules, call):
+        reasons = tuple(f"The user's rule allows {describe(rule)}." for rule in allowing)
+        return Verdict("allow", "rule", reasons, allowing)
+    if (command := assessment.shell) is not None and (command.network or command.unsandboxed):
+        return Verdict("ask", "sandbox", assessment.reasons)
+    if assessment.contained_risk in _ALLOWED[mode]:
+        return Verdict("allow", mode, assessment.reasons)
+    if is_own:
+        return Verdict("allow", "undeclared", assessment.reasons)
+    return Verdict("ask", mode, assessment.reasons or (_RISK_REASONS[assessment.risk],))
+
+
+def _find(rules: Sequence[Rule], decision: Decision, call: Call) -> tuple[Rule | None, Rule | None]:
+    """Return the first rule of that decision that is about the call, and the first of which that is not known."""
+    unread: Rule | None = None
+    for rule in rules:
+        if rule.decision != decision:
+            continue
+        if rule.command is None:
+            return rule, unread
+        match = "no" if call.assessment.shell is None else find_in_command(rule, call.assessment.shell)
+        if match == "yes":
+            return rule, unread
+        if match == "unknown":
+            unread = unread or rule
+    return None, unread
+
+
+def _allowing(rules: Sequence[Rule], call: Call) -> tuple[Rule, ...]:
+    """Return the rules that together allow all of a call, none if a part of it is left."""
+    allowing = [rule for rule in rules if rule.decision == "allow"]
+    command = call.assessment.shell
+    if command is None:
+        return tuple(rule for rule in allowing if rule.command is None)[:1]
+    allowing = [rule for rule in allowing if allows_wishes(rule, command)]
+    whole = next((rule for rule in allowing if rule.command is None or is_exactly(rule, command)), None)
+    return (whole,) if whole is not None else _allowing_parts(allowing, command)
+
+
+def _allowing_parts(rules: Sequence[Rule], command: ShellCommand) -> tuple[Rule, ...]:
+    if command.parts is None or not may_be_allowed(command):
+        return ()
+    used: dict[str, Rule] = {}
+    for part in command.parts:
+        if part.is_harmless:
+            continue
+        rule = next((rule for rule in rules if rule.words and allows_part(rule, part)), None)
+        if rule is None:
+            return ()
+        used[str(rule)] = rule
+    return tuple(used.values())

@@ -1,0 +1,433 @@
+r"""A tolerant reading of shell commands, for rules that ask or deny: the programs that a command line may run.
+
+Unlike the strict `grammar`, it reads all of bash: quotes, substitutions, here documents, compound commands, and
+programs that run others (`sudo`, `env`, `xargs`, `bash -c`, …). What it cannot know, for example a program that a
+variable names, makes the reading incomplete. It never serves to allow a command.
+
+    >>> read_commands('x=$(git push) && sudo -u me env A=1 "rm" -r build').runs[:2]
+    (('git', 'push'), ('sudo', '-u', 'me', 'env', 'A=1', 'rm', '-r', 'build'))
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["CommandReading", "read_commands"]
+
+_MAX_CHARS = 64 * 1024
+_MAX_DEPTH = 12
+_MAX_RUNS = 2_000
+_MAX_EXECUTED = 20
+
+_KEYWORDS = frozenset({"!", "{", "}", "coproc", "do", "elif", "else", "fi", "done", "if", "then", "until", "while"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
+_REDIRECTION = re.compile(r"\d*(?:&>>?|<<<|<<-?|<>|>>|>\||[<>]&|[<>](?!\())")
+_END_OF_WORD = re.compile(r"[ \t\r\n;|&)]|[<>](?!\()")
+_TEST = re.compile(r"\[\[?(?=\s)")
+_PLAIN = re.compile(r"[^\s;|&<>()`$\"'\\#*?\[\]{}~]+|#")
+_ANSI_C = re.compile(r"(?:[^'\\]|\\.)*", re.DOTALL)
+_ESCAPES = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|([0-7]{1,3})|(.))", re.DOTALL)
+_NAMED_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
+
+_SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "sh", "zsh"})
+# Programs that run code of an argument, in another language, and the options that are followed by it.
+_CODE_OPTIONS = {
+    "python": "c", "perl": "eE", "ruby": "e", "node": "ep", "php": "r", "lua": "e", "deno": "", "bun": "e",
+    "osascript": "e", "Rscript": "e", "julia": "eE", "gdb": "", "vim": "", "vi": "", "emacs": "", "expect": "c",
+}  # fmt: skip
+_LANGUAGE = re.compile(r"([a-zA-Z]+)[\d.]*")
+_OPAQUE = frozenset({"alias", "source", ".", "shopt", "enable", "hash", "at", "batch", "crontab", "make", "gmake"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrapper:
+    """A program that runs another one: its options that have a value, and the number of operands before the program."""
+
+    valued: str = ""
+    long_valued: tuple[str, ...] = ()
+    operands: int = 0
+    takes_assignments: bool = False
+    is_code: bool = False
+    """True if the rest is code of the shell, joined by blanks."""
+
+
+_WRAPPERS = {
+    "builtin": _Wrapper(),
+    "busybox": _Wrapper(),
+    "caffeinate": _Wrapper("tw"),
+    "chroot": _Wrapper(operands=1),
+    "chrt": _Wrapper("TPD", operands=1),
+    "command": _Wrapper(),
+    "doas": _Wrapper("uC"),
+    "env": _Wrapper("uC", ("--unset", "--chdir"), takes_assignments=True),
+    "eval": _Wrapper(is_code=True),
+    "exec": _Wrapper("a"),
+    "flock": _Wrapper("wE", ("--timeout", "--wait", "--conflict-exit-code"), operands=1),
+    "gtimeout": _Wrapper("ks", ("--kill-after", "--signal"), operands=1),
+    "ionice": _Wrapper("cnpPu", ("--class", "--classdata")),
+    "nice": _Wrapper("n", ("--adjustment",)),
+    "nohup": _Wrapper(),
+    "parallel": _Wrapper("jNnIaL", is_code=True),
+    "setsid": _Wrapper(),
+    "stdbuf": _Wrapper("ioe", ("--input", "--output", "--error")),
+    "sudo": _Wrapper("ughpCDrtTUR", ("--user", "--group", "--chdir", "--prompt", "--host"), takes_assignments=True),
+    "taskset": _Wrapper(operands=1),
+    "time": _Wrapper("fo", ("--format", "--output")),
+    "timeout": _Wrapper("ks", ("--kill-after", "--signal"), operands=1),
+    "toybox": _Wrapper(),
+    "trap": _Wrapper(is_code=True),
+    "unbuffer": _Wrapper(),
+    "watch": _Wrapper("n", ("--interval",), is_code=True),
+    "xargs": _Wrapper("aEdILnPs", ("--arg-file", "--delimiter", "--max-args", "--max-procs", "--max-lines")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReading:
+    """The simple commands of a command line, those inside of others included.
+
+    Each is its words without assignments; None is a word that only bash knows.
+
+    `is_complete` is False if it may run others, for example code in another language.
+    """
+
+    runs: tuple[tuple[str | None, ...], ...]
+    is_complete: bool
+
+
+def read_commands(command: str) -> CommandReading:
+    """Return the simple commands that `command` may run; the work is linear, a long command is not read at all."""
+    if len(command) > _MAX_CHARS:
+        return CommandReading((), is_complete=False)
+    found = _Found()
+    _Reader(command, found, 0).read()
+    return CommandReading(tuple(found.runs), found.is_complete)
+
+
+@dataclass(slots=True)
+class _Found:
+    runs: list[tuple[str | None, ...]] = field(default_factory=list[tuple[str | None, ...]])
+    is_complete: bool = True
+
+    def add(self, words: Sequence[str | None], depth: int) -> None:
+        """Add a simple command, and those that it runs itself."""
+        while words and (words[0] in _KEYWORDS or (words[0] is not None and _ASSIGNMENT.match(words[0]))):
+            words = words[1:]
+        if not words:
+            return
+        if len(self.runs) >= _MAX_RUNS or depth > _MAX_DEPTH:
+            self.is_complete = False
+            return
+        self.runs.append(tuple(words))
+        if words[0] is None:
+            self.is_complete = False
+            return
+        self._add_inner(words[0].rpartition("/")[2], list(words[1:]), depth)
+
+    def _add_inner(self, program: str, arguments: list[str | None], depth: int) -> None:
+        language = _LANGUAGE.fullmatch(program)
+        if program in _SHELLS:
+            self._add_shell(arguments, depth)
+        elif program == "su":
+            self._add_code(_following(arguments, "-c", "--command"), depth)
+        elif program == "find":
+            self._add_executed(arguments, depth)
+        elif (wrapper := _WRAPPERS.get(program)) is not None:
+            self._add_wrapped(wrapper, program, arguments, depth)
+        elif program in _OPAQUE:
+            self.is_complete = False
+        elif program in ("awk", "gawk", "mawk", "nawk"):
+            self.is_complete &= not any(word is None or "system" in word or "|" in word for word in arguments)
+        elif language is not None and (options := _CODE_OPTIONS.get(language[1])) is not None:
+            has_code = any(
+                word is None or (word.startswith("-") and (not options or any(letter in word for letter in options)))
+                for word in arguments
+            )
+            self.is_complete &= not has_code and bool(arguments)  # without arguments it reads code from its input
+
+    def _add_shell(self, arguments: list[str | None], depth: int) -> None:
+        for position, word in enumerate(arguments):
+            if word is None or not word.startswith(("-", "+")):
+                break
+            if not word.startswith("--") and "c" in word:
+                rest = [word for word in arguments[position + 1 :] if word is None or not word.startswith(("-", "+"))]
+                self._add_code(rest[0] if rest else None, depth)
+                return
+        self.is_complete = False  # a script, or code from its input
+
+    def _add_code(self, code: str | None, depth: int) -> None:
+        if code is None or depth >= _MAX_DEPTH:
+            self.is_complete = False
+        else:
+            _Reader(code, self, depth + 1).read()
+
+    def _add_executed(self, arguments: list[str | None], depth: int) -> None:
+        places = [place for place, word in enumerate(arguments) if word in ("-exec", "-execdir", "-ok", "-okdir")]
+        self.is_complete &= len(places) <= _MAX_EXECUTED
+        for place in places[:_MAX_EXECUTED]:
+            inner = arguments[place + 1 :]
+            ends = [end for end, one in enumerate(inner) if one in (";", "+")]
+            self.add(inner[: ends[0]] if ends else inner, depth + 1)
+
+    def _add_wrapped(self, wrapper: _Wrapper, program: str, arguments: list[str | None], depth: int) -> None:
+        rest = self._without_options(wrapper, arguments)
+        options = arguments[: len(arguments) - len(rest)]
+        if program == "command" and ("-v" in options or "-V" in options):
+            return
+        if program == "env" and any(word is not None and word.startswith(("-S", "--split")) for word in options):
+            self.is_complete = False
+        elif program == "flock" and ("-c" in arguments or "--command" in arguments):
+            self._add_code(_following(arguments, "-c", "--command"), depth)
+        elif wrapper.is_code and rest:
+            known = [word for word in rest if word is not None]
+            self._add_code(" ".join(known) if len(known) == len(rest) else None, depth)
+        else:
+            self.add(rest[wrapper.operands :], depth + 1)
+
+    def _without_options(self, wrapper: _Wrapper, arguments: Sequence[str | None]) -> list[str | None]:
+        """Return the arguments of a wrapper after its options and assignments."""
+        position = 0
+        while position < len(arguments):
+            word = arguments[position]
+            if word is None:
+                self.is_complete = False
+                return []
+            position += 1
+            if word == "--":
+                break
+            if word.startswith("-") and len(word) > 1:
+                is_valued = word in wrapper.long_valued or (len(word) == 2 and word[1] in wrapper.valued)
+                position += 1 if is_valued else 0
+            elif not (wrapper.takes_assignments and _ASSIGNMENT.match(word)):
+                position -= 1
+                break
+        return list(arguments[position:])
+
+
+def _following(arguments: Sequence[str | None], *options: str) -> str | None:
+    """Return the argument after one of the options, None if there is none."""
+    for position, word in enumerate(arguments[:-1]):
+        if word in options:
+            return arguments[position + 1]
+    return None
+
+
+class _Reader:
+    """One pass over code of the shell; each substitution is read by the same reader, on a stack of open commands."""
+
+    def __init__(self, code: str, found: _Found, depth: int) -> None:
+        self._code = code
+        self._found = found
+        self._depth = depth
+        self._position: int = 0
+        self._documents: list[tuple[str, bool, bool]] = []
+        """The delimiters of here documents that begin on the next line: quoted, and with leading tabs."""
+
+    def read(self) -> None:
+        """Read all of the code."""
+        while self._position < len(self._code):
+            self._read_list("")
+            self._position += 1  # a closing parenthesis without an opening one
+
+    def _read_list(self, end: str, nesting: int = 0) -> None:
+        """Read commands up to the character `end`, which is left in place."""
+        if nesting > _MAX_DEPTH:
+            self._found.is_complete = False
+            self._position = len(self._code)
+            return
+        words: list[str | None] = []
+        code = self._code
+        while self._position < len(code):
+            char = code[self._position]
+            if char == end or (char == ")" and not end):
+                break
+            if char in " \t\r":
+                self._position += 1
+            elif code.startswith("\\\n", self._position):
+                self._position += 2
+            elif char == "#":
+                newline = code.find("\n", self._position)
+                self._position = len(code) if newline < 0 else newline
+            elif redirection := _REDIRECTION.match(code, self._position):
+                self._position = redirection.end()
+                self._read_target(redirection[0].lstrip("0123456789"), nesting)
+            elif char in ";|&\n()":
+                self._found.add(words, self._depth)
+                words = []
+                self._read_operator(char, nesting)
+            else:
+                words.append(self._read_word(nesting))
+        self._found.add(words, self._depth)
+
+    def _read_operator(self, char: str, nesting: int) -> None:
+        self._position += 1
+        if char == "\n":
+            self._skip_documents(nesting)
+        elif char == "(":
+            self._read_list(")", nesting + 1)
+            self._position += 1
+
+    def _read_target(self, operator: str, nesting: int) -> None:
+        """Read the word after a redirection."""
+        code = self._code
+        while self._position < len(code) and code[self._position] in " \t":
+            self._position += 1
+        begin = self._position
+        if begin < len(code) and code[begin] not in ";|&\n<>":
+            word = self._read_word(nesting)
+            if operator in ("<<", "<<-") and word is not None:
+                is_quoted = re.search(r"['\"\\]", code[begin : self._position]) is not None
+                self._documents.append((word, is_quoted, operator == "<<-"))
+            elif operator in ("<<", "<<-"):
+                self._found.is_complete = False
+
+    def _skip_documents(self, nesting: int) -> None:
+        """Skip the here documents that begin here; what they substitute is read."""
+        documents, self._documents = self._documents, []
+        for delimiter, is_quoted, has_tabs in documents:
+            begin = self._position
+            while self._position < len(self._code):
+                newline = self._code.find("\n", self._position)
+                line_end = len(self._code) if newline < 0 else newline
+                line = self._code[self._position : line_end]
+                body_end = self._position
+                self._position = min(line_end + 1, len(self._code))
+                if (line.lstrip("\t") if has_tabs else line) == delimiter:
+                    break
+            else:
+                body_end = len(self._code)
+            body = self._code[begin:body_end]
+            if not is_quoted and ("$" in body or "`" in body):
+                inner = _Reader(body, self._found, self._depth)
+                inner._read_double_quoted(nesting, "")
+
+    def _read_word(self, nesting: int) -> str | None:
+        """Read one word and return it without its quotes, None if bash alone knows it."""
+        code, begin = self._code, self._position
+        if test := _TEST.match(code, begin):
+            self._position = test.end()
+            return test[0]
+        parts: list[str] = []
+        is_known = True
+        while self._position < len(code) and not _END_OF_WORD.match(code, self._position):
+            if code[self._position] == "(" and not (self._position > begin and code[self._position - 1] in "=?*+@!"):
+                break
+            text = self._read_part(nesting, is_first=self._position == begin)
+            is_known &= text is not None
+            parts.append(text or "")
+        self._position = max(self._position, begin + 1)
+        if is_known:
+            return "".join(parts)
+        assignment = _ASSIGNMENT.match(code, begin)
+        return None if assignment is None else assignment[0]  # whatever its value is
+
+    def _read_part(self, nesting: int, *, is_first: bool) -> str | None:
+        """Read one part of a word: plain text, a quoted text, or something else, for which None is returned."""
+        code, char = self._code, self._code[self._position]
+        if match := _PLAIN.match(code, self._position):
+            self._position = match.end()
+            return match[0]
+        if char in "'\"\\" or code.startswith(("$'", '$"'), self._position):
+            return self._read_quoted(nesting)
+        if char in "$`<>":
+            self._read_expansion(nesting)
+            return None
+        self._position += 1
+        if char == "(":  # an array, or a pattern of extglob
+            self._read_list(")", nesting + 1)
+            self._position += 1
+            return None
+        is_plain = char in "]}" or (char == "{" and is_first and self._is_alone())  # else a glob, a brace or a tilde
+        return char if is_plain else None
+
+    def _read_quoted(self, nesting: int) -> str | None:
+        code = self._code
+        if code[self._position] == "\\":
+            self._position += 2
+            return code[self._position - 1 : self._position].replace("\n", "")
+        if code.startswith("$'", self._position):
+            ansi_c = _ANSI_C.match(code, self._position + 2)
+            assert ansi_c is not None
+            self._position = ansi_c.end() + 1
+            return _ESCAPES.sub(_unescaped, ansi_c[0])
+        if code[self._position] == "'":
+            end = code.find("'", self._position + 1)
+            end = len(code) if end < 0 else end
+            begin, self._position = self._position + 1, end + 1
+            return code[begin:end]
+        self._position += 2 if code[self._position] == "$" else 1
+        return self._read_double_quoted(nesting, '"')
+
+    def _is_alone(self) -> bool:
+        """Return whether a word ends here."""
+        return self._code[self._position : self._position + 1] in ("", " ", "\t", "\n", ";")
+
+    def _read_expansion(self, nesting: int) -> None:
+        """Read what follows `$`, a backquote, or `<(`."""
+        code = self._code
+        opening = code[self._position : self._position + 2]
+        if opening[0] == "`":
+            end = self._position + 1
+            while end < len(code) and code[end] != "`":
+                end += 2 if code[end] == "\\" else 1
+            inner = re.sub(r"\\([\\`$])", r"\1", code[self._position + 1 : end])
+            if nesting >= _MAX_DEPTH or self._depth >= _MAX_DEPTH:
+                self._found.is_complete = False
+            else:
+                _Reader(inner, self._found, self._depth + 1).read()
+            self._position = end + 1
+        elif opening in ("$(", "<(", ">("):
+            self._position += 2
+            self._read_list(")", nesting + 1)
+            self._position += 1
+        elif opening == "${":
+            self._position += 2
+            self._read_parameter(nesting)
+        else:
+            name = re.compile(r"\$(?:\w+|[@*#?$!-])?").match(code, self._position)
+            self._position = name.end() if name is not None else self._position + 1
+
+    def _read_parameter(self, nesting: int) -> None:
+        """Read up to the end of `${…}`; substitutions in it are read."""
+        depth = 1
+        while self._position < len(self._code) and depth:
+            char = self._code[self._position]
+            if char == "\\":
+                self._position += 2
+            elif char == "`" or self._code.startswith("$(", self._position):
+                self._read_expansion(nesting + 1)
+            else:
+                depth += {"{": 1, "}": -1}.get(char, 0)
+                self._position += 1
+
+    def _read_double_quoted(self, nesting: int, end: str) -> str | None:
+        """Read up to the quote `end` and over it; return the text, None if bash alone knows it."""
+        parts: list[str] = []
+        is_known, code = True, self._code
+        while self._position < len(code):
+            char = code[self._position]
+            if char == end:
+                self._position += 1
+                break
+            if char == "\\":
+                following = code[self._position + 1 : self._position + 2]
+                parts.append(following if following in '$`"\\' else "" if following == "\n" else "\\" + following)
+                self._position += 2
+            elif char == "`" or (
+                char == "$" and re.match(r"\$[\w({@*#?$!-]", code[self._position : self._position + 2])
+            ):
+                is_known = False
+                self._read_expansion(nesting)
+            else:
+                parts.append(char)
+                self._position += 1
+        return "".join(parts) if is_known else None
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    hexadecimal, unicode, octal, other = match.groups()
+    if other is not None:
+        return _NAMED_ESCAPES.get(other, other)
+    return chr(int(hexadecimal or unicode, 16) if octal is None else int(octal, 8))

@@ -1,0 +1,309 @@
+"""Rules of the user: what they match in a call, and what can hide from them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from agenticx.errors import InvalidArguments
+from agenticx.permissions import Call, Rule, decide, parse_rule
+from agenticx.permissions.kinds import describe, is_narrower, offer_rules
+from agenticx.tools import Assessment, ToolContext
+from agenticx.tools.builtin.edits import file_write
+from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.shell.command_reader import read_commands
+
+
+def command(text: str, workspace: Path) -> Call:
+    """Return the call of a command in a workspace."""
+    arguments = bash_exec.validate({"command": text})
+    assessment = bash_exec.assess(arguments, ToolContext(workspace=workspace))
+    return Call(tool="bash_exec", assessment=assessment, arguments=arguments, workspace=workspace.resolve())
+
+
+def edit(path: str, workspace: Path) -> Call:
+    arguments = file_write.validate({"path": path, "content": "x"})
+    assessment = file_write.assess(arguments, ToolContext(workspace=workspace))
+    return Call(tool="file_write", assessment=assessment, arguments=arguments, workspace=workspace.resolve())
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for folder in ("src/inner", "lib", "srcs"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "notes.txt").write_text("x")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ('allow bash_exec command="git commit"', {"command": "git commit"}),
+        ("deny file_write path=secrets/**", {"path": "secrets/**"}),
+        ("ask web_fetch host=*.Example.com", {"host": "*.example.com"}),
+        ("allow github__issue server=github", {"server": "github"}),
+        ("allow bash_exec command='pip install' network=true", {"network": True}),
+        ("deny *", {"tool": "*"}),
+    ],
+)
+def test_a_rule_is_read_and_written_in_the_same_way(text: str, fields: dict[str, object]) -> None:
+    rule = parse_rule(text, workspace="/work")
+    assert {name: getattr(rule, name) for name in fields} == fields
+    assert parse_rule(str(rule), workspace="/work") == rule
+    assert Rule.model_validate(rule.to_json()) == rule
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("permit bash_exec", "allow, ask or deny"),
+        ("allow", "allow, ask or deny"),
+        ("allow bash_exec cmd=ls", "no part of a rule"),
+        ("allow *", "names its tool"),
+        ("allow edit path=/etc/**", "relative to the workspace"),
+        ("allow edit path=../x", "relative to the workspace"),
+        ("deny bash_exec path=src/**", "has a command, not a path"),
+        ("allow web_fetch host=https://x/", "no host"),
+        ('allow bash_exec command="git', "cannot be read"),
+    ],
+)
+def test_a_wrong_rule_is_refused_with_what_would_be_right(text: str, right: str) -> None:
+    with pytest.raises(InvalidArguments, match=right.replace("*", r"\*")):
+        parse_rule(text)
+
+
+@pytest.mark.promise("E5")
+def test_a_kind_of_edits_covers_the_folder_and_nothing_beside_it(project: Path) -> None:
+    offer = offer_rules(edit("src/a.py", project))
+    assert [describe(rule) for rule in offer.rules] == ["edit files in src/"]
+    for path, decision in {
+        "src/a.py": "allow",
+        "src/b.py": "allow",
+        "src/inner/c.py": "allow",
+        "notes.txt": "ask",
+        "lib/a.py": "ask",
+        "srcs/a.py": "ask",
+        "src2.py": "ask",
+        "src/.git/config": "ask",  # protected
+    }.items():
+        assert (path, decide("default", edit(path, project), rules=offer.rules).decision) == (path, decision)
+    (project / "src" / "link").symlink_to(project / "lib", target_is_directory=True)
+    assert decide("default", edit("src/link/a.py", project), rules=offer.rules).decision == "ask"
+    top = offer_rules(edit("notes.txt", project)).rules
+    assert [decide("default", edit(path, project), rules=top).decision for path in ("a.txt", "lib/a")] == [
+        "allow",
+        "ask",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("pytest -q tests", ["pytest … (it runs the project's code)"]),
+        ("python -m pytest -x", ["python -m pytest … (it runs the project's code)"]),
+        ("uv run pytest", ["uv run pytest … (it runs the project's code)"]),
+        ("git add -A && git commit -m 'two words'", ["git add …", "git commit …"]),
+        ("npm run build", ["npm run build … (it runs the project's code)"]),
+        ("pytest | tail -n 3", ["pytest … (it runs the project's code)"]),
+        ("mkdir -p build; touch build/x", ["mkdir …", "touch …"]),
+        ("terraform plan -out x", ["terraform plan …"]),
+        *(
+            (text, [])
+            for text in (
+                "python -c 'print(1)'",
+                "bash -c pytest",
+                "env pytest",
+                "xargs pytest",
+                "sudo pytest",
+                "git",
+                "git -c core.pager=x diff",
+                "git config core.pager x",
+                "npm",
+                "npx cowsay",
+                "docker",
+                "docker run image",
+                "uv run python -c 1",
+                "timeout 5 pytest",
+                "rm -rf build",
+                "sed -i s/a/b/ notes.txt",
+                "cd src && pytest",
+                "pytest > out.txt",
+                "pytest; python -c 1",
+                "'pytest'",
+                "git 'commit'",
+                "git fetch --upload-pack=./x",
+            )
+        ),
+    ],
+)
+@pytest.mark.promise("E5")
+def test_a_kind_of_commands_is_its_fixed_words_and_code_is_of_none(project: Path, text: str, kinds: list[str]) -> None:
+    call = command(text, project)
+    offer = offer_rules(call)
+    assert [describe(rule) for rule in offer.rules] == kinds
+    assert offer.exact is not None
+    for rules in ((offer.exact,), offer.rules):
+        assert not rules or decide("default", call, rules=rules).decision == "allow"
+
+
+LOOK_ALIKES = str.maketrans("aeopсty", "аеорсту")  # Cyrillic letters
+
+
+def near_misses(count: int) -> list[str]:
+    """Return commands that are nearly `pytest`, with arguments."""
+    random_number = random.Random(7)
+    changes = [
+        lambda text: f"{text}\nrm x",
+        lambda text: f"rm x\n{text}",
+        lambda text: f"cd src && {text}",
+        lambda text: f"A=1 {text}",
+        lambda text: f"./{text}",
+        lambda text: f"/usr/bin/{text}",
+        lambda text: f"'pytest'{text[6:]}",
+        lambda text: f'py"test"{text[6:]}',
+        lambda text: f"py\\test{text[6:]}",
+        lambda text: text.translate(LOOK_ALIKES),
+        lambda text: f"{text} > out",
+        lambda text: f"{text} & rm x",
+        lambda text: f"{text}; python -c 1",
+        lambda text: f"{text} | sh",
+        lambda text: f"{text} $(rm x)",
+        lambda text: f"{text} `rm x`",
+        lambda text: f"{text} <(rm x)",
+        lambda text: f"! {text}",
+        lambda text: f"time {text}",
+        lambda text: f"env {text}",
+        lambda text: f"{text.replace('pytest', 'pytest-watch')}",
+        lambda text: f"pytest.py{text[6:]}",
+        lambda text: f"PYTEST{text[6:]}",
+        lambda text: f"{{ {text}; }}",
+        lambda text: f"({text})",
+        lambda text: f"{text}\r\nrm x",
+        lambda text: f"pytes?{text[6:]}",
+        lambda text: f"{text} $HOME",
+        lambda text: f"{text} || rm x",
+        lambda text: f"pushd src; {text}",
+    ]
+    arguments = ["", " -q", " tests/test_a.py", " -k 'a or b'", " --maxfail=1 -x", " -p no:cacheprovider"]
+    return [changes[number % len(changes)](f"pytest{random_number.choice(arguments)}") for number in range(count)]
+
+
+@pytest.mark.promise("E5")
+def test_near_misses_of_a_rule_ask(project: Path) -> None:
+    rules = [parse_rule('allow bash_exec command="pytest"')]
+    assert decide("default", command("pytest -q", project), rules=rules).decision == "allow"
+    assert (
+        decide("default", command("pytest -k 'a or b'; pytest | tail -n 2", project), rules=rules).decision == "allow"
+    )
+    for text in near_misses(300):
+        assert (text, decide("default", command(text, project), rules=rules).decision) == (text, "ask")
+    elsewhere = parse_rule('allow bash_exec command="pytest"', workspace=str(project / "src"))
+    assert decide("default", command("pytest", project), rules=[elsewhere]).decision == "ask"
+
+
+HIDDEN_PUSHES = """\
+git push
+git push origin main
+git -C src push
+git --no-pager push
+/usr/bin/git push
+g'i't "push"
+true && git push
+true | git push
+echo $(git push)
+echo "`git push`"
+x=$(git push)
+bash -c 'git push'
+bash -lc "true; git push"
+sudo -u me git push
+env A=1 timeout 5 git push
+nohup nice -n 5 git push &
+xargs -n 1 git push
+find . -exec git push {} ;
+if true; then git push; fi
+for x in a b; do git push $x; done
+f() { git push; }; f
+( cd src; git push )
+eval "git push"
+trap "git push" EXIT
+diff <(git push) x
+cat <<END\n$(git push)\nEND
+A=1 git push >out 2>&1
+command git push
+exec git push
+$'git' push
+git \\\npush
+""".replace("\\n", "\n").replace("END\n\n", "END\n")
+
+
+@pytest.mark.promise("E5")
+def test_a_denied_command_is_found_in_whatever_it_is_wrapped(project: Path) -> None:
+    denied = [parse_rule('deny bash_exec command="git push"')]
+    hidden = HIDDEN_PUSHES.replace("\n$(git push)\n", "\0$(git push)\0").replace("\\\npush", "\\\0push").splitlines()
+    for text in (line.replace("\0", "\n") for line in hidden):
+        verdict = decide("auto", command(text, project), rules=denied)
+        assert (text, verdict.decision, verdict.rules) == (text, "deny", tuple(denied))
+    for text in ("git pull", "git stash push", "echo git push", "grep 'git push' notes.txt", "# git push\nls"):
+        assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, "allow")
+    for text in (
+        "$X push",
+        "git $X",
+        "git -c alias.x=push x",
+        "python -c 'x'",
+        "bash x.sh",
+        "gi? push",
+        ". ./x",
+        "make",
+    ):
+        verdict = decide("auto", command(text, project), rules=denied)
+        assert (text, verdict.decision, verdict.decided_by) == (text, "ask", "unread")
+        assert decide("auto", command(text, project)).decision == "allow"
+
+
+def test_the_order_of_what_decides(project: Path) -> None:
+    allow, ask, deny = (parse_rule(f"{decision} file_write") for decision in ("allow", "ask", "deny"))
+    plain, protected = edit("src/a.py", project), edit(".git/config", project)
+    assert decide("auto", protected, rules=[allow, deny]).decision == "deny"
+    assert decide("plan", plain, rules=[allow]).decided_by == "plan"
+    assert decide("auto", protected, rules=[allow]).decided_by == "protected"
+    assert decide("auto", plain, rules=[allow, ask]).rules == (ask,)
+    assert decide("default", plain, rules=[allow]).decision == "allow"
+    remembering = Call(
+        tool="memory_save", assessment=Assessment(risk="write", remembers=True), arguments={}, workspace=project
+    )
+    assert decide("auto", remembering, rules=[parse_rule("allow memory_save")]).decided_by == "remembers"
+
+
+@pytest.mark.promise("E5")
+def test_only_a_rule_that_covers_no_more_than_the_offered_one_is_narrower(project: Path) -> None:
+    offer = offer_rules(command("git commit -m x", project))
+    for text, expected in {
+        'allow bash_exec command="git commit"': True,
+        'allow bash_exec command="git commit -m"': True,
+        'allow bash_exec command="git"': False,
+        'allow bash_exec command="git push"': False,
+        "allow bash_exec": False,
+        'allow bash_exec command="git commit" network=true': False,
+        'deny bash_exec command="git commit"': False,
+    }.items():
+        assert (text, is_narrower(parse_rule(text), offer)) == (text, expected)
+    files = offer_rules(edit("src/a.py", project))
+    for path, expected in {
+        "src/**": True,
+        "src/a.py": True,
+        "src/inner/**": True,
+        "**": False,
+        "lib/**": False,
+    }.items():
+        assert (path, is_narrower(parse_rule(f"allow edit path={path}"), files)) == (path, expected)
+
+
+@pytest.mark.promise("H4")
+@pytest.mark.parametrize(
+    "part", ["$(", '"', "`", "a(", "<<a\n", "\\", "${", "bash -c ", "sudo ", "{", "find -exec a ", "$'", "<(", "a=("]
+)
+def test_any_command_is_read_in_bounded_time(part: str) -> None:
+    reading = read_commands(part * (60_000 // len(part)))
+    assert len(reading.runs) <= 2_000
