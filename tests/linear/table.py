@@ -97,6 +97,7 @@ MODULES = [
     "tools.shell.named_paths",
     "tools.shell.deletions",
     "tools.shell.harmless_commands",
+    "tools.shell.command_reader",
     "tools.shell.git_reads",
     "tools.shell.read_only_programs",
     "tools.protected",

@@ -44,11 +44,12 @@ from agenticx.tools.patterns import LinearPattern, compile_file_globs, compile_g
 from agenticx.tools.protected import protected_part, protected_settings_part
 from agenticx.tools.schema import CallSchema, read_signature
 from agenticx.tools.shell.braces import expand_braces, has_braces
+from agenticx.tools.shell.command_reader import read_commands
 from agenticx.tools.shell.deletions import find_critical_deletion
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
 from agenticx.tools.shell.git_reads import read_git_arguments
 from agenticx.tools.shell.globs import is_glob, simplify_classes
-from agenticx.tools.shell.harmless_commands import is_plainly_harmless
+from agenticx.tools.shell.harmless_commands import is_plainly_harmless, read_parts
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES, examine
 from agenticx.tools.shell.quoting import remove_quoting
 from agenticx.tools.shell.read_only_programs import read_arguments
@@ -336,6 +337,13 @@ TOOL_CASES = [
         inputs=COMMANDS,
         where="thread",
     ),
+    LinearCase(
+        of=read_parts,
+        run=lambda text: read_parts(text, _HERE, "/usr/bin", (), FileSystemCache()),
+        inputs=COMMANDS,
+        where="thread",
+    ),
+    LinearCase(of=read_commands, run=read_commands, inputs=COMMANDS, where="thread"),
     LinearCase(
         of=read_git_arguments,
         run=lambda text: read_git_arguments(text.split(" ")),

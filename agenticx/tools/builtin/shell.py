@@ -77,7 +77,7 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     kind = find_sandbox_for(context, wishes).kind
     power = tuple(sandbox_reasons(context, wishes, kind))
     asked = wishes if find_sandbox_for(context, Wishes()).kind is not None else Wishes()
-    shell = _read_command(command, workspace, search_path, context.protected_roots, file_system)
+    shell = _read_command(command, context, environment, file_system)
     return Assessment(
         risk="read" if harmless else "execute",
         question="Run this command?",
@@ -98,10 +98,12 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
 
 
 def _read_command(
-    command: str, workspace: Path, search_path: str, private: tuple[Path, ...], file_system: FileSystemCache
+    command: str, context: ToolContext, environment: Mapping[str, str], file_system: FileSystemCache
 ) -> ShellCommand:
     reading = read_commands(command)
-    parts = read_parts(command, workspace, search_path, private, file_system)
+    search_path, private = environment.get("PATH", ""), context.protected_roots
+    workspace = context.workspace.resolve()
+    parts = read_parts(command, workspace, search_path, private, file_system, git_environment=environment)
     return ShellCommand(command, parts, reading.runs, reading.is_complete)
 
 

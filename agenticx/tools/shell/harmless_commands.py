@@ -68,26 +68,36 @@ def is_plainly_harmless(
 
 
 def read_parts(
-    command: str, workspace: Path, search_path: str, private: tuple[Path, ...], file_system: FileSystemCache
+    command: str,
+    workspace: Path,
+    search_path: str,
+    private: tuple[Path, ...],
+    file_system: FileSystemCache,
+    *,
+    git_environment: Mapping[str, str] | None = None,
 ) -> tuple[CommandPart, ...] | None:
-    """Return the simple commands of a command line, each with whether it alone is harmless; None if it has others."""
+    """Return the simple commands of a command line, each with whether it alone is harmless; None if it has others.
+
+    The arguments are those of `is_plainly_harmless`.
+    """
     commands = parse_command(command) if len(command) <= EXAMINED_COMMAND_BYTES else None
     if not commands:
         return None
     is_private = any(is_within(root, workspace) for root in private)
+    check = _Check(workspace.resolve(), search_path, file_system, git_environment)
     return tuple(
         CommandPart(
             tuple(word.text for word in one.words),
             sum(1 for _ in takewhile(lambda word: word.is_bare and not word.is_glob, one.words)),
-            not is_private and _is_harmless_alone(one, workspace, search_path, file_system),
+            not is_private and _is_harmless_alone(one, check),
         )
         for one in commands
     )
 
 
-def _is_harmless_alone(command: SimpleCommand, workspace: Path, search_path: str, file_system: FileSystemCache) -> bool:
+def _is_harmless_alone(command: SimpleCommand, check: _Check) -> bool:
     try:
-        return _Check(workspace.resolve(), search_path, file_system).is_harmless([command])
+        return check.is_harmless([command])
     except UncheckableError:
         return False
 
