@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 import selectors
+import shutil
 import signal
 import stat
 import subprocess
@@ -115,7 +116,7 @@ class GitRepositories:
         if not read.needs_repository:
             return True
         if folder not in self._checked:
-            self._checked[folder] = self._is_own_folder(folder) and self._is_inert(folder, self.workspace)
+            self._checked[folder] = self._is_inert(folder, self.workspace)
         return (
             self._checked[folder]
             and not any(map(_names_secret, read.names))
@@ -123,14 +124,6 @@ class GitRepositories:
             and (not read.trees or self._are_trees(read.trees, folder))
             and (read.listing is None or self._lists_no_secrets(read.listing, folder))
         )
-
-    def _is_own_folder(self, folder: Path) -> bool:
-        """Return whether neither a folder nor one above, up to the workspace, is a repository of its own."""
-        while folder != self.workspace:
-            if any(os.path.lexists(folder / name) for name in (".git", "HEAD")):
-                return False
-            folder = folder.parent
-        return True
 
     def _is_inert(self, folder: Path, top: Path) -> bool:
         """Return whether git finds the repository of `top` from `folder`, and that runs no program."""
@@ -166,16 +159,14 @@ class GitRepositories:
             return setting.is_inert
         if setting.value is None or not _PROGRAM_KEY.fullmatch(setting.key):
             return True
-        in_workspace = any(
-            Path(os.path.realpath(path)).is_relative_to(self.workspace)
-            for path in self.environment.get("PATH", "").split(os.pathsep)
-        )
-        return not in_workspace and not any(map(self._is_in_workspace, re.split(r"[\s'\"=;|&()]+", setting.value)))
+        return not any(map(self._is_in_workspace, re.split(r"[\s'\"=;|&()]+", setting.value)))
 
     def _is_in_workspace(self, word: str) -> bool:
-        if word.startswith("/"):
-            return Path(os.path.realpath(word)).is_relative_to(self.workspace)
-        return "/" in word and not word.startswith("~")
+        """Return whether a word of a user's command may name a file of the workspace, or a program found there."""
+        if "/" in word and not word.startswith("/"):
+            return not word.startswith("~/")
+        path = word if word.startswith("/") else shutil.which(word, path=self.environment.get("PATH", ""))
+        return path is not None and Path(os.path.realpath(path)).is_relative_to(self.workspace)
 
     def _settings(self, folder: Path) -> tuple[_Setting, ...] | None:
         """Return the configuration, with the files that the user's includes; None if the repository's includes any."""

@@ -373,6 +373,10 @@ git blame HEAD -- id_rsa
 git grep x -- .env
 git grep x HEAD:.env
 git show HEAD:.ssh/id_ed25519
+git show HEAD:.ssh/config
+git show HEAD:.netrc
+git show :2:.npmrc
+git cat-file -p HEAD:.gnupg/pubring.kbx
 git config --list
 git config --list --show-origin
 git config --get credential.helper --show-origin x
@@ -741,6 +745,27 @@ def test_a_linked_worktree_is_read_and_one_that_nobody_linked_is_not(repository,
     assert Repository(make_runner(stolen), stolen, repository.mark).decide("git status") == "ask"
     repository.script(".git/hooks/post-index-change")
     assert other.decide("git status") == "ask"
+
+
+def test_a_repository_elsewhere_that_does_not_point_back_is_asked_about(repository, make_runner) -> None:
+    """The folder looks like a submodule; `core.worktree` of the repository names another one."""
+    stolen = repository.folder.with_name("stolen")
+    stolen.mkdir()
+    (stolen / ".git").write_text(f"gitdir: {repository.folder}/.git\n")
+    repository.config("core.worktree", str(repository.folder))
+    other = Repository(make_runner(stolen), stolen, repository.mark)
+    assert [other.decide(command) for command in ("git log", "git status", "git show")] == ["ask"] * 3
+    repository.config("core.worktree", str(stolen))
+    assert other.decide("git log") == "allow"
+
+
+def test_a_program_of_the_user_that_may_lie_in_the_workspace_is_asked_about(repository, monkeypatch) -> None:
+    repository.config("filter.mine.clean", "clean", "--global")
+    assert repository.decide("git status") == "allow"
+    monkeypatch.setenv("PATH", f"/usr/bin:/bin:{repository.folder}/node_modules/.bin")
+    assert repository.decide("git status") == "allow"
+    repository.script("node_modules/.bin/clean")
+    assert repository.decide("git status") == "ask"
 
 
 def test_submodules_without_programs_are_allowed(repository, make_runner) -> None:
