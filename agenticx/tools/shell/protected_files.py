@@ -27,6 +27,7 @@ __all__ = ["ProtectedFiles", "find_protected_files", "move_new_ones"]
 
 _UNSEARCHED_FOLDERS = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "site-packages"})
 _MAX_SECONDS = 2.0
+_CTIME_STEP = 100_000_000  # ns; the clock of file systems goes in steps of some milliseconds
 _REPOSITORY_PARTS = ("config", "config.worktree", "hooks", "info/attributes", "commondir")
 _PAIR_ENDS = frozenset(child for _, child in PROTECTED_PAIRS)
 _MAX_CONFIG_BYTES = 64 * 1024
@@ -68,30 +69,72 @@ def find_protected_files(workspace: Path) -> ProtectedFiles:
     """Return the protected paths of a workspace; search its folders from the top, for up to 2 s."""
     identities: dict[Path, _Identity] = {}
     repositories: list[Path] = []
+    known, seen = _listings(workspace), dict[Path, _Listing]()
     deadline = time.monotonic() + _MAX_SECONDS
     pending = deque([workspace])
     while pending and time.monotonic() < deadline:
         folder = pending.popleft()
-        entries = _scan(folder)
-        if _is_repository({entry.name for entry in entries}):
-            repositories.append(folder)
-            _add(identities, _existing_parts(folder))
-        for entry in entries:
-            path = folder / entry.name
-            is_folder = entry.is_dir(follow_symlinks=False)
-            if is_folder and entry.name == ".git":
-                for repository in _repositories(path):
-                    repositories.append(repository)
-                    _add(identities, _existing_parts(repository))
-            elif _is_protected(folder.name, entry.name):
-                _add(identities, [path])
-            elif is_folder and entry.name not in _UNSEARCHED_FOLDERS:
-                pending.append(path)
+        seen[folder] = listing = _list(folder, known.get(folder))
+        found = list(_repositories(folder / ".git")) if listing.has_git else []
+        for repository in [folder, *found] if listing.is_repository else found:
+            repositories.append(repository)
+            _add(identities, _existing_parts(repository))
+        _add(identities, [folder / name for name in listing.protected])
+        pending.extend(folder / name for name in listing.folders)
     if (linked := _linked_repository(workspace)) is not None:
         for repository in _repositories(linked):
             repositories.append(repository)
             _add(identities, _existing_parts(repository))
+    known.clear()
+    known.update(seen)
     return ProtectedFiles(workspace, identities, tuple(repositories), not pending)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The names in a folder that matter: protected ones, and folders to search.
+
+    `version` is device, inode and ctime of the folder, which change with any entry that comes, goes or is renamed, and
+    which a program cannot set; they may miss a change shortly before `listed`, in nanoseconds of the clock.
+    """
+
+    version: tuple[int, int, int]
+    listed: int
+    folders: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    has_git: bool = False
+    is_repository: bool = False
+
+
+@lru_cache(16)
+def _listings(_workspace: Path) -> dict[Path, _Listing]:
+    """Return what was listed in a workspace, which saves most of the search before and after the next command."""
+    return {}
+
+
+def _list(folder: Path, known: _Listing | None) -> _Listing:
+    listed = time.time_ns()
+    try:
+        status = os.lstat(folder)
+    except OSError:  # removed
+        return _Listing((0, 0, 0), listed)
+    version = (status.st_dev, status.st_ino, status.st_ctime_ns)
+    if known is not None and known.version == version and known.listed - status.st_ctime_ns > _CTIME_STEP:
+        return known
+    entries = _scan(folder)
+    folders = {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
+    has_git = ".git" in folders
+    protected = {entry.name for entry in entries if _is_protected(folder.name, entry.name)}
+    if has_git:
+        protected.discard(".git")
+    return _Listing(
+        version,
+        listed,
+        tuple(sorted(folders - protected - _UNSEARCHED_FOLDERS - {".git"})),
+        tuple(sorted(protected)),
+        has_git,
+        _is_repository({entry.name for entry in entries}),
+    )
 
 
 def _scan(folder: Path) -> list[os.DirEntry[str]]:
