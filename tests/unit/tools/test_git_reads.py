@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.tools import decide
 from agenticx.tools.builtin.shell import bash_exec
+from tests.support.verdicts import decide
 
 pytestmark = [
     pytest.mark.anyio,
