@@ -3,6 +3,7 @@
     verdict         allow, ask or deny: the one rule for asking, with the permission modes
     rules           a rule of the user, and the call that it looks at
     command_rules   rules about shell commands: what they match in one
+    said            whether the user wrote what a call sends
     kinds           the rules that a yes can store
     rule_stores     where rules are kept
 

@@ -49,6 +49,7 @@ _EVERY_MODE_REASONS = {
     "unchecked": "A call that cannot be checked completely is asked about in every mode.",
 }
 _SOURCES_REASON = "The conversation has texts that others wrote"
+_SENDS_REASON = "It sends its arguments to others."
 _SHOWN_SOURCES, _SHOWN_IF_REMEMBERED = 3, 20
 _RISK_REASONS: dict[Risk, str] = {
     "read": "It reads.",
@@ -99,17 +100,20 @@ def decide(
     rules: Iterable[Rule] = (),
     has_gate: bool = True,
     sources: Sequence[str] = (),
+    is_said: bool = False,
 ) -> Verdict:
     """Return the verdict about a call.
 
     `rules` are those of the user that may hold for it. `has_gate` says that there is a confirm gate, given by the
     application or of a hub; without one a call of undeclared risk is allowed too, outside of plan mode: the
     application's own functions need no permission. It never counts as one that only reads. While the conversation has
-    foreign texts, named by `sources`, a call that runs code is asked about, and each confirmation names them.
+    foreign texts, named by `sources`, a call is asked about that runs code outside of a sandbox, or that sends what the
+    user has not said (`is_said`) and no rule allows; each confirmation names them.
     """
     held = [rule for rule in rules if rule.holds_in(call.workspace) and rule.is_about(call)]
-    verdict = _decide(mode, call, held, has_gate, has_sources=bool(sources))
-    if not sources or verdict.decision != "ask" or call.assessment.risk == "read":
+    is_own = call.assessment.undeclared and not has_gate
+    verdict = _decide(mode, call, held, is_own=is_own, has_sources=bool(sources) and not is_said)
+    if not sources or verdict.decision != "ask" or (call.assessment.risk == "read" and not call.assessment.sends):
         return verdict
     room = _SHOWN_IF_REMEMBERED if call.assessment.remembers else _SHOWN_SOURCES
     shown = ", ".join(sources[:room]) + (f", … and {len(sources) - room:,} more" if len(sources) > room else "")
@@ -118,7 +122,7 @@ def decide(
     return Verdict("ask", decided_by, reasons, verdict.rules)
 
 
-def _decide(mode: PermissionMode, call: Call, rules: Sequence[Rule], has_gate: bool, *, has_sources: bool) -> Verdict:
+def _decide(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, is_own: bool, has_sources: bool) -> Verdict:
     assessment = call.assessment
     denying, undenied = _find(rules, "deny", call)
     if denying is not None:
@@ -128,9 +132,9 @@ def _decide(mode: PermissionMode, call: Call, rules: Sequence[Rule], has_gate: b
     for name, reason in _EVERY_MODE_REASONS.items():
         if getattr(assessment, name):
             return Verdict("ask", name, (*assessment.reasons, reason))
-    is_own = assessment.undeclared and not has_gate
-    if has_sources and assessment.risk == "execute" and not (assessment.contained or is_own):
-        return Verdict("ask", "untrusted", assessment.reasons or (_RISK_REASONS["execute"],))
+    if has_sources and not is_own and _may_serve_others(call, rules):
+        reasons = (*assessment.reasons, _SENDS_REASON) if assessment.sends else assessment.reasons
+        return Verdict("ask", "untrusted", reasons or (_RISK_REASONS[assessment.risk],))
     asking, unasked = _find(rules, "ask", call)
     if asking is not None:
         return Verdict("ask", "rule", (*assessment.reasons, f"The user's rule asks: {asking}."), (asking,))
@@ -138,6 +142,14 @@ def _decide(mode: PermissionMode, call: Call, rules: Sequence[Rule], has_gate: b
         reason = f"It may run what a rule of the user is about ({unread}); the command does not show it."
         return Verdict("ask", "unread", (*assessment.reasons, reason), (unread,))
     return _decide_by_mode(mode, call, rules, is_own=is_own)
+
+
+def _may_serve_others(call: Call, rules: Sequence[Rule]) -> bool:
+    """Return whether a call could do what a text of others says: send data, or run code that can."""
+    assessment = call.assessment
+    if assessment.sends:
+        return not _allowing(rules, call)
+    return assessment.risk == "execute" and not assessment.contained
 
 
 def _decide_by_mode(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, is_own: bool) -> Verdict:

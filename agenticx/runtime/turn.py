@@ -249,6 +249,11 @@ class Turn:
                 return tuple(sources)
             turn = turn.context.parent
 
+    def user_texts(self) -> list[str]:
+        """Return the messages of the user in the conversation, without what the engine adds in the user's role."""
+        users = (message for message in self.session.messages if isinstance(message, UserMessage))
+        return [message.content for message in users if not message.injected and not message.sources]
+
     def take_child_sources(self) -> tuple[str, ...]:
         """Return the sources read by child turns that have ended since the last call of this method."""
         taken = tuple(self.child_sources)

@@ -24,6 +24,7 @@ __all__ = [
     "UserQuestion",
     "is_idempotent",
     "is_parallel",
+    "is_untrusted",
     "runs_in_thread",
 ]
 
@@ -89,6 +90,8 @@ class Assessment:
     - `sandboxed` is the kind of sandbox that a command runs in, False if it runs in none, None if the call runs no
       command. A call that runs code is `contained` if a sandbox keeps it from all files but those of the workspace and
       from the network: a mode that allows changes of files allows it.
+    - If it `sends` its arguments to others, the user is asked in every mode while texts of others are in the
+      conversation, unless the user wrote what is sent or has a rule that allows it.
     - `undeclared`: nobody declared a risk, as for a bare function; `risk` is a guess then.
     - Rules of the user look at what the call is about: `paths`, the files of the workspace that it changes (or, of risk
       "read", reads), relative to it, links followed; `hosts` to which it connects; `server`, that of a tool of MCP; and
@@ -104,6 +107,7 @@ class Assessment:
     unchecked: bool = False
     discloses: bool = False
     remembers: bool = False
+    sends: bool = False
     undeclared: bool = False
     sandboxed: Literal["bubblewrap", False] | None = None
     contained: bool = False
@@ -149,6 +153,11 @@ def is_parallel(tool: Tool) -> bool:
     return getattr(tool, "parallel", tool.read_only) is True
 
 
+def is_untrusted(tool: Tool) -> bool:
+    """Return whether results of `tool` have texts of others."""
+    return getattr(tool, "untrusted", False) is True
+
+
 def runs_in_thread(tool: Tool) -> bool:
     """Return whether `tool` is a plain function, so that its thread runs on after a time-out or a stop."""
     return getattr(tool, "runs_in_thread", False) is True
@@ -166,7 +175,8 @@ class Tool(Protocol):
 
     Two attributes are optional and follow from `read_only` where they are missing. `idempotent`: running the same call
     twice has no more effect than running it once, so it is run again when a turn resumes after a crash. `parallel`:
-    calls may run concurrently with neighbouring calls of the round, each as soon as it is permitted.
+    calls may run concurrently with neighbouring calls of the round, each as soon as it is permitted. One more is False
+    where it is missing: with `untrusted`, results have texts of others.
     """
 
     @property

@@ -59,6 +59,8 @@ class FunctionTool(Generic[P, R]):
     assessor: Assess | None
     preview: Preview | None
     is_unbound: bool
+    untrusted: bool = False
+    sends: bool = False
 
     @property
     def name(self) -> str:
@@ -80,7 +82,8 @@ class FunctionTool(Generic[P, R]):
         else:
             reasons = (_REASONS[self.risk].format(name=self.schema.name),)
             assessment = Assessment(risk=self.risk, undeclared=self.undeclared, reasons=reasons)
-        return replace(assessment, binding={**assessment.binding, "schema": self.schema_digest})
+        binding = {**assessment.binding, "schema": self.schema_digest}
+        return replace(assessment, sends=assessment.sends or self.sends, binding=binding)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as Python values; see `CallSchema.validate`."""
@@ -156,6 +159,8 @@ def tool(
     parallel: bool | None = None,
     assess: Assess | None = None,
     preview: Preview | None = None,
+    untrusted: bool = False,
+    sends: bool = False,
 ) -> FunctionTool[P, R]: ...
 @overload
 def tool(
@@ -169,6 +174,8 @@ def tool(
     parallel: bool | None = None,
     assess: Assess | None = None,
     preview: Preview | None = None,
+    untrusted: bool = False,
+    sends: bool = False,
 ) -> ToolDecorator: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -183,6 +190,8 @@ def tool(
     parallel: bool | None = None,
     assess: Assess | None = None,
     preview: Preview | None = None,
+    untrusted: bool = False,
+    sends: bool = False,
 ) -> FunctionTool[..., Any] | ToolDecorator:
     """Make a tool from a function, as `@tool`, `@tool(risk="read")` or `tool(function)`.
 
@@ -205,6 +214,10 @@ def tool(
     arguments. `preview` shows a file while the model is still writing the call: a pure function of the arguments
     received so far that returns {"path": str, "content": str}, with a content that only grows, or None.
 
+    `untrusted` says that results have texts of others, as web pages and mails do, and `sends` that a call sends its
+    arguments to others, as a search does. Once an untrusted result is in the conversation, a call that sends is asked
+    about in every mode, unless the user wrote all that it sends, or has a rule that allows it.
+
     Raises `TypeError` for a generator function, because its calls have no result, and `TypeError` or `ValueError` for a
     signature without a schema and for an option that cannot be used.
 
@@ -217,8 +230,11 @@ def tool(
     """
     defaults = {"read_only": read_only, "idempotent": idempotent, "parallel": parallel}
     _check_options(name, description, risk, timeout, assess, preview, defaults)
+    check_type("untrusted", untrusted, bool, "True or False")
+    check_type("sends", sends, bool, "True or False")
     if function is None:
         options = {"risk": risk, "timeout": timeout, "assess": assess, "preview": preview}
+        options |= {"untrusted": untrusted, "sends": sends}
         return cast("ToolDecorator", partial(tool, name=name, description=description, **options, **defaults))
     called, is_unbound = _called_function(function)
     described = getattr(called, "__func__", called) if is_unbound else called
@@ -244,6 +260,8 @@ def tool(
         assessor=assess,
         preview=preview,
         is_unbound=is_unbound,
+        untrusted=untrusted,
+        sends=sends,
     )
 
 

@@ -16,6 +16,7 @@ from agenticx.messages import ToolOutcome, clean_text, new_id
 from agenticx.permissions.kinds import NO_OFFER, Offer, describe, is_narrower, offer_rules
 from agenticx.permissions.rule_stores import RulesUnusable
 from agenticx.permissions.rules import Call, Rule, with_scope
+from agenticx.permissions.said import is_said
 from agenticx.permissions.verdict import Verdict, decide
 from agenticx.runtime.calls.asking import Asker, ClosingAnswer, OpenRequest, question_request
 from agenticx.runtime.calls.concurrency import Slot
@@ -211,9 +212,13 @@ class _Authorization:
 
     async def _decide(self, call: Call) -> Verdict:
         turn = self.turn
-        sources = () if call.assessment.risk == "read" else turn.foreign_sources
-        rules = await self._rules()
-        return decide(turn.permission_mode, call, rules=rules, has_gate=turn.has_gate, sources=sources)
+        assessment, rules = call.assessment, await self._rules()
+        sources = turn.foreign_sources if assessment.sends or assessment.risk != "read" else ()
+        said = False
+        if sources and assessment.sends:
+            said = await run_in_thread(is_said, call.arguments, turn.root.user_texts(), name="agx messages")
+        mode, has_gate = turn.permission_mode, turn.has_gate
+        return decide(mode, call, rules=rules, has_gate=has_gate, sources=sources, is_said=said)
 
     async def _confirm(self, call: Call, verdict: Verdict, offer: Offer) -> ConfirmAnswer:
         """Ask the user, or take the answer to the earlier request; raise `CallRefused` for a no.

@@ -42,7 +42,7 @@ from agenticx.runtime.turn_agent import ToolResult, TurnChange
 from agenticx.sandbox.options import sandbox_options
 from agenticx.settings import Settings
 from agenticx.threads import run_sized
-from agenticx.tools.base import Tool, ToolOutput, runs_in_thread
+from agenticx.tools.base import Tool, ToolOutput, is_untrusted, runs_in_thread
 from agenticx.tools.context import SettleCost, ToolContext
 
 __all__ = ["CallOutcome", "ToolCalls"]
@@ -297,7 +297,8 @@ class ToolCalls:
         if outcome.effect is not None and (obstacle := turn.apply_result(outcome.effect)) is not None:
             outcome = CallOutcome(f"Blocked: {obstacle}.", "blocked")
         text = clean_text(outcome.text)  # reasons of hooks and gates are untrusted text
-        sources = tuple(dict.fromkeys([*outcome.sources, *turn.take_child_sources()]))
+        own = [pending.call.name] if _has_foreign_result(pending) and not outcome.sources else []
+        sources = tuple(dict.fromkeys([*outcome.sources, *own, *turn.take_child_sources()]))
         data: dict[str, Any] = {
             "tool_call_id": pending.call.id,
             "name": pending.call.name,
@@ -449,6 +450,11 @@ def _raise_if_stopped(turn: Turn, pending: PendingCall) -> None:
     """Raise `ToolError` if the call may not begin any more; may be called in any thread."""
     if pending.closed or _is_to_end(turn):
         raise ToolError(NOT_STARTED)
+
+
+def _has_foreign_result(pending: PendingCall) -> bool:
+    """Return whether the call began, so that even its error may have a text of others, as its tool says of itself."""
+    return pending.started is not None and pending.tool is not None and is_untrusted(pending.tool)
 
 
 def _is_to_end(turn: Turn | None) -> bool:
