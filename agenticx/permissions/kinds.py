@@ -145,9 +145,10 @@ def _offer_for_command(call: Call, covered: Sequence[Rule]) -> Offer:
     exact = _rule(tool=call.tool, command=command.text, exact=True, network=network)
     if command.parts is None or not may_be_allowed(command):
         return Offer((), exact)
+    covered = [rule for rule in covered if _allows_words(rule, call)]
     rules: dict[str, Rule] = {}
     for part in command.parts:
-        if part.is_harmless or any(allows_part(rule, part) and allows_wishes(rule, command) for rule in covered):
+        if part.is_harmless or any(allows_part(rule, part) for rule in covered):
             continue
         words = fixed_words(part)
         if words is None:
@@ -157,6 +158,17 @@ def _offer_for_command(call: Call, covered: Sequence[Rule]) -> Offer:
             return Offer((), exact)
         rules[str(rule)] = rule
     return Offer(tuple(rules.values()), exact) if len(rules) <= _MAX_RULES else Offer((), exact)
+
+
+def _allows_words(rule: Rule, call: Call) -> bool:
+    """Return whether a rule allows parts of the command of a call."""
+    is_held = rule.decision == "allow" and rule.holds_in(call.workspace) and rule.is_about(call)
+    return (
+        is_held
+        and bool(rule.words)
+        and call.assessment.shell is not None
+        and allows_wishes(rule, call.assessment.shell)
+    )
 
 
 def _exact(call: Call) -> Rule | None:

@@ -282,6 +282,8 @@ class _Authorization:
         if len(given) < len(answer.rules):
             _log.warning("rules that cover more than was shown are not stored", session_id=turn.session_id)
         chosen = given if answer.rules else offer.shown
+        if not chosen:
+            return
         if answer.remember == "session" or turn.rule_store is None:
             known = turn.root.session.rules
             known += [rule for rule in (with_scope(one, "session", None) for one in chosen) if rule not in known]
