@@ -59,8 +59,8 @@ class FunctionTool(Generic[P, R]):
     assessor: Assess | None
     preview: Preview | None
     is_unbound: bool
-    untrusted: bool = False
-    sends: bool = False
+    untrusted: bool
+    sends: bool
 
     @property
     def name(self) -> str:
