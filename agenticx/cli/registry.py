@@ -98,7 +98,7 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
         ModuleCommand("model", "Call a model once, without tools or a session", "agenticx.cli.commands.model"),
         ModuleCommand(
             "permissions",
-            "The decision on a tool call, and the reasons for it",
+            "The rules about calls: listed, changed, explained, tried",
             "agenticx.cli.commands.permissions",
         ),
         ModuleCommand("completion", "A script for Tab in bash, zsh or fish", "agenticx.cli.commands.completion"),

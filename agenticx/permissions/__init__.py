@@ -5,6 +5,7 @@
     command_rules   rules about shell commands: what they match in one
     said            whether the user wrote what a call sends
     kinds           the rules that a yes can store
+    explain         the verdict in sentences, for each part of a command
     rule_stores     where rules are kept
 
 All but `rule_stores` are pure functions of a call and its assessment.

@@ -17,7 +17,16 @@ from agenticx.permissions.command_rules import allows_part, allows_wishes, may_b
 from agenticx.permissions.rules import EDITS, Call, Rule
 from agenticx.tools.base import CommandPart
 
-__all__ = ["NO_OFFER", "Offer", "describe", "fixed_words", "is_narrower", "offer_rules"]
+__all__ = [
+    "NO_OFFER",
+    "Offer",
+    "describe",
+    "fixed_words",
+    "is_narrower",
+    "offer_rules",
+    "why_too_wide",
+    "why_without_kind",
+]
 
 _MAX_EXACT_CHARS = 20_000
 _MAX_RULES = 8
@@ -240,6 +249,55 @@ def _fixed_script(program: str, rest: Sequence[str]) -> tuple[str, ...] | None:
 
 def _runs_any_code(word: str) -> bool:
     return word in _NO_KIND or word in _SUBCOMMANDS or _LANGUAGES.fullmatch(word) is not None
+
+
+def why_without_kind(part: CommandPart) -> str | None:
+    """Return a clause that says why a command is of no kind, None if it is of one.
+
+    >>> why_without_kind(CommandPart(("git",), 1))
+    '`git` alone could be followed by anything'
+    """
+    words = part.words[: part.bare_count]
+    fixed = _fixed(words)
+    if fixed is None:
+        return _why_unfixed(words) if words else "its program is quoted, or has * or ?"
+    if not allows_part(_rule(tool="bash_exec", command=" ".join(fixed)), part):
+        return f"an option of this `{fixed[0]}` may make it run another program"
+    return None
+
+
+def why_too_wide(rule: Rule) -> str | None:
+    """Return a clause that says why a rule that allows covers nearly anything, None if it does not."""
+    if rule.decision != "allow" or rule.exact or rule.tool != "bash_exec":
+        return None
+    words = rule.words
+    if not words:
+        return "it covers all commands"
+    is_wide = words[0] in _NO_KIND or words[0] in _SUBCOMMANDS or _LANGUAGES.fullmatch(words[0])
+    return _why_unfixed(words) if is_wide and _fixed(words) is None else None
+
+
+def _why_unfixed(words: Sequence[str]) -> str:
+    """Return a clause that says why `_fixed` returns None for the words, of which there is one at least."""
+    program, rest = words[0], words[1:]
+    if program in _NO_KIND:
+        return f"`{program}` runs what its arguments say, or changes so much that each call is looked at"
+    if program in _SUBCOMMANDS:
+        if not rest:
+            return f"`{program}` alone could be followed by anything"
+        if (program, rest[0]) in _RUNNERS:
+            return _why_unfixed(rest[1:]) if len(rest) > 1 else f"`{program} {rest[0]}` runs any program"
+        if (program, rest[0]) == ("git", "-c"):
+            return (
+                "`git -c` changes any setting of git for one command, and some settings name a program that git then"
+                " runs, for example core.pager, core.fsmonitor, diff.external and alias.*"
+            )
+        if rest[0].startswith("-"):
+            return f"`{rest[0]}` before the subcommand of `{program}` may change what that does or where"
+        return f"`{program} {rest[0]}` may run or configure any program"
+    if _LANGUAGES.fullmatch(program):
+        return f"`{program}` runs any code that it is given"
+    return f"the first words after `{program}` do not say what it does"
 
 
 def is_narrower(rule: Rule, offer: Offer) -> bool:

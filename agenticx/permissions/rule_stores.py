@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import threading
 import tomllib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -23,9 +25,21 @@ from agenticx.permissions.rules import Rule, rule_from
 from agenticx.private_files import acquire_lock, replace_file
 from agenticx.shared_place import SharedPlace
 
-__all__ = ["FileRules", "RuleStore", "RulesUnusable", "SharedRules", "UnknownRule", "open_rules", "read_rule_file"]
+__all__ = [
+    "IMPORTED_FILE",
+    "FileRules",
+    "RuleStore",
+    "RulesUnusable",
+    "SharedRules",
+    "UnknownRule",
+    "open_rules",
+    "read_rule_file",
+    "refuse_unused_file",
+]
 
 _FILE = "permissions.toml"
+IMPORTED_FILE = "permissions.imported.toml"
+"""The name that the file gets when its rules have been moved to a database."""
 _MAX_RULES = 2_000
 _MAX_FILE_BYTES = 4_000_000
 _LOCK_SECONDS = 5.0
@@ -161,13 +175,16 @@ def read_rule_file(path: Path) -> Sequence[Rule]:
     tables: Any = document.get("rules", [])
     if not isinstance(tables, list):
         raise RulesUnusable(f"{shown} has 'rules' that are no [[rules]] tables")
-    rules = list[Rule]()
+    rules = dict[str, Rule]()
     for number, table in enumerate(cast("list[object]", tables), start=1):
         try:
-            rules.append(_rule_of(table, number))
+            rule = _rule_of(table, number)
         except InvalidArguments as exc:
             raise RulesUnusable(f"{shown}, rule {number}: {exc}") from exc
-    return tuple(rules)
+        if rule.id in rules:
+            raise RulesUnusable(f"{shown}, rule {number}: another rule has the id {rule.id[:100]!r}; remove that line")
+        rules[rule.id] = rule
+    return tuple(rules.values())
 
 
 def _read_document(path: Path, shown: str) -> Mapping[str, object]:
@@ -193,11 +210,16 @@ def _rule_of(table: object, number: int) -> Rule:
     fields: dict[str, Any] = dict(cast("dict[str, Any]", table)) if isinstance(table, dict) else {}
     if isinstance(text := fields.get("arguments"), str):
         fields["arguments"] = _parsed(text)
-    fields.setdefault("id", f"rule-{number}")
+    fields.setdefault("id", f"rule-{number}-{_short_digest(fields)}")
     fields.setdefault("scope", "workspace" if "workspace" in fields else "user")
     rule = rule_from(fields)
     _check_scope(rule)
     return rule
+
+
+def _short_digest(fields: Mapping[str, Any]) -> str:
+    """Return a text that another table hardly has, so that no id of a rule without one is that of a stored rule."""
+    return sha256(json.dumps(fields, sort_keys=True, default=str).encode(errors="replace")).hexdigest()[:8]
 
 
 def _check_scope(rule: Rule) -> None:
@@ -315,3 +337,17 @@ def _unusable_errors() -> Generator[None]:
 def open_rules(home: Path, shared: SharedPlace | None, clock: Clock | None = None) -> RuleStore:
     """Return the rules of the user: of AGX_HOME, or of the place that several workers share."""
     return FileRules(home, clock) if shared is None else SharedRules(shared, clock)
+
+
+def refuse_unused_file(home: Path) -> None:
+    """Raise `SettingsError` if AGX_HOME has rules that a worker of a database would not use; blocks."""
+    file = FileRules(home).path
+    try:
+        rules = read_rule_file(file)
+    except RulesUnusable as exc:
+        raise SettingsError(f"the workers of a database have their rules about calls in it, and {exc}") from exc
+    if rules:
+        raise SettingsError(
+            f"{str(file)!r} has rules about calls, which would not hold: AGX_STORE_URL names a database, in which its"
+            f" workers have them; `agx permissions import {shlex.quote(str(file))}` moves them there"
+        )

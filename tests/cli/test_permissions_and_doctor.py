@@ -57,6 +57,39 @@ def test_explain_without_json_prints_text(agx: Any) -> None:
     assert (done.returncode, done.stdout.split("\n")[0]) == (0, "ask (rule: default)")
 
 
+@pytest.mark.parametrize(
+    ("command", "sentences"),
+    [
+        (
+            "git -c core.pager=x diff",
+            ["`git -c core.pager=x diff` asks; no kind of it can be remembered: `git -c` changes any setting of git"],
+        ),
+        (
+            "git add a && git commit -m 'x y' | cat",
+            [
+                '`git add a` is allowed by a rule: allow bash_exec command="git add".',
+                "`git commit -m 'x y'` asks; ",
+                "`cat` only looks at files",
+                "A yes can be remembered for this kind: git commit ….",
+            ],
+        ),
+        ("cd src && pytest", ["`cd src` changes the folder", "only for exactly this call"]),
+        ("pytest > $OUT", ["more than plain words"]),
+        ("rm -rf ~", ["A yes counts once"]),
+        ("x=1; sudo git push", ["The rule is about `git push`."]),
+    ],
+)
+@pytest.mark.cases(quick=2)
+def test_explain_says_what_each_part_of_a_command_is(agx: Any, command: str, sentences: list[str]) -> None:
+    agx("permissions", "add", "allow", "bash_exec", "command=git add")
+    agx("permissions", "add", 'deny bash_exec command="git push"', "--user")
+    done = agx("permissions", "explain", "bash_exec", json.dumps({"command": command}), "--json")
+    row = json.loads(done.stdout)
+    assert row["decision"] == ("deny" if "push" in command else "ask")
+    found = [next((reason for reason in row["reasons"] if sentence in reason), None) for sentence in sentences]
+    assert None not in found, row["reasons"]
+
+
 def test_explain_refuses_an_unknown_tool_and_bad_arguments(agx: Any) -> None:
     unknown = agx("permissions", "explain", "file_raed", "{}")
     assert (unknown.returncode, unknown.stdout) == (2, "")

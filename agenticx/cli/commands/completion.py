@@ -21,12 +21,12 @@ examples:
   agx completion fish > ~/.config/fish/completions/agx.fish
   source <(agx completion bash)              for this shell only
 
-Commands, actions and options are in the script; the values of sessions, models, agents and teams are asked for when
-Tab is pressed.
+Commands, actions and options are in the script; the values of sessions, models, agents, teams, rules and tools are
+asked for when Tab is pressed.
 
 exit codes: 0 done, 2 usage"""
 
-_KINDS = frozenset({"session", "model", "agent", "team"})
+_KINDS = frozenset({"session", "model", "agent", "team", "rule", "tool"})
 """The arguments whose values `completion_values` has, by their names."""
 
 

@@ -1,4 +1,4 @@
-"""The values that Tab completes: names of sessions, models, agents and teams."""
+"""The values that Tab completes: names of sessions, models, agents, teams and tools, ids of rules."""
 
 from __future__ import annotations
 
@@ -66,9 +66,26 @@ def _names_of_files(kind: str) -> Sequence[str]:
     return files.names()
 
 
+def _rules() -> Sequence[str]:
+    from agenticx.permissions.rule_stores import open_rules
+    from agenticx.sessions.store.factory import using_shared_place
+
+    settings = load_settings()
+    with using_shared_place(settings, only_reads=True) as shared:
+        return [rule.id for rule in open_rules(settings.home, shared).list()]
+
+
+def _tools() -> Sequence[str]:
+    from agenticx.cli.options import enabled_tools
+
+    return [tool.schema.name for tool in enabled_tools(load_settings())]
+
+
 _SOURCES: Mapping[str, Callable[[], Sequence[str]]] = {
     "session": _sessions,
     "model": catalogue_models,
     "agent": partial(_names_of_files, "agent"),
     "team": partial(_names_of_files, "team"),
+    "rule": _rules,
+    "tool": _tools,
 }

@@ -12,6 +12,7 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import SettingsError, StoreError
 from agenticx.home_permissions import check_home
 from agenticx.logs import get_logger
+from agenticx.permissions.rule_stores import refuse_unused_file
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.store.base import Store, StoreReader
 from agenticx.sessions.store.blobs import BlobFolder
@@ -64,11 +65,13 @@ def open_store(settings: Settings, clock: Clock | None = None, *, shared: Shared
     `shared` is its shared place, if that is open already; the store closes it. What the user's group may change in
     AGX_HOME is logged. Raises `OwnedElsewhere` while another process owns it,
     `StoreError` for a file that cannot be used, `SettingsError` for a path that cannot be resolved or is in a folder
-    that is not there, unless that is AGX_HOME, and as `check_home` does.
+    that is not there, unless that is AGX_HOME, for rules in AGX_HOME that a database replaces, and as `check_home`
+    does.
     """
     for sentence in check_home(settings.home):
         _log.warning("AGX_HOME is not private", reason=sentence)
     if settings.postgres_urls:
+        refuse_unused_file(settings.home)
         with ExitStack() as closing:
             if shared is None and (shared := open_shared_place(settings, clock)) is not None:
                 closing.callback(shared.close)

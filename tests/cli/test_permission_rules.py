@@ -1,0 +1,98 @@
+"""`agx permissions`: rules that are listed, added, removed, imported, and tried on past sessions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def rows(agx: Any, *words: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in agx("permissions", "list", "--json", *words).stdout.splitlines()]
+
+
+def test_rules_are_added_listed_and_removed(agx: Any) -> None:
+    assert (agx("permissions", "list").stdout, (agx.folder.parent / "home").exists()) == ("", False)
+    added = agx("permissions", "add", "allow", "bash_exec", "command=git commit")
+    assert (added.returncode, added.stderr) == (0, "")
+    agx("permissions", "add", "deny file_write path=secrets/**", "--user")
+    here, everywhere = rows(agx)
+    assert (here["command"], here["scope"], here["workspace"]) == ("git commit", "workspace", str(agx.folder))
+    assert (everywhere["path"], everywhere["scope"]) == ("secrets/**", "user")
+    assert [row["holds_here"] for row in rows(agx, "--cwd", "/")] == [False, True]
+    assert agx("permissions", "list").stdout.splitlines() == [
+        f'* {here["id"]}  {here["created_at"][:10]}  allow bash_exec command="git commit"  (in {agx.folder})',
+        f"* {everywhere['id']}  {everywhere['created_at'][:10]}  deny file_write path=secrets/**  (everywhere)",
+    ]
+    explained = agx("permissions", "explain", "file_write", '{"path": "secrets/a", "content": ""}', "--json")
+    assert json.loads(explained.stdout)["rule"] == {key: everywhere[key] for key in everywhere if key != "holds_here"}
+    assert agx("completion", "--values", "rule").stdout.split() == [here["id"], everywhere["id"]]
+    assert agx("permissions", "remove", here["id"]).returncode == 0
+    again = agx("permissions", "remove", here["id"])
+    assert (again.returncode, again.stderr) == (
+        1,
+        f"agx: no rule has the id '{here['id']}'; `agx permissions list` shows them\n",
+    )
+    assert rows(agx) == [everywhere]
+
+
+def test_what_allows_very_much_is_stored_with_a_warning_and_what_is_wrong_is_refused(agx: Any) -> None:
+    for words, why in {
+        ("allow", "bash_exec"): "it covers all commands",
+        ("allow bash_exec command=git",): "`git` alone could be followed by anything",
+        ("allow", "bash_exec", "command=python -c"): "`python` runs any code",
+        ("allow", "bash_exec", "command=env"): "`env` runs what its arguments say",
+    }.items():
+        done = agx("permissions", "add", *words)
+        assert (done.returncode, why in done.stderr) == (0, True), done.stderr
+    assert len(rows(agx)) == 4
+    for words, why in {
+        ("permit", "bash_exec"): "a rule begins with allow, ask or deny",
+        ("allow", "edit", "path=/etc/**"): "relative to the workspace",
+        ("allow *",): "names its tool",
+    }.items():
+        done = agx("permissions", "add", *words)
+        assert (done.returncode, done.stdout, why in done.stderr) == (2, "", True), done.stderr
+    assert len(rows(agx)) == 4
+
+
+def test_a_file_is_imported_once_and_a_damaged_one_is_named(agx: Any, tmp_path: Path) -> None:
+    file = tmp_path / "old.toml"
+    file.write_text('[[rules]]\ndecision = "ask"\ntool = "web_fetch"\nhost = "*.example.com"\n')
+    first, second = (agx("permissions", "import", str(file)) for _ in range(2))
+    assert (first.stdout.count("ask web_fetch host=*.example.com  (everywhere)"), second.stdout) == (1, "")
+    assert "0 rules are added, 1 were there already" in second.stderr
+    own = tmp_path / "home" / "permissions.toml"
+    own.write_text('[[rules]]\ndecision = "maybe"\ntool = "x"\n')
+    for words in (["list"], ["explain", "file_read", '{"path": "a"}'], ["add", "deny", "x"]):
+        done = agx("permissions", *words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"agx: '{own}', rule 1: the rule is wrong in decision" in done.stderr
+
+
+@pytest.mark.promise("E5")
+def test_a_rule_is_tried_on_past_sessions(agx: Any) -> None:
+    agx("run", "Write src/a.txt with the text one", "--yes")
+    agx("run", "run touch made", "--yes")
+    agx("run", "Write b.txt with the text two")
+    agx("run", "list the files here")
+    edits = json.loads(agx("permissions", "replay", "allow", "edit", "path=src/**", "--json").stdout)
+    assert [(edits[name]["count"], edits[name]["were_asked"]) for name in ("allow", "ask", "deny")] == [
+        (1, 1),
+        (0, 0),
+        (0, 0),
+    ]
+    assert [(call["subject"], call["was_asked"]) for call in edits["allow"]["calls"]] == [("src/a.txt", True)]
+    denied = agx("permissions", "replay", "deny edit").stdout.splitlines()
+    assert denied[:2] == ["deny edit", "would have denied: 2 calls, of which 2 were asked about"]
+    assert [line.split()[-1] for line in denied[2:]] == ["b.txt", "src/a.txt"]  # newest first
+    touch = agx("permissions", "replay", "allow", "bash_exec", "command=touch", "--since", "1d").stdout
+    assert touch.endswith("bash_exec  touch made\n")
+    none = agx("permissions", "replay", "allow", "bash_exec", "command=touch", "--since", "2999-01-01")
+    assert (none.returncode, "it decides about none" in none.stderr) == (0, True)
+    elsewhere = agx("permissions", "replay", "deny edit", "--cwd", "/")
+    assert "of 0 past calls" in elsewhere.stderr
+    assert sorted(path.name for path in agx.folder.iterdir()) == ["made", "src"]
+    assert agx("permissions", "replay", "allow edit", "--since", "soon").returncode == 2
