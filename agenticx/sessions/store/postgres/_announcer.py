@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
@@ -17,7 +18,12 @@ from agenticx.sessions.store.postgres._writer import CommitJob
 
 __all__ = ["Announcer", "channel_of"]
 
-_TELL_SECONDS = 0.04  # from one notification to the next one: each costs the server as much as six commits
+_TELL_SECONDS, _MAX_TELL_SECONDS = 0.03, 0.045
+"""The times after a notification from which a group of commits is told at once, and at which one before that is told.
+
+A notification costs the server as much as several commits. While groups of tokens come every 20 ms and a little more,
+each second one is told at once, together with the one before it.
+"""
 _FOLLOWED_SECONDS = 3.0  # after which a worker that has not named a session again is told no more of it
 _SEND_SECONDS = 10.0
 _MAX_PAYLOAD_CHARS = 7_900
@@ -47,6 +53,8 @@ class Announcer:
         self._followed = dict[str, dict[int | None, float]]()  # for each worker until when it is told; None: of all
         self._changed = dict[int, int]()
         self._has_changed = asyncio.Event()
+        self._is_due = asyncio.Event()
+        self._told = 0.0  # when the last notification was sent
         self._connection: PostgresConnection | None = None
         self._sending = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -83,6 +91,8 @@ class Announcer:
         if self._followed or self._claimed:
             self._changed.update((job.session, job.last_seq) for job in jobs)
             self._has_changed.set()
+            if asyncio.get_running_loop().time() >= self._told + _TELL_SECONDS:
+                self._is_due.set()
 
     async def follow(self, sessions: Collection[int], *, all_sessions: bool = False) -> None:
         """Ask the owners of sessions for notifications, which come for some seconds."""
@@ -111,14 +121,16 @@ class Announcer:
             del self._followed[worker_id]
 
     async def _tell(self) -> None:
-        """Tell other workers of commits: at once, or with others that come until the next notification is due."""
+        """Tell other workers of commits: at once, or with those that come once a notification is due."""
         loop = asyncio.get_running_loop()
-        told = loop.time() - _TELL_SECONDS
         while True:
             await self._has_changed.wait()
-            await asyncio.sleep(told + _TELL_SECONDS - loop.time())
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._told + _MAX_TELL_SECONDS):
+                    await self._is_due.wait()
             self._has_changed.clear()
-            told = loop.time()
+            self._is_due.clear()
+            self._told = loop.time()
             changed, self._changed = self._changed, dict[int, int]()
             if notifications := list(self._notifications(changed)):
                 await self._send(notifications)

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
@@ -227,7 +226,7 @@ class Follower:
     async def _read_new(self, numbers: Iterable[int]) -> None:
         """Read the new events of these sessions, and notify their readers."""
         known = {number: self._revs[self._ids[number]] for number in numbers if number in self._ids}
-        rows = await self._server.retry(partial(self._fetch_new, known)) if known else ()
+        rows = await self._fetch_new(known) if known else ()
         for number, rev, last_seq, position, body in rows:
             session_id = self._ids.get(number)
             if session_id is None or rev <= self._revs[session_id]:  # not followed any more, or followed anew
@@ -248,16 +247,23 @@ class Follower:
             self.notifier.notify(session_id)
 
     async def _fetch_new(self, after: Mapping[int, int]) -> list[Row]:
-        """Return the commits of these sessions after the given ones, from a connection of its own."""
-        connection = self._connection
-        if connection is None or connection.is_closed():
-            connection = self._connection = await self._server.connect(INDEX_SCANS)
-        try:
-            async with map_errors(self._server.name):
-                return await connection.fetch(_NEW, list(after), list(after.values()), timeout=_FETCH_SECONDS)
-        except BaseException:
-            connection.terminate()
-            raise
+        """Return the commits of these sessions after the given ones, on a connection of its own but for a pooler."""
+        columns = list(after), list(after.values())
+        if self._server.is_pooled:
+            return await self._server.fetch(_NEW, *columns)
+
+        async def attempt() -> list[Row]:
+            connection = self._connection
+            if connection is None or connection.is_closed():
+                connection = self._connection = await self._server.connect(INDEX_SCANS)
+            try:
+                async with map_errors(self._server.name):
+                    return await connection.fetch(_NEW, *columns, timeout=_FETCH_SECONDS)
+            except BaseException:
+                connection.terminate()
+                raise
+
+        return await self._server.retry(attempt)
 
     async def _find_removed(self) -> None:
         """Notify the readers of followed sessions that were deleted, and those of all sessions."""
