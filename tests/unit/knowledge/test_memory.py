@@ -32,7 +32,7 @@ def save(memory: UserMemory, text: str) -> str:
 
 
 def opened(home: Path, model: ScriptedModel, **settings: Any) -> AbstractAsyncContextManager[Hub]:
-    given = {"home": home, "workspace_root": home.parent, **settings}
+    given = {"sandbox": "off", "home": home, "workspace_root": home.parent, **settings}
     return open_hub("memory://", model=model, settings=load_settings(given, environ={}))
 
 

@@ -49,7 +49,7 @@ def opened(folder: Path, *script: Any, store: str = "memory://") -> AbstractAsyn
     VaultRegistry(home).add(notes)
     (folder / "work").mkdir(exist_ok=True)
     tools = [*builtin_tools(), web_fetch, file_delete]
-    settings = load_settings({"home": home}, environ={})
+    settings = load_settings({"home": home, "sandbox": "off"}, environ={})
     model = ScriptedModel(script, context_window=200_000)
     return open_hub(
         store,

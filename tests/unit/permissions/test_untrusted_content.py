@@ -176,3 +176,19 @@ async def test_without_texts_of_others_auto_asks_about_none_of_it(tmp_path: Path
     events = [event async for event in AgentRuntime(model, gate, tools=outside.tools()).run_turn("Go.", session)]
     assert [event for event in events if event.type == "confirm_required"] == []
     assert len(outside.received) == 3
+
+
+async def test_code_in_a_sandbox_without_network_is_not_asked_about(tmp_path: Path) -> None:
+    for contained, asked in ((True, []), (False, ["execute"])):
+        assessment = Assessment(risk="execute", contained=contained)
+
+        @tool(risk="execute", assess=lambda arguments, context, given=assessment: given)
+        def execute() -> str:
+            """Run code."""
+            return "done"
+
+        gate = ScriptedGate(False)
+        model = ScriptedModel([call("read_page", {"text": "x"}), call("execute", {}), "Done."])
+        session = Session(workspace=tmp_path, permission_mode="auto")
+        await AgentRuntime(model, gate, tools=[read_page, execute]).run("Read it.", session)
+        assert [request.tool for request in gate.requests] == asked
