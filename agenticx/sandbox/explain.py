@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from agenticx.sandbox.options import SandboxKind
+
 __all__ = ["explain_failure"]
 
 _NETWORK = re.compile(
@@ -20,9 +22,20 @@ _WRITING = re.compile(r"read-only file ?system|device or resource busy|\bEROFS\b
 _DENIED = re.compile(r"permission denied|operation not permitted|no such file or directory", re.IGNORECASE)
 _MISSING = re.compile(r"(?:^|: )([\w.+-]{1,100}): (?:command )?not found", re.MULTILINE)
 
+_DENIED_BY_LANDLOCK = re.compile(r"permission denied|operation not permitted|\bEACCES\b", re.IGNORECASE)
+_LANDLOCK = (
+    "The sandbox allows writing in the workspace and in $TMPDIR only, hides /tmp and the home folder, except "
+    "toolchains, and has no TCP; a command that needs more is called with network=true or unsandboxed=true, "
+    "which asks the user."
+)
 
-def explain_failure(output: str, *, network: bool, writable: bool, homes: tuple[Path, ...]) -> str | None:
+
+def explain_failure(
+    output: str, *, kind: SandboxKind, network: bool, writable: bool, homes: tuple[Path, ...]
+) -> str | None:
     """Return a sentence on what the sandbox may have to do with the failure that `output` shows, or None."""
+    if kind == "landlock":
+        return _LANDLOCK if _DENIED_BY_LANDLOCK.search(output) else None
     return " ".join(_sentences(output, network, writable, homes)) or None
 
 

@@ -10,7 +10,7 @@ from agenticx.settings import Settings
 
 __all__ = ["SandboxKind", "SandboxOptions", "sandbox_options"]
 
-SandboxKind = Literal["bubblewrap"]
+SandboxKind = Literal["bubblewrap", "landlock"]
 
 
 @dataclass(frozen=True, slots=True)

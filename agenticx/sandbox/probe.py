@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from agenticx.sandbox.bubblewrap import Profile, wrap
+from agenticx.sandbox.landlock import describe_version, landlock_version, restricted
 from agenticx.sandbox.options import SandboxKind, SandboxOptions
 
 __all__ = ["SandboxStatus", "find_sandbox"]
@@ -21,11 +23,16 @@ _MAX_SHOWN_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class SandboxStatus:
-    """The sandbox of this machine: its kind and program, or None and the `reason` why there is none, a sentence."""
+    """The sandbox of this machine: its kind and program, or None and the `reason` why there is none, a sentence.
+
+    For Landlock the reason says why bubblewrap does not work; `gaps` is a clause on what it does not keep a command
+    from.
+    """
 
     kind: SandboxKind | None
     reason: str
     program: str = ""
+    gaps: str = ""
 
 
 def find_sandbox(options: SandboxOptions) -> SandboxStatus:
@@ -36,27 +43,54 @@ def find_sandbox(options: SandboxOptions) -> SandboxStatus:
         return SandboxStatus(None, "There is a sandbox on Linux only.")
     program = shutil.which("bwrap")
     if program is None:
-        return SandboxStatus(None, "bubblewrap is not installed (there is no bwrap on the PATH).")
-    return _try_bubblewrap(os.path.abspath(program))
+        status = SandboxStatus(None, "bubblewrap is not installed (there is no bwrap on the PATH).")
+    else:
+        status = _try_bubblewrap(os.path.abspath(program))
+    return status if status.kind is not None else _try_landlock(status.reason)
+
+
+@functools.cache
+def _try_landlock(reason: str) -> SandboxStatus:
+    """Return the status with Landlock, or without a sandbox; `reason` is why bubblewrap does not work."""
+    if (version := landlock_version()) == 0:
+        return SandboxStatus(None, f"{reason} The kernel has no Landlock, or it is off.")
+    with tempfile.TemporaryDirectory() as folder:
+        profile = Profile(workspace=Path("/usr"), writable=False)
+        trial = _run(restricted(profile, Path(folder), [_shell(), "-c", ":"]))
+    if isinstance(trial, str):
+        return SandboxStatus(None, f"{reason} Landlock does not work here ({trial}).")
+    gaps = describe_version(version)
+    weaker = f"Landlock (version {version}) does not keep a command from {gaps}."
+    return SandboxStatus("landlock", f"{reason} {weaker}", gaps=gaps)
 
 
 @functools.cache
 def _try_bubblewrap(program: str) -> SandboxStatus:
-    shell = shutil.which("sh", path=os.defpath) or "/bin/sh"
-    arguments = wrap(program, Profile(workspace=Path("/usr"), writable=False), [shell, "-c", ":"])
+    error = _run(wrap(program, Profile(workspace=Path("/usr"), writable=False), [_shell(), "-c", ":"]))
+    if error is None:
+        return SandboxStatus("bubblewrap", f"Commands run in bubblewrap ({program}).", program)
+    error = error.removeprefix("bwrap: ")
+    return SandboxStatus(None, f"{program} does not work here: {_cause(error)} ({error}).")
+
+
+def _shell() -> str:
+    return shutil.which("sh", path=os.defpath) or "/bin/sh"
+
+
+def _run(arguments: list[str]) -> str | None:
+    """Run a command that does nothing; return None if it works, else what it says."""
     try:
         trial = subprocess.run(
             arguments, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return SandboxStatus(None, f"{program} did not end within {_TRIAL_SECONDS:g} s.")
+        return f"it did not end within {_TRIAL_SECONDS:g} s"
     except OSError as exc:
-        return SandboxStatus(None, f"{program} cannot be run: {exc.strerror}.")
+        return f"it cannot be run: {exc.strerror}"
     if trial.returncode == 0:
-        return SandboxStatus("bubblewrap", f"Commands run in bubblewrap ({program}).", program)
-    error = " ".join(trial.stderr.decode(errors="replace").split())[:_MAX_SHOWN_CHARS].removeprefix("bwrap: ")
-    said = error or f"exit code {trial.returncode}"
-    return SandboxStatus(None, f"{program} does not work here: {_cause(error)} ({said}).")
+        return None
+    text = " ".join(trial.stderr.decode(errors="replace").split())
+    return text[:_MAX_SHOWN_CHARS] or f"exit code {trial.returncode}"
 
 
 def _cause(error: str) -> str:

@@ -51,8 +51,8 @@ def _flag_problem(assessment: Any) -> str | None:
     for name in ("protected", "unchecked", "discloses", "remembers", "sends", "undeclared", "contained"):
         if not isinstance(flag := getattr(assessment, name), bool):
             return _wrong(name, flag, "True or False")
-    if assessment.sandboxed not in (None, False, "bubblewrap"):
-        return _wrong("sandboxed", assessment.sandboxed, "'bubblewrap', False or None")
+    if assessment.sandboxed not in (None, False, "bubblewrap", "landlock"):
+        return _wrong("sandboxed", assessment.sandboxed, "'bubblewrap', 'landlock', False or None")
     return None
 
 

@@ -109,7 +109,7 @@ class Assessment:
     remembers: bool = False
     sends: bool = False
     undeclared: bool = False
-    sandboxed: Literal["bubblewrap", False] | None = None
+    sandboxed: Literal["bubblewrap", "landlock", False] | None = None
     contained: bool = False
     command: str | None = None
     path: str | None = None

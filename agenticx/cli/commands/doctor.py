@@ -402,6 +402,9 @@ _CAPABILITY_TEXTS: Mapping[Capability, str] = {
 
 def _check_sandbox(settings: Settings) -> Finding:
     status = find_sandbox(sandbox_options(settings))
+    if status.kind == "landlock":
+        text = "commands can write in the workspace only, and see neither your home folder nor the token"
+        return Finding("sandbox", f"Landlock: {text}. {status.reason}", "note")
     if status.kind is not None:
         text = "they can change the workspace only, and have no network unless you allow it"
         return Finding("sandbox", f"{status.reason.removesuffix('.')}: {text}")

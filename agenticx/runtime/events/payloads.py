@@ -227,7 +227,7 @@ class ConfirmContextData(TypedDict):
     diff: NotRequired[Annotated[str, Field(description="The change of the file as a unified diff.")]]
     sandboxed: NotRequired[
         Annotated[
-            Literal["bubblewrap", False],
+            Literal["bubblewrap", "landlock", False],
             Field(description="The sandbox that the command runs in, or false if it runs in none."),
         ]
     ]

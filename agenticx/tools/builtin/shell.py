@@ -74,8 +74,8 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     harmless = (named.secret, deleted, unchecked, wishes) == (None, None, None, Wishes()) and is_plainly_harmless(
         command, workspace, search_path, context.protected_roots, file_system, git_environment=environment
     )
-    kind = find_sandbox_for(context, wishes).kind
-    power = tuple(sandbox_reasons(context, wishes, kind))
+    status = find_sandbox_for(context, wishes)
+    kind, power = status.kind, tuple(sandbox_reasons(context, wishes, status))
     asked = wishes if find_sandbox_for(context, Wishes()).kind is not None else Wishes()
     shell = _read_command(command, context, environment, file_system)
     return Assessment(
@@ -223,14 +223,18 @@ async def bash_exec(
     wishes = Wishes(network=network, unsandboxed=unsandboxed)
     bash, text = _find_bash(environment), _check_command(command)
     launch = await run_in_thread(prepare, text, bash, environment, context, wishes, name="agx preparing a command")
-    running = start_command(
-        launch.arguments,
-        cwd=context.workspace.resolve(),
-        environment=launch.environment,
-        call_id=context.call_id,
-        on_output=on_output,
-        own_processes=launch.own_processes,
-    )
+    try:
+        running = start_command(
+            launch.arguments,
+            cwd=context.workspace.resolve(),
+            environment=launch.environment,
+            call_id=context.call_id,
+            on_output=on_output,
+            own_processes=launch.own_processes,
+        )
+    except ToolError:
+        await run_in_thread(_notes, launch, "", None, name="agx checking a command")
+        raise
     end: CommandExit | None = None
     closed = False
     try:
@@ -265,14 +269,16 @@ async def bash_exec(
 async def _close(running: RunningCommand, launch: Launch) -> None:
     """Wait until the processes have ended, and move protected files that they created meanwhile."""
     await running.wait_closed()
-    if launch.before is not None:
-        await run_in_thread(launch.move_protected, name="agx checking a command")
+    if launch.profile is not None:
+        await run_in_thread(_notes, launch, "", None, name="agx checking a command")
 
 
-def _notes(launch: Launch, output: str, end: CommandExit) -> list[str]:
-    """Return sentences about what the sandbox did to the command; move protected files that it created."""
-    notes = [launch.move_protected(), launch.explain(output) if end.exit_code else None]
-    return [note for note in notes if note is not None]
+def _notes(launch: Launch, output: str, end: CommandExit | None) -> list[str]:
+    """Return sentences about what the sandbox did to the command; remove what it must not leave."""
+    notes = list(launch.clean_up())
+    if end is not None and end.exit_code and (explanation := launch.explain(output)) is not None:
+        notes.append(explanation)
+    return notes
 
 
 def _wishes(arguments: Mapping[str, Any]) -> Wishes:
@@ -308,7 +314,8 @@ def _find_bash(environment: Mapping[str, str]) -> str:
 
 def _exit_text(end: CommandExit, launch: Launch) -> str:
     ending = f"exit code {end.exit_code}" if end.exit_code >= 0 else f"ended by {_signal_name(-end.exit_code)}"
-    if launch.kind is not None and _SIGNALLED < end.exit_code <= _SIGNALLED + signal.NSIG:  # bubblewrap says no more
+    # bubblewrap ends with such a code where the command was ended by a signal
+    if launch.kind == "bubblewrap" and _SIGNALLED < end.exit_code <= _SIGNALLED + signal.NSIG:
         ending += f", as after {_signal_name(end.exit_code - _SIGNALLED)}"
     if not end.leftover_count:
         return ending

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from agenticx.tools.protected import PROTECTED_PAIRS, protected_settings_part
 
-__all__ = ["ProtectedFiles", "find_protected_files", "move_new_ones"]
+__all__ = ["ProtectedFiles", "find_protected_files", "move_new_ones", "newest_change"]
 
 _UNSEARCHED_FOLDERS = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "site-packages"})
 _MAX_SECONDS = 2.0
@@ -32,8 +32,11 @@ _REPOSITORY_PARTS = ("config", "config.worktree", "hooks", "info/attributes", "c
 _PAIR_ENDS = frozenset(child for _, child in PROTECTED_PAIRS)
 _MAX_CONFIG_BYTES = 64 * 1024
 
-_Identity = tuple[int, int, str]
-"""Device and inode of a file or folder, and the target of a link."""
+_Identity = tuple[int, int, int, int, str]
+"""Device, inode, size and time of the last change of content of a file or folder, and the target of a link.
+
+An inode alone could be that of a file which was removed and made room for another one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class ProtectedFiles:
 
     def mountable(self, command: str) -> list[Path]:
         """Return those that can be mounted read-only: no links, and none that `command` names."""
-        return [path for path, (_, _, target) in self.identities.items() if not target and not names(command, path)]
+        return [path for path, (*_, target) in self.identities.items() if not target and not names(command, path)]
 
 
 def names(command: str, path: Path) -> bool:
@@ -210,32 +213,48 @@ def _add(identities: dict[Path, _Identity], paths: Iterator[Path] | Sequence[Pat
             target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
         except OSError:  # removed since
             continue
-        identities[path] = (status.st_dev, status.st_ino, target)
+        identities[path] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, target)
 
 
 # --- after the command ------------------------------------------------------------------------------------------------
 
 
-def move_new_ones(before: ProtectedFiles, command: str, quarantine: Path) -> list[Path]:
+def move_new_ones(before: ProtectedFiles, command: str, quarantine: Path, *, were_mounted: bool) -> list[Path]:
     """Move what appeared under a protected name since `before` into the folder `quarantine`; return the paths.
 
-    What `command` names stays: the user was asked about it. Raises `OSError` if something cannot be moved.
+    What `command` names stays: the user was asked about it. If the protected files were not mounted read-only, a file
+    that takes the place of one stays too: it may just have been saved. Raises `OSError` if something cannot be moved.
     """
     known = {identity for path, identity in before.identities.items() if not names(command, path)}
     after = find_protected_files(before.workspace)
     moved: list[Path] = []
     for path, identity in after.identities.items():
-        if identity in known or names(command, path):
+        if identity in known or names(command, path) or (path in before.identities and not were_mounted):
             continue
         if any(map(path.is_relative_to, after.repositories)) and _is_harmless_part(path):
             continue
         target = quarantine / path.relative_to(before.workspace if path.is_relative_to(before.workspace) else "/")
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.move(path, target)
-        if path in before.identities and (link := before.identities[path][2]):
+        if path in before.identities and (link := before.identities[path][-1]):
             path.symlink_to(link)
         moved.append(path)
     return moved
+
+
+def newest_change(path: Path) -> int:
+    """Return the time of the latest change of a file, or of anything in a folder, in nanoseconds; 0 if it is gone."""
+    newest = _changed(path)
+    for folder, folders, files in os.walk(path):
+        newest = max([newest, *(_changed(Path(folder, name)) for name in (*folders, *files))])
+    return newest
+
+
+def _changed(path: Path) -> int:
+    try:
+        return os.lstat(path).st_ctime_ns
+    except OSError:
+        return 0
 
 
 _SECTION = re.compile(r'\[\s*(\w+)(?:\s+"[^"]*")?\s*\]')

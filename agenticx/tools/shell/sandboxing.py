@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.sandbox.bubblewrap import EMPTY_FOLDERS, Profile, home_folders, wrap
 from agenticx.sandbox.explain import explain_failure
+from agenticx.sandbox.landlock import restricted
 from agenticx.sandbox.options import SandboxKind
 from agenticx.sandbox.probe import SandboxStatus, find_sandbox
 from agenticx.sandbox.toolchains import visible_home_paths
@@ -18,7 +21,7 @@ from agenticx.settings import home_folder
 from agenticx.tools.context import ToolContext
 from agenticx.tools.shell.file_system_cache import FileSystemCache
 from agenticx.tools.shell.named_paths import examine
-from agenticx.tools.shell.protected_files import ProtectedFiles, find_protected_files, move_new_ones
+from agenticx.tools.shell.protected_files import ProtectedFiles, find_protected_files, move_new_ones, newest_change
 from agenticx.tools.visible import visible_line
 
 __all__ = ["Launch", "Wishes", "find_sandbox_for", "is_contained", "prepare", "sandbox_reasons"]
@@ -52,14 +55,17 @@ def find_sandbox_for(context: ToolContext, wishes: Wishes) -> SandboxStatus:
         return status
     if workspace == Path("/"):
         return SandboxStatus(None, "The workspace is the root of the file system.")
-    if workspace in _private_paths(context):
+    private = _private_paths(context)
+    if workspace in private:
         return SandboxStatus(None, "The workspace is AgenticX's own folder.")
+    if status.kind == "landlock" and any(path.is_relative_to(workspace) for path in private):
+        return SandboxStatus(None, "Landlock cannot hide AgenticX's own files, which are in the workspace.")
     return status
 
 
-def sandbox_reasons(context: ToolContext, wishes: Wishes, kind: SandboxKind | None) -> Iterator[str]:
-    """Yield sentences about what a sandbox of this kind, or none, lets the command do."""
-    if kind is None:
+def sandbox_reasons(context: ToolContext, wishes: Wishes, status: SandboxStatus) -> Iterator[str]:
+    """Yield sentences about what this sandbox, or none, lets the command do."""
+    if status.kind is None:
         if wishes.unsandboxed and find_sandbox_for(context, Wishes()).kind is not None:
             yield "It asks to run outside of the sandbox."
         yield "It runs without a sandbox, with all your permissions, and could read AgenticX's access token."
@@ -69,15 +75,18 @@ def sandbox_reasons(context: ToolContext, wishes: Wishes, kind: SandboxKind | No
         if _hides_home(context.workspace.resolve())
         else "sees your home folder, which the workspace includes"
     )
-    network = "has the network" if wishes.network else "has no network"
-    yield f"It runs in a sandbox ({kind}): it can change files of the workspace only, {home}, and {network}."
+    limits = f"It runs in a sandbox ({status.kind}): it can change files of the workspace only"
+    if status.kind == "landlock":
+        yield f"{limits} and {home}. It is not kept from {status.gaps}."
+    else:
+        yield f"{limits}, {home}, and {'has the network' if wishes.network else 'has no network'}."
     if wishes.network:
         yield "It asks for the network: it can send what it reads, and use the servers of this machine."
 
 
 def is_contained(context: ToolContext, wishes: Wishes, kind: SandboxKind | None) -> bool:
     """Return whether the sandbox keeps the command from your files outside of the workspace, and from the network."""
-    return kind is not None and not wishes.network and _hides_home(context.workspace.resolve())
+    return kind == "bubblewrap" and not wishes.network and _hides_home(context.workspace.resolve())
 
 
 def _hides_home(workspace: Path) -> bool:
@@ -96,7 +105,9 @@ def _private_paths(context: ToolContext) -> tuple[Path, ...]:
 class Launch:
     """A prepared command: its arguments, its environment, and the protected files that existed before it.
 
-    `consented` is the command if it names a protected path, about which the user was asked then, else "".
+    `consented` is the command if it names a protected path, about which the user was asked then, else "". `changes` are
+    the times of the latest changes of protected files, which Landlock does not prevent; `temporary` is the folder for
+    temporary files that it needs.
     """
 
     arguments: Sequence[str]
@@ -106,36 +117,54 @@ class Launch:
     before: ProtectedFiles | None = None
     consented: str = ""
     quarantine: Path | None = None
+    changes: Mapping[Path, int] | None = None
+    temporary: Path | None = None
 
     @property
     def own_processes(self) -> int:
         """The processes of the sandbox itself that remain while the command has left any running."""
-        return 0 if self.kind is None else 1
+        return 1 if self.kind == "bubblewrap" else 0
 
     def explain(self, output: str) -> str | None:
         """Return what the sandbox may have to do with a failed command, by its output, or None."""
-        if self.profile is None:
+        if self.profile is None or self.kind is None:
             return None
         network, writable = self.profile.network, self.profile.writable
-        return explain_failure(output, network=network, writable=writable, homes=home_folders())
+        return explain_failure(output, kind=self.kind, network=network, writable=writable, homes=home_folders())
 
-    def move_protected(self) -> str | None:
-        """Move away what the command created under protected names; return a sentence about it, or None. It blocks."""
+    def clean_up(self) -> Iterator[str]:
+        """Remove what the command leaves, once its processes have ended; yield sentences about protected files.
+
+        It blocks.
+        """
+        if (moved := self._move_protected()) is not None:
+            yield moved
+        changed = [path for path, time in (self.changes or {}).items() if newest_change(path) != time]
+        if changed:
+            yield f"The command changed {_shown(changed)}, which may decide what runs on this machine: look at it."
+        if self.temporary is not None:
+            shutil.rmtree(self.temporary, ignore_errors=True)
+
+    def _move_protected(self) -> str | None:
+        """Move away what the command created under protected names; return a sentence about it, or None."""
         if self.before is None or self.quarantine is None:
             return None
         try:
-            moved = move_new_ones(self.before, self.consented, self.quarantine)
+            moved = move_new_ones(self.before, self.consented, self.quarantine, were_mounted=self.kind == "bubblewrap")
         except OSError as exc:
             return f"Files that decide what runs on this machine were created, and cannot be moved: {exc}."
         if not moved:
             return None
-        shown = [visible_line(str(path), _MAX_PATH_CHARS) for path in moved[:_SHOWN_PATHS]]
-        more = f" and {len(moved) - _SHOWN_PATHS:,} more" if len(moved) > _SHOWN_PATHS else ""
         _log.warning("protected files of a command were moved", count=len(moved), folder=str(self.quarantine))
         return (
-            f"The command created {', '.join(shown)}{more}, which may decide what runs on this machine; moved to "
+            f"The command created {_shown(moved)}, which may decide what runs on this machine; moved to "
             f"{self.quarantine}. A command that names such a file asks the user, and may then create it."
         )
+
+
+def _shown(paths: Sequence[Path]) -> str:
+    shown = [visible_line(str(path), _MAX_PATH_CHARS) for path in paths[:_SHOWN_PATHS]]
+    return ", ".join(shown) + (f" and {len(paths) - _SHOWN_PATHS:,} more" if len(paths) > _SHOWN_PATHS else "")
 
 
 def prepare(command: str, bash: str, environment: Mapping[str, str], context: ToolContext, wishes: Wishes) -> Launch:
@@ -169,5 +198,18 @@ def prepare(command: str, bash: str, environment: Mapping[str, str], context: To
     )
     kept = {name: value for name, value in environment.items() if name not in _OUTSIDE_VARIABLES}
     quarantine = (context.sandbox.home or home_folder()) / "quarantine" / new_id("cmd")
-    arguments = wrap(status.program, profile, shell)
-    return Launch(arguments, kept, status.kind, profile, before, consented, quarantine)
+    if status.kind == "bubblewrap":
+        arguments = wrap(status.program, profile, shell)
+        return Launch(arguments, kept, status.kind, profile, before, consented, quarantine)
+    temporary = Path(os.path.realpath(tempfile.mkdtemp(prefix="agx-command-")))
+    return Launch(
+        restricted(profile, temporary, shell),
+        {**kept, "TMPDIR": str(temporary)},
+        status.kind,
+        profile,
+        before,
+        consented,
+        quarantine,
+        {path: newest_change(path) for path in profile.read_only},
+        temporary,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,9 +71,23 @@ def runner(workspace: Path) -> ToolRunner:
 
 @pytest.fixture
 def sandbox(tmp_path: Path) -> SandboxOptions:
-    """Return options with the sandbox on; skip the test where this machine has none."""
+    """Return options with the sandbox on; skip the test where bubblewrap does not work."""
     options = SandboxOptions(home=tmp_path / "agx-home")
-    if (status := find_sandbox(options)).kind is None:
+    if (status := find_sandbox(options)).kind != "bubblewrap":
+        pytest.skip(status.reason)
+    return options
+
+
+@pytest.fixture
+def landlock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SandboxOptions:
+    """Return options with the sandbox on, on a machine whose bubblewrap is broken; skip without Landlock."""
+    programs = tmp_path / "broken"
+    programs.mkdir()
+    (programs / "bwrap").write_text("#!/bin/sh\nexit 1\n")
+    (programs / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    options = SandboxOptions(home=tmp_path / "agx-home")
+    if (status := find_sandbox(options)).kind != "landlock":
         pytest.skip(status.reason)
     return options
 

@@ -33,6 +33,16 @@ CANARY = "canary-of-the-token"
 @pytest.fixture
 def machine(tmp_path, monkeypatch, sandbox, make_runner):
     """Return a factory of runners on a machine with a home folder, AGX_HOME, a token and a repository."""
+    return make_machine(tmp_path, monkeypatch, sandbox, make_runner)
+
+
+@pytest.fixture
+def weak_machine(tmp_path, monkeypatch, landlock, make_runner):
+    """Return the same where bubblewrap does not work."""
+    return make_machine(tmp_path, monkeypatch, landlock, make_runner)
+
+
+def make_machine(tmp_path, monkeypatch, sandbox, make_runner):
     home = tmp_path / "me"
     for folder in (home / ".ssh", home / ".local/bin", sandbox.home, tmp_path / "work/sub"):
         folder.mkdir(parents=True)
@@ -268,12 +278,76 @@ def test_a_sandbox_that_does_not_work_is_named_with_its_reason(tmp_path, monkeyp
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     status = find_sandbox(SandboxOptions())
-    assert status.kind is None
+    assert status.kind != "bubblewrap"
     assert status.reason.startswith(f"{program} does not work here: ")
-    assert status.reason.endswith(BROKEN[script])
+    assert BROKEN[script] in status.reason
 
 
 def test_without_the_program_or_the_setting_there_is_no_sandbox(tmp_path, monkeypatch) -> None:
     assert find_sandbox(SandboxOptions(mode="off")).reason == "The setting AGX_SANDBOX is off."
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_sandbox(SandboxOptions()).reason == "bubblewrap is not installed (there is no bwrap on the PATH)."
+    missing = "bubblewrap is not installed (there is no bwrap on the PATH)."
+    assert find_sandbox(SandboxOptions()).reason.startswith(missing)
+
+
+# --- Landlock, where bubblewrap does not work -------------------------------------------------------------------------
+
+
+@pytest.mark.promise("E4")
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+async def test_landlock_keeps_a_command_from_the_token_and_from_other_processes(weak_machine, tmp_path, attack) -> None:
+    with victim() as process, server() as port:
+        command = attack.format(tmp=tmp_path, pid=process.pid, port=port)
+        results = [await weak_machine(mode=mode).call(bash_exec, command=f"{command} && echo done") for mode in MODES]
+    assert ["done\n" in result for result in results] == [False, True], results
+
+
+async def test_landlock_keeps_a_command_from_writing_outside_of_the_workspace(weak_machine, tmp_path) -> None:
+    runner = weak_machine()
+    places = ["~", "~/.local/bin", "..", "/usr", "/tmp", "/dev"]
+    result = await runner.call(
+        bash_exec, command="; ".join(f"touch {place}/x && echo wrote {place}" for place in places)
+    )
+    assert "wrote" not in result
+    assert "[The sandbox allows writing in the workspace and in $TMPDIR only," in result
+    runner.context = replace(runner.context, permitted_risk="read")
+    result = await runner.call(
+        bash_exec, command="touch x; sort <<<b; cat <<<$GIT_OPTIONAL_LOCKS; test -e x || echo no x"
+    )
+    assert result.splitlines()[1:4] == ["b", "0", "no x"]
+
+
+async def test_landlock_reports_changes_that_it_cannot_prevent_and_moves_new_files(weak_machine, landlock) -> None:
+    runner = weak_machine()
+    change = "git config core.pager evil; x=.en; echo evil > sub/${x}vrc; echo evil >> ${x}v; kill -9 $$"
+    lines = (await runner.call(bash_exec, command=change)).splitlines()
+    assert lines[1] == "[ended by signal 9 (SIGKILL)]"
+    assert lines[2].startswith(f"[The command created {runner.workspace}/sub/.envrc, which may decide what runs")
+    changed = f"{runner.workspace}/.git/config, {runner.workspace}/.env"
+    assert lines[3] == f"[The command changed {changed}, which may decide what runs on this machine: look at it.]"
+    assert "evil" in (runner.workspace / ".git/config").read_text()
+    assert "evil" in next((landlock.home / "quarantine").rglob(".envrc")).read_text()
+
+
+async def test_honest_work_goes_on_under_landlock(weak_machine) -> None:
+    runner = weak_machine()
+    for command, result in {
+        "echo > a && git add a && git commit -qm One && git log --format=%s": "One\n[exit code 0]",
+        f"{sys.executable} -m venv --without-pip .venv && .venv/bin/python -c 'print(1)'": "1\n[exit code 0]",
+        "python3 -c 'import tempfile as t; t.TemporaryFile(); print(2)'": "2\n[exit code 0]",
+        "python3 -c 'import multiprocessing as m; print(m.Pool(2).map(abs, [-1]))'": "[1]\n[exit code 0]",
+    }.items():
+        assert await runner.call(bash_exec, command=command) == result
+
+
+async def test_a_command_under_landlock_asks_and_says_what_passes(weak_machine, tmp_path) -> None:
+    runner = weak_machine()
+    assessment = runner.assess(bash_exec, command="make")
+    assert (assessment.sandboxed, assessment.contained) == ("landlock", False)
+    assert "It is not kept from " in assessment.reasons[1]
+    assert "UDP, sockets with a path and changes of .git/config and hooks" in assessment.reasons[1]
+    with server() as port:
+        command = f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo done"
+        assert await runner.call(bash_exec, command=command, network=True) == "done\n[exit code 0]"
+    runner.context = replace(runner.context, workspace=tmp_path)
+    assert runner.assess(bash_exec, command="make").sandboxed is False
