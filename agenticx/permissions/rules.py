@@ -63,7 +63,7 @@ class Rule(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    id: str = Field("", max_length=100)
+    id: str = Field("", max_length=100, pattern=r"^[A-Za-z0-9_.-]*$")
     decision: Literal["allow", "ask", "deny"]
     tool: str
     path: str | None = Field(None, min_length=1, max_length=_MAX_TEXT)

@@ -172,6 +172,18 @@ class Session:
         """
         return messages_to_rows(self.messages)
 
+    def add_rules(self, rules: Iterable[Rule], created_at: str) -> None:
+        """Add rules for the rest of the session, but for those that it has; their ids begin with that of the session.
+
+        Call `change_permissions` afterwards.
+        """
+        for rule in rules:
+            content = {"id": "", "created_at": "", "scope": "session", "workspace": None}
+            added = rule.model_copy(update=content)
+            if all(one.model_copy(update=content) != added for one in self.rules):
+                stored = {"id": f"{self.id}.{new_id('rul')}", "created_at": created_at}
+                self.rules.append(added.model_copy(update=stored))
+
     def change_permissions(self) -> None:
         """Have the confirmations that wait in this session decided again, as its rules or its mode have changed."""
         waiting, self._waiting = self._waiting, []

@@ -30,11 +30,14 @@ from agenticx.knowledge.registry import InvalidVault, UnknownVault, VaultUnreada
 from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownProvider
 from agenticx.llms.sampling import UnsupportedSampling
 from agenticx.logs import get_logger
+from agenticx.permissions.rule_stores import RulesUnusable, UnknownRule
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime.user_requests.requests import (
     ConfirmClosed,
     DigestMismatch,
     QuestionClosed,
+    RememberUnavailable,
+    RuleTooWide,
     UnknownConfirm,
     UnknownQuestion,
 )
@@ -86,6 +89,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "option_not_found": ProblemKind(404, "The session has no option of this number."),
     "provider_not_found": ProblemKind(404, "No provider has this name, or it has no key."),
     "question_not_found": ProblemKind(404, "No question of an agent has this id."),
+    "rule_not_found": ProblemKind(404, "No rule has this id."),
     "session_not_found": ProblemKind(404, "No session has this id."),
     "subagent_not_found": ProblemKind(404, "The session has no sub-agent of this id."),
     "vault_not_found": ProblemKind(404, "No vault has this id or name."),
@@ -117,6 +121,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "bad_path": ProblemKind(422, "The parameter `path` cannot be used."),
     "bad_query": ProblemKind(422, "The parameter `q` is too long."),
     "bad_revision": ProblemKind(422, "The parameter `revision` is not a whole number from 1 on."),
+    "bad_rule": ProblemKind(422, "A rule is wrong, or covers more than the confirmation showed."),
     "bad_settings": ProblemKind(422, "A setting or a settings file cannot be used."),
     "bad_tag": ProblemKind(422, "The parameter `tag` is too long."),
     "bad_team": ProblemKind(422, "The file of the team has a problem, or the session cannot run the team."),
@@ -126,7 +131,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "invalid_body": ProblemKind(422, "A field of the body is missing, unknown or invalid."),
     "invalid_key": ProblemKind(422, "The text cannot be a key."),
     "key_refused": ProblemKind(422, "The provider does not accept the key."),
-    "remember_unavailable": ProblemKind(422, "An answer cannot be remembered in this way yet."),
+    "remember_unavailable": ProblemKind(422, "The confirmation offers nothing to remember."),
     "repeated_parameter": ProblemKind(422, "A query parameter was given more than once."),
     "unknown_agent": ProblemKind(422, "The session has, or is to have, an agent that the server does not know."),
     "unknown_model": ProblemKind(422, "No model has this name, or it cannot be used."),
@@ -138,6 +143,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "memory_unusable": ProblemKind(503, "The memory is damaged, or cannot be read or written."),
     "overloaded": ProblemKind(503, "The machine lacks memory, files or disk space; the request may succeed later."),
     "provider_unreachable": ProblemKind(503, "The provider did not say if it accepts the key."),
+    "rules_unusable": ProblemKind(503, "The rules of the user cannot be read or stored."),
     "shutting_down": ProblemKind(503, "The server is shutting down."),
     "storage": ProblemKind(503, "The session store failed, or the session's data is damaged."),
     "vault_unreadable": ProblemKind(503, "The folder of the vault is missing, or its index cannot be used."),
@@ -158,6 +164,7 @@ HINTS: Mapping[str, str] = {
     "option_not_found": "GET /api/sessions/{session_id}/options lists the options.",
     "provider_not_found": "GET /api/models lists the models of all providers.",
     "question_not_found": "GET /api/questions lists those that wait.",
+    "rule_not_found": "GET /api/permissions lists the rules.",
     "session_not_found": "GET /api/sessions lists the sessions.",
     "subagent_not_found": "GET /api/sessions/{session_id}/subagents lists the sub-agents.",
     "vault_not_found": "GET /api/vaults lists the vaults.",
@@ -241,6 +248,10 @@ _CODES: dict[type[AgenticXError], str] = {
     ConfirmClosed: "confirm_closed",
     UnknownQuestion: "question_not_found",
     QuestionClosed: "question_closed",
+    RememberUnavailable: "remember_unavailable",
+    RuleTooWide: "bad_rule",
+    RulesUnusable: "rules_unusable",
+    UnknownRule: "rule_not_found",
     AttachmentTooLarge: "attachment_too_large",
     AttachmentRefused: "attachment_refused",
     UnknownProvider: "provider_not_found",

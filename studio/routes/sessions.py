@@ -62,6 +62,7 @@ __all__ = [
     "session_status",
     "show",
     "vault_ids",
+    "workspace_folder",
 ]
 
 _MAX_TOOLS = 500
@@ -199,7 +200,7 @@ async def create(request: Request) -> Response:
     """
     studio, body = services(request), await read_body(request, CreateSessionBody)
     await check_model(studio, body.model)
-    workspace = _workspace(studio, body.workspace)
+    workspace = workspace_folder(studio, body.workspace)
     tools = None if body.tools is None else _tool_names(studio, body.tools)
     vaults = None if body.vaults is None else await vault_ids(studio, body.vaults)
     try:
@@ -271,7 +272,7 @@ async def change(request: Request) -> Response:
     if body.tools is not None:
         changes["tools"] = _tool_names(studio, body.tools)
     if "workspace" in changes:
-        changes["workspace"] = str(_workspace(studio, body.workspace))
+        changes["workspace"] = str(workspace_folder(studio, body.workspace))
     if body.vaults is not None:
         changes["vaults"] = await vault_ids(studio, body.vaults)
     record = await (studio.hub.change(session_id, changes) if changes else studio.store.catalog.get(session_id))
@@ -317,7 +318,8 @@ async def vault_ids(studio: Services, names: list[str]) -> tuple[str, ...]:
     return tuple([(await studio.vaults.find(name)).record.id for name in names])
 
 
-def _workspace(studio: Services, folder: str | None) -> Path:
+def workspace_folder(studio: Services, folder: str | None) -> Path:
+    """Return a folder with all links resolved, by default that of new sessions; raise `Problem` if it cannot be one."""
     path = studio.workspace if folder is None else Path(folder)
     resolved = _resolve_folder(path)
     if resolved is None:

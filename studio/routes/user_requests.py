@@ -9,11 +9,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
+from agenticx.permissions.rules import Rule
 from agenticx.runtime.user_requests.kinds import CONFIRMATION, QUESTION, RequestKind
 from agenticx.runtime.user_requests.requests import AnsweredBy, ConfirmAnswer, QuestionAnswer, Remember
 from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
 from studio.http.problems import Problem
 from studio.http.queries import RequestQuery, read_query
+from studio.routes.permissions import read_rules
 from studio.services import services
 
 __all__ = [
@@ -30,6 +32,8 @@ __all__ = [
     "list_questions",
 ]
 
+_MAX_RULES = 100
+
 
 class SessionFilter(RequestQuery):
     """The query of a list that can be limited to one session."""
@@ -41,7 +45,9 @@ class ConfirmAnswerBody(RequestBody):
     """The answer to the confirmation whose content has this digest; `arguments` replaces the call's own.
 
     The model is told the `reason` of a denial, and by whom it was: `by` is `policy` if a rule of the client decided and
-    nobody was asked. `remember` is `once`, or `session` to allow the same call with the same arguments for the session.
+    nobody was asked. With `remember` a yes stores the rules that the confirmation shows, `session` for the session,
+    `always` for its workspace. `rule` or `rules` are stored instead: one of them, `exact_rule`, or narrower ones. One
+    of scope `user` holds in all workspaces.
     """
 
     max_bytes = LARGE_BODY_BYTES  # `arguments` may hold a whole file
@@ -51,6 +57,8 @@ class ConfirmAnswerBody(RequestBody):
     by: Literal["user", "policy"] = Field("user", description="By default `user`.")
     remember: Literal["once", "session", "always"] = Field("once", description="By default `once`.")
     arguments: dict[str, Any] | None = None
+    rule: dict[str, Any] | None = Field(None, description="The rule to store instead of those that are shown.")
+    rules: list[dict[str, Any]] | None = Field(None, max_length=_MAX_RULES, description="Several such rules.")
     reason: str | None = Field(None, max_length=4000)
 
 
@@ -101,12 +109,13 @@ class QuestionListResponse(TypedDict):
 
 
 class ConfirmDecisionResponse(TypedDict):
-    """The decision that is in effect."""
+    """The decision that is in effect; `rules` are those that are stored with it."""
 
     id: str
     approved: bool
     by: AnsweredBy
     remember: Remember
+    rules: NotRequired[list[dict[str, Any]]]
     arguments: NotRequired[dict[str, Any]]
     reason: NotRequired[str]
 
@@ -132,17 +141,28 @@ async def list_questions(request: Request) -> Response:
 async def answer_confirm(request: Request) -> Response:
     """Answer a confirmation; the first valid answer counts, in whichever window it is given.
 
-    The same answer again is a 200, any other late one a 410. A 409 means that the digest is not the confirmation's.
+    The same answer again is a 200, any other late one a 410. A 409 means that the digest is not the confirmation's. A
+    rule that covers more than the confirmation shows is a 422, and nothing is decided.
     """
     request_id, body = request.path_params["request_id"], await read_body(request, ConfirmAnswerBody)
-    if body.remember == "always":
-        sentence = "remember must be 'once' or 'session', not 'always': no decision outlives its session."
-        raise Problem("remember_unavailable", sentence, field="remember")
     given = ConfirmAnswer(
-        approved=body.approved, by=body.by, remember=body.remember, arguments=body.arguments, reason=body.reason
+        approved=body.approved,
+        by=body.by,
+        remember=body.remember,
+        arguments=body.arguments,
+        reason=body.reason,
+        rules=_rules(body),
     )
     answer = await services(request).hub.answer(request_id, given, digest=body.digest)
     return JSONResponse({"id": request_id, **CONFIRMATION.answer_data(answer), "remember": answer.remember})
+
+
+def _rules(body: ConfirmAnswerBody) -> tuple[Rule, ...]:
+    if body.rule is None:
+        return read_rules(body.rules or (), "rules")
+    if body.rules is not None:
+        raise Problem("bad_rule", "Give 'rule' for one rule or 'rules' for several, not both.", field="rules")
+    return read_rules([body.rule], "rule")
 
 
 async def answer_question(request: Request) -> Response:

@@ -23,6 +23,7 @@ from agenticx.shared_values import MemorySharedValues, SharedValues
 from agenticx.testing import call
 from studio.access import load_or_create_token
 from tests.support.server.running_studio import RunningStudio, note, running_studio
+from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
@@ -89,6 +90,25 @@ async def test_the_memory_of_a_turn_at_one_studio_is_that_of_the_other(tmp_path:
         assert (await two.client.delete(f"/api/memory/{entry['id']}")).status_code == 204
         assert (await one.client.get("/api/memory")).json() == {"entries": []}
         assert (await one.client.delete(f"/api/memory/{entry['id']}")).json()["code"] == "memory_not_found"
+
+
+async def test_a_rule_that_is_stored_at_one_studio_holds_at_the_other(tmp_path: Path) -> None:
+    script = [call("note", {"text": "x"}), "done"] * 2
+    async with two_studios(tmp_path, MemorySharedValues(), *script) as (one, two):
+        first, second = await one.session(), await one.session()
+        cursor = (await one.turn(first)).json()["cursor"]
+        asked = (await one.events_until(first, "confirm_required", cursor=cursor))[-1].data["data"]
+        body = {"approved": True, "digest": asked["digest"], "remember": "always"}
+        assert (await two.client.post(f"/api/confirms/{asked['id']}", json=body)).status_code == 200
+        await one.events_until(first, "final", cursor=cursor)
+        cursor = (await two.turn(second)).json()["cursor"]
+        unasked = await two.events_until(second, "final", cursor=cursor)
+        assert "confirm_required" not in [frame.type for frame in unasked]
+        (rule,) = (await two.client.get("/api/permissions")).json()["rules"]
+        assert (await two.client.delete(f"/api/permissions/{rule['id']}")).json() == rule
+        async with asyncio.timeout(PATIENCE):
+            while (await one.client.get("/api/permissions")).json()["rules"]:
+                pass
 
 
 class FailingValues(MemorySharedValues):

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from agenticx import user_code
-from agenticx.clocks import Clock
+from agenticx.clocks import Clock, rfc3339
 from agenticx.errors import AgenticXError, InvalidArguments, ToolError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, clean_text, new_id
@@ -285,8 +285,7 @@ class _Authorization:
         if not chosen:
             return
         if answer.remember == "session" or turn.rule_store is None:
-            known = turn.root.session.rules
-            known += [rule for rule in (with_scope(one, "session", None) for one in chosen) if rule not in known]
+            turn.root.session.add_rules(chosen, rfc3339(self.clock.now()))
         else:
             workspace = await run_in_thread(self.context.workspace.resolve, name="agx workspace")
             rules = [with_scope(one, "user" if one.scope == "user" else "workspace", str(workspace)) for one in chosen]

@@ -253,7 +253,7 @@ class ConfirmResponseData(TypedDict):
         ]
     ]
     rules: NotRequired[
-        Annotated[list[dict[str, Any]], Field(description="The rules that are stored instead of those shown.")]
+        Annotated[list[dict[str, Any]], Field(description="The rules that are stored with this answer.")]
     ]
     arguments: NotRequired[Annotated[dict[str, Any], Field(description="The arguments that replace the call's own.")]]
     reason: NotRequired[Annotated[str, Field(description="Why a call was denied, for the model.")]]
@@ -485,6 +485,7 @@ class SessionChangedData(TypedDict, total=False):
     workspace: Annotated[str, Field(description="The new workspace.")]
     pinned: Annotated[bool, Field(description="Whether the session is pinned now.")]
     archived: Annotated[bool, Field(description="Whether the session is archived now.")]
+    rule_removed: Annotated[str, Field(description="The id of a rule of the session that holds no more.")]
     rewound_to: Annotated[str | None, Field(description="The message that is the last one now; null: none.")]
     team_reset: Annotated[str, Field(description="The team that begins anew in this session.")]
     picked: Annotated[int, Field(description="The number of the option that was picked.")]

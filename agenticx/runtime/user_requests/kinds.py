@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, get_args
 from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError
 from agenticx.messages import clean_text
-from agenticx.permissions.rules import Rule
+from agenticx.permissions.kinds import Offer, is_narrower
+from agenticx.permissions.rules import Rule, with_scope
 from agenticx.runtime.events import EventType
 from agenticx.runtime.user_requests.confirm_digest import jsonable
 from agenticx.runtime.user_requests.requests import (
@@ -30,6 +31,8 @@ from agenticx.runtime.user_requests.requests import (
     QuestionClosed,
     QuestionRequest,
     Remember,
+    RememberUnavailable,
+    RuleTooWide,
     UnknownConfirm,
     UnknownQuestion,
     UserAnswer,
@@ -131,6 +134,13 @@ class RequestKind(ABC, Generic[RequestT, AnswerT]):
             raise ValueError(f"by must be 'user' or 'policy', not {answer.by!r}")
         if (problem := self.problem(answer)) is not None:
             raise TypeError(f"answer must be a valid one, not {problem}")
+        return answer
+
+    def completed_answer(self, request: RequestT, answer: AnswerT, workspace: str) -> AnswerT:
+        """Return an answer to this request with all that it stores, for calls in this workspace.
+
+        Raises an `AgenticXError` for one that cannot count.
+        """
         return answer
 
     def answer_body(self, answer: AnswerT, digest: str) -> dict[str, Any]:
@@ -241,6 +251,29 @@ class _Confirmation(RequestKind[ConfirmRequest, ConfirmAnswer]):
     def answer_body(self, answer: ConfirmAnswer, digest: str) -> dict[str, Any]:
         return self.answer_data(answer) | {"digest": digest}
 
+    def completed_answer(self, request: ConfirmRequest, answer: ConfirmAnswer, workspace: str) -> ConfirmAnswer:
+        """Return the answer with the rules that it stores.
+
+        Without rules of its own it stores those that the request shows. Only those of its kind are known here of a call
+        whose arguments it replaces. Raises `RememberUnavailable` and `RuleTooWide`.
+        """
+        if not answer.approved or (answer.remember == "once" and not answer.rules):
+            return replace(answer, remember="once", rules=())
+        if answer.remember == "once":
+            raise RuleTooWide("a rule is stored with remember 'session' or 'always', not with 'once'")
+        offer = Offer(tuple(request.rules), request.exact_rule)
+        if not offer.shown:
+            raise RememberUnavailable(
+                f"a call like this is asked about each time ({request.decided_by or 'no rule covers it'}): "
+                "answer with remember 'once'"
+            )
+        for rule in answer.rules:
+            if not is_narrower(rule, offer):
+                shown = ", ".join(str(one) for one in offer.shown)
+                raise RuleTooWide(f"the rule {rule} covers more than was shown: {shown}")
+        chosen = answer.rules or (offer.shown if answer.arguments is None else ())
+        return replace(answer, rules=tuple(_as_stored(rule, answer.remember, workspace) for rule in chosen))
+
     def is_same(self, left: ConfirmAnswer, right: ConfirmAnswer) -> bool:
         return replace(left, reason=None) == replace(right, reason=None)
 
@@ -338,6 +371,12 @@ def _common_fields(data: Mapping[str, Any], session_id: str, agent_id: str) -> d
         "agent_id": agent_id,
         "agent_path": tuple(data.get("agent_path", ())),
     }
+
+
+def _as_stored(rule: Rule, remember: Remember, workspace: str) -> Rule:
+    if remember == "session":
+        return with_scope(rule, "session", None)
+    return with_scope(rule, "user" if rule.scope == "user" else "workspace", workspace)
 
 
 def _is_rules(value: object) -> bool:

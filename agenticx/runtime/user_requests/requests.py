@@ -23,6 +23,8 @@ __all__ = [
     "QuestionClosed",
     "QuestionRequest",
     "Remember",
+    "RememberUnavailable",
+    "RuleTooWide",
     "UnknownConfirm",
     "UnknownQuestion",
     "UserAnswer",
@@ -47,6 +49,14 @@ class DigestMismatch(AgenticXError):
 
 class ConfirmClosed(AgenticXError):
     """Raised when the confirmation was already answered otherwise, has expired, or its turn was stopped."""
+
+
+class RememberUnavailable(AgenticXError):
+    """Raised for an answer that is to be remembered where the confirmation offers nothing that can be stored."""
+
+
+class RuleTooWide(AgenticXError):
+    """Raised for an answer with a rule that covers more than the confirmation shows, or that cannot be stored."""
 
 
 class UnknownQuestion(AgenticXError):

@@ -24,6 +24,7 @@ async def store_answer(
     answer: UserAnswer,
     digest: str,
     *,
+    workspace: str,
     now: datetime,
 ) -> UserAnswer:
     """Give an answer and return the one that counts, which is the first valid one; repeating that returns it again.
@@ -31,10 +32,12 @@ async def store_answer(
     A session's answers must be given one at a time. The gate decides at once which answer counts, and it is returned
     only once it is stored. The turn's reaction to it is stored later, as a session's commits keep their order.
     `gate_of` returns the gate of the turn that asked; without one it is not here, and takes the answer when it goes on,
-    if that was given before the request expired. `digest` is that of a confirmation.
+    if that was given before the request expired. `digest` is that of a confirmation, `workspace` that in which rules of
+    the answer hold.
 
     Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late;
-    `UnknownQuestion` and `QuestionClosed` for questions of agents.
+    `UnknownQuestion` and `QuestionClosed` for questions of agents; `RememberUnavailable` and `RuleTooWide` for rules
+    that cannot be stored.
     """
     kind = kind_of(answer)
     await lease.check()
@@ -45,6 +48,7 @@ async def store_answer(
     if not isinstance(request, kind.request_type):
         raise kind.unknown_id(request_id)
     kind.check_digest(request_id, request.digest, digest)
+    answer = kind.completed_answer(request, answer, workspace)
     gate = gate_of(asked.turn_id)
     is_too_late = gate is None and request.expires_at <= now
     first = await _store(lease, log, store_fact, gate, asked, None if is_too_late else answer)

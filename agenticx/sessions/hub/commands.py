@@ -13,6 +13,7 @@ from pydantic import Discriminator, Field, Tag, TypeAdapter, WrapSerializer
 from agenticx.errors import AgenticXError, StoreError
 from agenticx.llms.sampling import UnsupportedSampling
 from agenticx.messages import new_id
+from agenticx.permissions.rules import Rule
 from agenticx.runtime.user_requests.kinds import CONFIRMATION, QUESTION, kind_of
 from agenticx.runtime.user_requests.requests import ConfirmAnswer, QuestionAnswer, UserAnswer
 from agenticx.sessions.hub.rewind import RewindResult
@@ -29,6 +30,7 @@ __all__ = [
     "ListSubagents",
     "NothingStored",
     "Pick",
+    "RemoveRule",
     "ResetTeam",
     "Rewind",
     "Stop",
@@ -80,6 +82,14 @@ class Change:
 
     changes: dict[str, Any]
     name: Literal["change"] = "change"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveRule:
+    """Remove a rule that the user gave for the session; the result is the rule."""
+
+    rule_id: str
+    name: Literal["remove_rule"] = "remove_rule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +188,7 @@ Command = (
     Submit
     | Stop
     | Change
+    | RemoveRule
     | Rewind
     | ResetTeam
     | Answer
@@ -239,6 +250,7 @@ def _result_adapter(name: str) -> TypeAdapter[Any]:
         "submit": Submission,
         "stop": TurnRecord | None,
         "change": SessionRecord,
+        "remove_rule": Rule,
         "rewind": RewindResult,
         "reset_team": None,
         "answer": AnyAnswer,

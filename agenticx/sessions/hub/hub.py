@@ -28,7 +28,8 @@ from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import Sampling
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import clean_text
-from agenticx.permissions.rule_stores import RuleStore
+from agenticx.permissions.rule_stores import RuleStore, UnknownRule
+from agenticx.permissions.rules import Rule
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.runtime import (
@@ -58,6 +59,7 @@ from agenticx.sessions.hub.commands import (
     ListSubagents,
     NothingStored,
     Pick,
+    RemoveRule,
     ResetTeam,
     Rewind,
     Stop,
@@ -96,9 +98,10 @@ from agenticx.sessions.hub.turn_services import (
     TeamSource,
     TurnServices,
 )
-from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions.log.damage import DamagedData, map_decode_errors
 from agenticx.sessions.log.events import SessionEvent, stored_request
 from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
+from agenticx.sessions.log.tool_state import decode_rules
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import (
     ArchivedFilter,
@@ -551,6 +554,33 @@ class Hub:
             folder, host = await run_in_thread(_workspace, changes["workspace"], shared, name="agx workspace")
             changes = {**changes, "workspace": folder, "workspace_host": host}
         return await self._perform(session_id, Change(changes=changes))
+
+    @property
+    def rules(self) -> RuleStore | None:
+        """The rules of the user for calls in all sessions; None in a hub without a place for them."""
+        return self._services.rules
+
+    async def session_rules(self, session_id: str) -> Sequence[Rule]:
+        """Return the rules that the user gave for one session; raises `SessionNotFound`, `DamagedData`."""
+        await self._record(session_id)
+        if (actor := self._actors.get(session_id)) is not None:
+            return tuple(actor.session.rules)
+        state = await self.store.log.state(session_id)
+        with map_decode_errors(f"state of session {session_id!r}"):
+            return tuple(decode_rules(state.parts))
+
+    async def remove_rule(self, rule_id: str) -> Rule:
+        """Remove a rule by its id and return it; the next call is decided without it.
+
+        Raises `UnknownRule`, `RulesUnusable` and `StoreError`.
+        """
+        session_id = rule_id.rpartition(".")[0]  # of a rule that was given for one session
+        if session_id:
+            with suppress(SessionNotFound):  # a rule in the file of the user may have any id
+                return await self._perform(session_id, RemoveRule(rule_id=rule_id))
+        if self.rules is None:
+            raise UnknownRule(f"no rule has the id {rule_id[:100]!r}")
+        return await run_in_thread(self.rules.remove, rule_id, name="agx rules")
 
     async def rewind(self, session_id: str, message_id: str | None) -> RewindResult:
         """Truncate the session's conversation after that message (None: to nothing) and restore files to that point.

@@ -12,6 +12,8 @@ from typing import Any
 from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, SettingsError, StoreError
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import UserMessage, new_id
+from agenticx.permissions.rule_stores import UnknownRule
+from agenticx.permissions.rules import Rule
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.options import Variants, options_work
 from agenticx.runtime.session import Option
@@ -120,14 +122,21 @@ class SessionActor:
                 return await self.answer(command)
             case commands.Delete():
                 return await run_to_completion(self.delete())
-            case commands.Pick() | commands.StopOption() | commands.ListSubagents() | commands.DirectSubagent():
-                return await self._perform_below(command)
+            case _:
+                return await self._perform_on_part(command)
 
-    async def _perform_below(
-        self, command: commands.Pick | commands.StopOption | commands.ListSubagents | commands.DirectSubagent
+    async def _perform_on_part(
+        self,
+        command: commands.RemoveRule
+        | commands.Pick
+        | commands.StopOption
+        | commands.ListSubagents
+        | commands.DirectSubagent,
     ) -> Any:
-        """Carry out a command to an option or a sub-agent."""
+        """Carry out a command about a rule, an option or a sub-agent."""
         match command:
+            case commands.RemoveRule():
+                return await run_to_completion(self.remove_rule(command.rule_id))
             case commands.Pick():
                 return await self.pick(command.number)
             case commands.StopOption():
@@ -574,6 +583,26 @@ class SessionActor:
                 self.session.change_permissions()
             return record
 
+    async def remove_rule(self, rule_id: str) -> Rule:
+        """Remove a rule that the user gave for the session, and append the event; the next call is decided without it.
+
+        Raises `UnknownRule`.
+        """
+        self._check_open()
+        before = self.session.rules
+        removed = next((rule for rule in before if rule.id == rule_id), None)
+        if removed is None:
+            raise UnknownRule(f"no rule of session {self.id!r} has the id {rule_id!r}")
+        self.session.rules = [rule for rule in before if rule is not removed]
+        event = RuntimeEvent(EventType.SESSION_CHANGED, {"rule_removed": rule_id})
+        try:
+            await self._writer.commit(None, [event], has_rules=True)
+        except BaseException:
+            self.session.rules.append(removed)
+            raise
+        self.session.change_permissions()
+        return removed
+
     async def reset_team(self, team: str) -> None:
         """Append the event behind which a team of that name begins anew; raises `SessionBusy` while a turn runs."""
         async with self._lock:
@@ -693,6 +722,7 @@ class SessionActor:
                 command.request_id,
                 command.answer,
                 command.digest,
+                workspace=str(self.session.workspace),
                 now=self._services.clock.now(),
             )
 

@@ -25,6 +25,7 @@ from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.tool_state import (
     ENCODING_ERRORS,
     Parts,
+    PartsChange,
     StateParts,
     decode_replacement_counts,
     decode_tool_state,
@@ -105,7 +106,14 @@ class StateTracker:
 
         For events of a child turn, whose commits leave the conversation above as it is stored.
         """
-        if not (parts := self._parts.file_changes(self._session)):
+        return self._parts_change(self._parts.file_changes(self._session))
+
+    def pending_rules(self) -> StateChange | None:
+        """Return the change of the session's rules alone, None if there is none."""
+        return self._parts_change(self._parts.rule_changes(self._session))
+
+    def _parts_change(self, parts: PartsChange) -> StateChange | None:
+        if not parts:
             return None
         return StateChange((), parts.changed, len(self._messages), removed_parts=parts.removed)
 

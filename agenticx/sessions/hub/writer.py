@@ -106,6 +106,7 @@ class SessionWriter:
         removed_texts: Collection[str] = (),
         keeps_state: bool = False,
         has_state: bool = False,
+        has_rules: bool = False,
         on_stored: Callable[[], None] | None = None,
     ) -> Sequence[StoredEvent]:
         """Store `events`, their text deltas merged, with the change of the session's state.
@@ -118,9 +119,9 @@ class SessionWriter:
 
         A search finds the messages with the ids `removed_texts` no more. With `keeps_state` the session's state is not
         part of the commit, with `has_state` it is, also if its events are of no turn and leave the conversation as it
-        is; files of the session, and its options, are stored with the events that tell of them in any case. `on_stored`
-        is called once it is known that the commit is stored, which after `Doubtful` is later. Raises as `Lease.commit`
-        does.
+        is, and with `has_rules` only the session's rules are. Files of the session, and its options, are stored with
+        the events that tell of them in any case. `on_stored` is called once it is known that the commit is stored,
+        which after `Doubtful` is later. Raises as `Lease.commit` does.
         """
         async with self._lock:
             await self._settle()
@@ -135,6 +136,8 @@ class SessionWriter:
                 has_state = has_state or turn_id is not None
                 if has_state and not (self.state_frozen or keeps_state):
                     state = self._tracker.pending_change(removed_texts)
+                elif has_rules and not self.state_frozen:
+                    state = self._tracker.pending_rules()
                 elif not self.state_frozen and (self._tells_of_option(turn_id, events) or EventType.ARTIFACT in types):
                     state = self._tracker.pending_files()
                 if state is not None and self._session.unstored_notices:

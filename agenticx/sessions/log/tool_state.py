@@ -54,11 +54,20 @@ _log = get_logger(__name__)
 def load_state(session: Session, parts: Parts) -> None:
     """Give a session all that its parts say; raises an error of `DECODE_ERRORS`."""
     values = _Values(parts)
-    session.rules[:] = map(Rule.model_validate, values.one("rules", list[dict[str, Any]]()))
+    session.rules[:] = _rules(values)
     if size := values.one("incompressible", list[int]()):
         session.size_at_failed_compaction = (size[0], size[1])
     session.state = _tool_state(values)
     _load_files(session, values)
+
+
+def decode_rules(parts: Parts) -> list[Rule]:
+    """Return the rules that the user gave for the session; raises an error of `DECODE_ERRORS`."""
+    return _rules(_Values(parts))
+
+
+def _rules(values: _Values) -> list[Rule]:
+    return list(map(Rule.model_validate, values.one("rules", list[dict[str, Any]]())))
 
 
 def load_files(session: Session, parts: Parts) -> None:
@@ -223,6 +232,12 @@ class StateParts:
         self._look_at_one("incompressible", size, change)
         self._look_at_one("front", counts if any(counts) else None, change)
         self._look_at_files(session, change)
+        return change
+
+    def rule_changes(self, session: Session) -> PartsChange:
+        """Return what of the session's rules is not stored."""
+        change = PartsChange({}, [])
+        self._look_at_one("rules", [rule.to_json() for rule in session.rules], change)
         return change
 
     def file_changes(self, session: Session) -> PartsChange:

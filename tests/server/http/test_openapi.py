@@ -40,6 +40,7 @@ QUERIES = {
     "/api/sessions/{session_id}/events": ["cursor", "lastEventId", "types"],
     "/api/events": ["cursor", "lastEventId", "types"],
     "/api/confirms": ["session_id"],
+    "/api/permissions": ["session_id", "workspace"],
     "/api/questions": ["session_id"],
     "/api/models": ["available", "name"],
     "/api/usage": ["session_id", "since", "until"],
@@ -72,6 +73,10 @@ OPERATIONS = {
     "GET /preview": "get_preview",
     "GET /api/confirms": "list_confirms",
     "POST /api/confirms/{request_id}": "answer_confirm",
+    "GET /api/permissions": "list_rules",
+    "PUT /api/permissions": "replace_rules",
+    "DELETE /api/permissions/{rule_id}": "delete_rule",
+    "POST /api/permissions/explain": "explain_call",
     "GET /api/questions": "list_questions",
     "POST /api/questions/{question_id}": "answer_question",
     "GET /api/events": "stream_events",
@@ -133,6 +138,8 @@ SCHEMAS = [
     "CreateSessionBody",
     "DeletionReport",
     "Event",
+    "ExplainBody",
+    "ExplainResponse",
     "FileItem",
     "FileListResponse",
     "ForkBody",
@@ -161,6 +168,7 @@ SCHEMAS = [
     "OptionStoppedResponse",
     "OrphanReport",
     "ParticipantItem",
+    "PermissionsResponse",
     "Problem",
     "QuestionAnswerBody",
     "QuestionAnswerResponse",
@@ -168,6 +176,7 @@ SCHEMAS = [
     "QuestionListResponse",
     "ReadyResponse",
     "RedeemTicketBody",
+    "ReplaceRulesBody",
     "RescanBody",
     "ResetData",
     "ResetFrame",
@@ -176,6 +185,7 @@ SCHEMAS = [
     "RewindResponse",
     "RewindUndo",
     "RewoundFileItem",
+    "RuleItem",
     "SamplingBody",
     "SearchMatchItem",
     "ServerClosingFrame",
@@ -225,7 +235,7 @@ class DocumentedClient:
         self.studio = studio
         self.document = document
         self.seen = set[tuple[str, str, str, str | None]]()
-        self._paths = [(re.compile(re.sub(r"{\w+}", "[^/]+", path)), path) for path in document["paths"]]
+        self._paths = [(re.compile(re.sub(r"{\w+}", "[^/]+", path)), path) for path in sorted(document["paths"])]
 
     async def request(self, method: str, url: str, body: Any = None, **headers: str) -> httpx.Response:
         kept = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -336,6 +346,7 @@ async def test_every_response_matches_the_document(
         saved, _ = await asyncio.to_thread(save, "Likes tea.", saved_at="2026-01-01T00:00:00.000Z")
         await client.request("GET", "/api/memory")
         await client.request("DELETE", f"/api/memory/{saved.id}")
+        await keep_a_rule(client, made["id"])
         await client.request("DELETE", "/api/keys/groq")
         assert (await client.request("DELETE", "/api/keys/groq")).status_code == 404
         await client.request("DELETE", f"/api/sessions/{made['id']}")
@@ -354,6 +365,16 @@ async def pick_an_option(client: DocumentedClient, session_id: str) -> None:
     await client.request("POST", f"{path}/options/1/pick", {})
     assert (await client.request("GET", f"{path}/messages")).json()["messages"][-1]["picked"] == 1
     await client.request("POST", f"{path}/options/2/stop", {})
+
+
+async def keep_a_rule(client: DocumentedClient, session_id: str) -> None:
+    """Store a rule, list it, ask what it decides, and revoke it."""
+    rule = {"decision": "allow", "tool": "bash_exec", "command": "git push", "network": True, "scope": "user"}
+    await client.request("PUT", "/api/permissions", {"rules": [rule]})
+    (stored,) = (await client.request("GET", f"/api/permissions?session_id={session_id}")).json()["rules"]
+    arguments = {"command": "git push"}
+    await client.request("POST", "/api/permissions/explain", {"tool": "bash_exec", "arguments": arguments})
+    assert (await client.request("DELETE", f"/api/permissions/{stored['id']}")).json() == stored
 
 
 async def use_a_vault(client: DocumentedClient, folder: Path) -> None:
@@ -464,7 +485,14 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
             assert known == QUERIES.get(route.path, [])[: None if route.method == "GET" else 0]
             assert all(one["schema"] and (one["in"] == "path" or one["description"]) for one in declared)
             ids = {"session_id": session_id, "agent_id": "a", "request_id": "cfm_x", "question_id": "qst_x"}
-            ids |= {"provider": "groq", "vault_id": "vault_x", "path": "a.md", "entry_id": "mem_x", "number": "1"}
+            ids |= {
+                "provider": "groq",
+                "vault_id": "vault_x",
+                "path": "a.md",
+                "entry_id": "mem_x",
+                "number": "1",
+                "rule_id": "x",
+            }
             path = route.path.format(**ids, name="events", digest="0")
             if route.path == "/":
                 assert (await studio.client.get("/?from=mail")).status_code == 200
@@ -532,7 +560,10 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
             (422, "unknown_team", "POST", "/api/sessions", {"team": "nope"}),
             (422, "unknown_agent", "POST", "/api/sessions", {"agent": "nope"}),
             (422, "unknown_parameter", "GET", "/api/tools?limt=1", None),
-            (422, "remember_unavailable", "POST", "/api/confirms/cnf_x", ALWAYS),
+            (422, "bad_rule", "POST", "/api/confirms/cnf_x", {"approved": True, "digest": "", "rule": {}}),
+            (422, "bad_rule", "PUT", "/api/permissions", {"rules": [{"decision": "allow", "tool": "*"}]}),
+            (404, "rule_not_found", "DELETE", "/api/permissions/rul_x", None),
+            (422, "unknown_tool", "POST", "/api/permissions/explain", {"tool": "nope", "arguments": {}}),
         ]
         for status, code, method, url, body in requests:
             answer = await client.request(method, url, body)
@@ -540,9 +571,6 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
         assert (await client.request("GET", "/api/tools", Authorization="Bearer no")).status_code == 401
         assert (await client.request("GET", "/api/health", Origin="http://elsewhere")).status_code == 403
         assert (await client.request("GET", "/api/health", Host="elsewhere")).status_code == 421
-
-
-ALWAYS = {"approved": True, "digest": "", "remember": "always"}
 
 
 def test_every_problem_of_the_table_is_that_of_a_route_or_of_no_route_at_all() -> None:

@@ -23,6 +23,7 @@ _IDS = {
     "provider": "acme",
     "question_id": "qst_x",
     "request_id": "cfm_x",
+    "rule_id": "rul_x",
     "session_id": "ses_x",
     "vault_id": "vault_x",
 }

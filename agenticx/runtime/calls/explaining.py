@@ -1,0 +1,50 @@
+"""The verdict about a call that is not made, for a person who wants to know what would be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agenticx.errors import InvalidArguments, ToolError
+from agenticx.permissions.rules import Call, Rule
+from agenticx.permissions.verdict import PermissionMode, Verdict, decide
+from agenticx.runtime.user_requests.confirm_digest import confirm_digest, jsonable
+from agenticx.tools.assessments import checked_assessment
+from agenticx.tools.base import Assessment, Tool
+from agenticx.tools.context import ToolContext
+from agenticx.tools.critical_folders import deletion_reason, find_deleted_critical_folder, names_deletion
+
+__all__ = ["explain_call"]
+
+
+def explain_call(
+    tool: Tool, arguments: Mapping[str, Any], context: ToolContext, mode: PermissionMode, rules: Sequence[Rule] = ()
+) -> Verdict:
+    """Return the verdict of a session in that mode about a call, without running it; the tool assesses it.
+
+    A call that the tool itself refuses is denied, decided by "tool". Texts of others in a conversation are not looked
+    at. It blocks. Raises `InvalidArguments` for those that the tool does not take.
+    """
+    name, valid = tool.schema.name, tool.validate(arguments)
+    try:
+        assessment = _assess(tool, valid, context)
+    except InvalidArguments:
+        raise
+    except ToolError as exc:
+        return Verdict("deny", "tool", (str(exc),))
+    call = Call(tool=name, assessment=assessment, arguments=valid, workspace=context.workspace.resolve())
+    if any(rule.digest for rule in rules):
+        call = replace(call, digest=confirm_digest(name, jsonable(valid), assessment.binding))
+    return decide(mode, call, rules=rules)
+
+
+def _assess(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+    name = tool.schema.name
+    assessment = checked_assessment(tool.assess(arguments, context), name)
+    if assessment.risk == "read" or not names_deletion(name):
+        return assessment
+    deleted = find_deleted_critical_folder(arguments, context.workspace)
+    if deleted is None:
+        return assessment
+    return replace(assessment, protected=True, reasons=(*assessment.reasons, deletion_reason(deleted)))

@@ -1,0 +1,200 @@
+"""Rules of the user over HTTP: listed, replaced, revoked, and the verdict about a call explained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NotRequired, cast
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
+
+from agenticx import user_code
+from agenticx.errors import InvalidArguments, UserCodeError
+from agenticx.permissions.rule_stores import RuleStore
+from agenticx.permissions.rules import Rule, RuleScope, rule_from
+from agenticx.permissions.verdict import Decision, PermissionMode, Verdict
+from agenticx.runtime.calls.explaining import explain_call
+from agenticx.sandbox.options import sandbox_options
+from agenticx.threads import run_in_thread
+from agenticx.tools.context import ToolContext
+from studio.http.bodies import LARGE_BODY_BYTES, RequestBody, read_body
+from studio.http.problems import Problem
+from studio.http.queries import RequestQuery, read_query
+from studio.routes.sessions import workspace_folder
+from studio.services import Services, services
+
+__all__ = [
+    "ExplainBody",
+    "ExplainResponse",
+    "PermissionsQuery",
+    "PermissionsResponse",
+    "ReplaceRulesBody",
+    "RuleItem",
+    "delete",
+    "explain",
+    "index",
+    "read_rules",
+    "replace_all",
+]
+
+_MAX_RULES = 1000  # the most entries that a list in a body may have
+
+
+class PermissionsQuery(RequestQuery):
+    """The query of the list of rules."""
+
+    session_id: str | None = Field(
+        None, description="Only rules that hold in this session, with those that were given for it."
+    )
+    workspace: str | None = Field(None, description="Only rules that hold in this folder: an absolute path.")
+
+
+class ReplaceRulesBody(RequestBody):
+    """All rules of scope workspace and user: each a `RuleItem`, whose `id` and `created_at` may be missing."""
+
+    max_bytes = LARGE_BODY_BYTES
+
+    rules: list[dict[str, Any]] = Field(max_length=_MAX_RULES)
+
+
+class ExplainBody(RequestBody):
+    """A call as an agent would make it, in a session or in a folder, by default in that of new sessions."""
+
+    max_bytes = LARGE_BODY_BYTES
+
+    tool: str = Field(max_length=200)
+    arguments: dict[str, Any]
+    workspace: str | None = Field(None, max_length=4096)
+    permission_mode: PermissionMode | None = None
+    session_id: str | None = Field(None, max_length=200)
+
+
+class RuleItem(TypedDict):
+    """A rule of the user; one of scope workspace has the absolute path of its `workspace`.
+
+    It is about calls of the `tool`, `edit` for all that change files, `*` for all tools. `path` is a glob relative to
+    the workspace; `command` are the first words of a shell command, or with `exact` all of it; with `exact` and a
+    `digest` it is about one call of another tool, with these `arguments`.
+    """
+
+    id: NotRequired[str]
+    decision: Decision
+    tool: str
+    path: NotRequired[str]
+    command: NotRequired[str]
+    host: NotRequired[str]
+    server: NotRequired[str]
+    network: NotRequired[Literal[True] | list[str]]
+    arguments: NotRequired[dict[str, Any]]
+    digest: NotRequired[str]
+    exact: NotRequired[Literal[True]]
+    scope: RuleScope
+    workspace: NotRequired[str]
+    created_at: NotRequired[str]
+
+
+class PermissionsResponse(TypedDict):
+    """Rules, oldest first, those of the session last; `mode` is that of the session, else that of new ones."""
+
+    mode: PermissionMode
+    rules: list[RuleItem]
+
+
+class ExplainResponse(TypedDict):
+    """The verdict; `rule` is the rule that decided, a list of several, or the name of a built-in one."""
+
+    decision: Decision
+    rule: dict[str, Any] | list[dict[str, Any]] | str
+    reasons: list[str]
+
+
+async def index(request: Request) -> Response:
+    """List the rules of the user; with a session or a folder those that hold there."""
+    studio, query = services(request), read_query(request, PermissionsQuery)
+    mode, folder, own = studio.settings.permission_mode, None, tuple[Rule, ...]()
+    if query.session_id is not None:
+        session = await studio.store.catalog.get(query.session_id)
+        mode, folder = session.permission_mode, Path(session.workspace)
+        own = await studio.hub.session_rules(query.session_id)
+    if query.workspace is not None:
+        folder = await run_in_thread(workspace_folder, studio, query.workspace, name="agx workspace")
+    stored = await run_in_thread(_store(studio).list, name="agx rules")
+    held = [rule for rule in stored if folder is None or rule.holds_in(folder)]
+    return _response(mode, [*held, *own])
+
+
+async def replace_all(request: Request) -> Response:
+    """Replace all rules of scope workspace and user; those of sessions stay."""
+    studio, body = services(request), await read_body(request, ReplaceRulesBody)
+    rules = read_rules(body.rules, "rules")
+    try:
+        stored = await run_in_thread(_store(studio).replace, rules, name="agx rules")
+    except InvalidArguments as exc:
+        raise Problem("bad_rule", f"{exc}.", field="rules") from exc
+    return _response(studio.settings.permission_mode, stored)
+
+
+async def delete(request: Request) -> Response:
+    """Revoke a rule, also one of a session; the next call is decided without it."""
+    rule = await services(request).hub.remove_rule(request.path_params["rule_id"])
+    return JSONResponse(_item(rule))
+
+
+async def explain(request: Request) -> Response:
+    """Explain the verdict about a call: what decides it, and why. The tool looks at the call; nothing runs."""
+    studio, body = services(request), await read_body(request, ExplainBody)
+    tools = {tool.schema.name: tool for tool in studio.notes.with_tools(studio.toolbox)}
+    if (tool := tools.get(body.tool)) is None:
+        sentence = f"Unknown tool {body.tool!r}; known tools: {', '.join(sorted(tools))}."
+        raise Problem("unknown_tool", sentence, field="tool")
+    mode, folder, own = body.permission_mode or studio.settings.permission_mode, body.workspace, tuple[Rule, ...]()
+    if body.session_id is not None:
+        session = await studio.store.catalog.get(body.session_id)
+        mode, folder = body.permission_mode or session.permission_mode, folder or session.workspace
+        own = await studio.hub.session_rules(body.session_id)
+    workspace = await run_in_thread(workspace_folder, studio, folder, name="agx workspace")
+    rules = [*await run_in_thread(_store(studio).list, name="agx rules"), *own]
+    settings = studio.settings
+    context = ToolContext(
+        workspace=workspace, protected_roots=settings.private_paths, sandbox=sandbox_options(settings)
+    )
+    what, limit = f"the assessment of tool {body.tool!r}", studio.clock.real(settings.tool_timeout_seconds)
+    try:
+        verdict: Verdict = await user_code.call(
+            explain_call, tool, body.arguments, context, mode, rules, what=what, limit=limit
+        )
+    except InvalidArguments as exc:
+        raise Problem("invalid_body", f"'arguments': {exc}.", field="arguments") from exc
+    except UserCodeError as exc:  # for which such a call is refused
+        verdict = Verdict("deny", "tool", (f"{exc}.",))
+    row = ExplainResponse(decision=verdict.decision, rule=verdict.rule_json(), reasons=list(verdict.reasons))
+    return JSONResponse(row)
+
+
+def read_rules(rules: Sequence[Mapping[str, Any]], field: str) -> tuple[Rule, ...]:
+    """Return the rules of a body; raise `Problem` for the first that is wrong."""
+    read = list[Rule]()
+    for number, fields in enumerate(rules):
+        try:
+            read.append(rule_from(fields))
+        except InvalidArguments as exc:
+            place = field if field == "rule" else f"{field}.{number}"
+            raise Problem("bad_rule", f"{place!r}: {exc}.", field=place) from exc
+    return tuple(read)
+
+
+def _store(studio: Services) -> RuleStore:
+    store = studio.hub.rules
+    assert store is not None  # `make_hub` gives it one
+    return store
+
+
+def _response(mode: PermissionMode, rules: Sequence[Rule]) -> Response:
+    return JSONResponse(PermissionsResponse(mode=mode, rules=[_item(rule) for rule in rules]))
+
+
+def _item(rule: Rule) -> RuleItem:
+    return cast("RuleItem", rule.to_json())
