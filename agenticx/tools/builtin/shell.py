@@ -250,9 +250,9 @@ async def bash_exec(
         notes = await run_in_thread(_notes, launch, output, end, name="agx checking a command")
         return _report(output, buffer.truncated, _exit_text(end, launch), notes)
     except TimeoutError:
-        report = _report(
-            buffer.text(), buffer.truncated, f"the command was ended after {timeout:g} s, before it was done"
-        )
+        output, ending = buffer.text(), f"the command was ended after {timeout:g} s, before it was done"
+        explanation = await run_in_thread(launch.explain, output, name="agx checking a command")
+        report = _report(output, buffer.truncated, ending, [explanation] if explanation else [])
         raise ToolError(report.text) from None
     except asyncio.CancelledError:  # a stop, or the engine's own time limit: the output so far is still returned
         return _report(buffer.text(), buffer.truncated, "ended before it was done")

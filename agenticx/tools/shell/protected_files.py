@@ -26,7 +26,7 @@ from agenticx.tools.protected import PROTECTED_PAIRS, protected_settings_part
 __all__ = ["ProtectedFiles", "find_protected_files", "move_new_ones", "newest_change"]
 
 _UNSEARCHED_FOLDERS = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "site-packages"})
-_MAX_SECONDS = 2.0
+MAX_SECONDS = 2.0
 _CTIME_STEP = 100_000_000  # ns; the clock of file systems goes in steps of some milliseconds
 _REPOSITORY_PARTS = ("config", "config.worktree", "hooks", "info/attributes", "commondir")
 _PAIR_ENDS = frozenset(child for _, child in PROTECTED_PAIRS)
@@ -43,7 +43,7 @@ An inode alone could be that of a file which was removed and made room for anoth
 class ProtectedFiles:
     """The protected paths of a workspace, with their identities; `repositories` are the `.git` folders among them.
 
-    `is_complete` is False if the workspace was too large to be searched within 2 s; folders near its top come first.
+    `is_complete` is False if the workspace was too large to be searched in time; folders near its top come first.
     """
 
     workspace: Path
@@ -68,12 +68,12 @@ def _protected_end(parts: Sequence[str]) -> str:
     return "/".join(parts[-2:])  # a pair, such as .github/workflows
 
 
-def find_protected_files(workspace: Path) -> ProtectedFiles:
-    """Return the protected paths of a workspace; search its folders from the top, for up to 2 s."""
+def find_protected_files(workspace: Path, seconds: float = MAX_SECONDS) -> ProtectedFiles:
+    """Return the protected paths of a workspace; search its folders from the top, for up to so many seconds."""
     identities: dict[Path, _Identity] = {}
     repositories: list[Path] = []
     known, seen = _listings(workspace), dict[Path, _Listing]()
-    deadline = time.monotonic() + _MAX_SECONDS
+    deadline = time.monotonic() + seconds
     pending = deque([workspace])
     while pending and time.monotonic() < deadline:
         folder = pending.popleft()

@@ -139,6 +139,11 @@ class Launch:
         """
         if (moved := self._move_protected()) is not None:
             yield moved
+        if self.before is not None and not self.before.is_complete:
+            yield (
+                "The workspace has too many folders to find all files in it that decide what runs on this machine: "
+                "deeper ones are not protected."
+            )
         changed = [path for path, time in (self.changes or {}).items() if newest_change(path) != time]
         if changed:
             yield f"The command changed {_shown(changed)}, which may decide what runs on this machine: look at it."

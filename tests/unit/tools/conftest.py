@@ -100,6 +100,14 @@ def both_worlds(request: pytest.FixtureRequest, workspace: Path) -> ToolRunner:
     return ToolRunner(workspace, sandbox=SandboxOptions(mode="off"))
 
 
+@pytest.fixture(params=["none", "bubblewrap", "landlock"])
+def each_world(request: pytest.FixtureRequest, workspace: Path) -> ToolRunner:
+    """Return a runner without a sandbox and one with each kind of sandbox."""
+    fixture = {"bubblewrap": "sandbox", "landlock": "landlock"}.get(request.param)
+    options = SandboxOptions(mode="off") if fixture is None else request.getfixturevalue(fixture)
+    return ToolRunner(workspace, sandbox=options)
+
+
 @pytest.fixture
 def make_runner() -> type[ToolRunner]:
     """Return a factory of runners with a given workspace or given protected roots."""

@@ -17,9 +17,12 @@ from pathlib import Path
 
 import pytest
 
+from agenticx.errors import ToolError
 from agenticx.sandbox.options import SandboxOptions
 from agenticx.sandbox.probe import find_sandbox
 from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.shell.protected_files import find_protected_files
+from agenticx.tools.shell.sandboxing import Launch
 
 pytestmark = [
     pytest.mark.anyio,
@@ -216,6 +219,23 @@ async def test_what_a_process_in_the_background_makes_is_moved_away_too(machine,
     await asyncio.gather(*runner.background_tasks)
     assert not (runner.workspace / "sub/.envrc").exists()
     assert list((sandbox.home / "quarantine").rglob(".envrc"))
+
+
+def test_a_workspace_that_is_too_large_to_be_searched_is_said_to_be(machine) -> None:
+    workspace = machine().workspace
+    found = find_protected_files(workspace)
+    assert (workspace / ".env" in found.identities, found.is_complete) == (True, True)
+    cut = find_protected_files(workspace, seconds=0)
+    assert not cut.is_complete
+    (sentence,) = Launch([], {}, "bubblewrap", before=cut).clean_up()
+    assert sentence.startswith("The workspace has too many folders")
+
+
+async def test_a_command_that_waits_for_the_network_until_its_time_out_reads_why(machine) -> None:
+    runner, command = machine(), "echo 'Temporary failure in name resolution'; sleep 1000"
+    with pytest.raises(ToolError, match="The sandbox has no network"):
+        await runner.call(bash_exec, command=command, timeout=0.5)
+    await asyncio.gather(*runner.background_tasks)
 
 
 FAILURES = {

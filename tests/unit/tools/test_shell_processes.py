@@ -36,8 +36,8 @@ _numbers = itertools.count(os.getpid() * 1000)
 
 
 @pytest.fixture
-def runner(both_worlds):
-    return both_worlds
+def runner(each_world):
+    return each_world
 
 
 @pytest.fixture
