@@ -37,11 +37,13 @@ _MAX_SHOWN_CHARS = 100
 ANSWERS = """\
 answers to a question (Enter alone is no, ? explains them):
   y           run this call
-  s           run it, and ask no more in this session about the same call with the same arguments; until this command
-              ends, file_write or file_edit of the same file is not asked about either, whatever it writes, unless the
-              file is protected
+  s           run it, and ask no more in this session about its kind, which the question shows: `git commit …`, files in
+              src/, or just this call
+  a           the same always, in this folder; `agx permissions list` shows it, `agx permissions remove` takes it back
+  x           run it, and ask no more in this session about exactly this call
   n [reason]  do not run it, and tell the model the reason
   e           edit the arguments, in the program that VISUAL or EDITOR names, or at the prompt, and run it with them
+s, a and x are there only where a yes can be remembered: not for protected paths, for example.
 To a question of the agent itself the answer is a line of your own, or the number of an option; Ctrl-D gives none.
 Another window may answer first: the page, or a terminal that follows the same turn."""
 """The help on the answers to requests."""

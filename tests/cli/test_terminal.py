@@ -16,7 +16,7 @@ from tests.support.wires import files
 
 WRITE = "Write note.txt with the text hi"
 PROMPT = "[n]o [reason], [e]dit: "
-AGAIN = "y, s, n [reason] or e (Enter: no): "
+AGAIN = "y, s, a, x, n [reason] or e (Enter: no): "
 
 
 @pytest.mark.parametrize(("keys", "written"), [("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False)])
@@ -50,24 +50,53 @@ def test_a_call_that_is_confirmed_is_shown_once(terminal: Callable[..., Any]) ->
     assert "→ bash_exec" not in screen.screen
 
 
-def test_the_same_call_can_be_allowed_for_the_session(agx: Any, terminal: Callable[..., Any]) -> None:
+def test_a_kind_of_calls_can_be_allowed_for_the_session_and_always(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
-    command = "run touch made"
     screen.wait_for("› ")
-    screen.type(command + "\n")
-    screen.wait_for("[s]ession (exactly this call)")
-    screen.wait_for(PROMPT)
+    screen.type("run touch made && mkdir -p other\r")
+    screen.wait_for("\n  kind     touch …\n  kind     mkdir …\n")
+    screen.wait_for("Allow this? [y]es, [s]ession, [a]lways, e[x]actly this, [n]o [reason], [e]dit: ")
     screen.type("?\n")
-    screen.wait_for("run it, and in this session ask no more about the same call with the same arguments\n")
+    screen.wait_for("s           run it, and in this session ask no more about: touch …; mkdir …\n")
+    screen.wait_for("a           run it, and in this folder never again ask about: touch …; mkdir …\n")
     screen.wait_for(AGAIN)
     screen.type("s\n")
+    screen.wait_for("allowed by you for this session\n")
+    screen.wait_for("› ")
+    screen.type("run touch more\r")
     screen.wait_for("← bash_exec ok")
     screen.wait_for("› ")
-    (agx.folder / "made").unlink()
-    screen.type(command + "\n")
+    screen.type("Write a.txt with the text one\r")
+    screen.wait_for("  kind     edit files in the workspace's own folder\n")
+    screen.type("a\n")
+    screen.wait_for("allowed by you always\n")
+    screen.wait_for("› ")
+    screen.type("/new\rWrite b.txt with the text two\r")
+    screen.wait_for("← file_write ok")
+    screen.wait_for("› ")
+    screen.type("run touch again\r")  # in a session that has no rules
+    screen.wait_for("e[x]actly this")
+    screen.type("x\n")
     screen.wait_for("← bash_exec ok")
-    assert screen.screen.count(PROMPT) == 1
-    assert (agx.folder / "made").exists()
+    screen.wait_for("› ")
+    screen.type("run touch again\r")
+    screen.wait_for("← bash_exec ok")
+    screen.wait_for("› ")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+    assert screen.screen.count(PROMPT) == 3
+    assert "allow edit path=*  " in agx("permissions", "list").stdout
+
+
+def test_a_yes_that_cannot_be_remembered_is_not_offered(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("run", "Write .git/hooks/x with the text hi")
+    screen.wait_for("Allow this? [y]es, [n]o [reason], [e]dit: ")
+    screen.type("s\n")
+    screen.wait_for("(a call like this is asked about each time: a yes cannot be remembered)\n")
+    screen.wait_for("y, n [reason] or e (Enter: no): ")
+    screen.type("\n")
+    screen.wait_for("denied by you")
+    assert screen.exit_code() == 0
 
 
 def test_input_typed_before_the_question_is_discarded(agx: Any, terminal: Callable[..., Any]) -> None:
@@ -91,7 +120,7 @@ def test_anything_else_asks_again_and_a_reason_reaches_the_model(agx: Any, termi
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)
     screen.type("yep\n")
-    screen.wait_for("until this agx ends, not about file_write of this file with other content either\n")
+    screen.wait_for("in this session ask no more about exactly this call\n")
     screen.wait_for("  n [reason]  do not run it, and tell the model the reason\n")
     screen.wait_for(AGAIN)
     screen.type("y please\ny\n")  # the second line was typed before the next question
@@ -157,35 +186,6 @@ def test_a_turn_goes_on_when_its_output_fails(agx: Any, terminal: Callable[..., 
     run.wait_for("← file_write ok")
     assert run.exit_code() == 0
     assert (agx.folder / "note.txt").read_text() == "hi"
-
-
-@pytest.mark.ci_lane
-def test_calls_on_a_file_can_be_allowed_for_the_session(agx: Any, terminal: Callable[..., Any]) -> None:
-    screen = terminal("chat")
-    screen.wait_for("› ")
-    screen.type("Write note.txt with the text one\r")
-    screen.wait_for("[s]ession (file_write of this file)")
-    screen.type("s\n")
-    screen.wait_for("allowed by you")
-    screen.wait_for("› ")
-    screen.type("Write note.txt with the text two\r")
-    screen.wait_for("allowed without asking: calls of this kind were allowed for the session")
-    screen.wait_for("› ")
-    assert (agx.folder / "note.txt").read_text() == "two"
-    screen.type("Write other.txt with the text two\r")
-    screen.wait_for(PROMPT)
-    screen.type("\n")
-    screen.wait_for("denied by you")
-    screen.wait_for("› ")
-    screen.type("/new\r")
-    screen.wait_for("› ")
-    screen.type("Write note.txt with the text three\r")
-    screen.wait_for(PROMPT)
-    screen.type("\x04")
-    screen.wait_for("denied by you")
-    screen.wait_for("› ")
-    screen.type("\x04")
-    assert screen.exit_code() == 0
 
 
 def test_the_arguments_that_the_user_edits_are_those_that_run(agx: Any, terminal: Callable[..., Any]) -> None:

@@ -32,7 +32,6 @@ from agenticx.cli.terminal.keyboard import Keyboard, LineKeyboard, strip_paste_m
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.responders import (
     AutomaticResponder,
-    CallKind,
     NullResponder,
     RequestResponder,
     TerminalResponder,
@@ -88,8 +87,6 @@ class TerminalConversation:
     """False if turns of a continued session ask as in mode default: no user is there, and none chose its mode now."""
     continued_id: str | None = None
     """The id of the session that is continued, None for one that this process created."""
-    allowed_kinds: dict[str, set[CallKind]] = field(default_factory=dict[str, set[CallKind]])
-    """The kinds of calls that the user allowed while this process runs, by session id."""
     at_prompt: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while the user may type a message, so that nothing uses the client."""
     is_handed_over: bool = False
@@ -299,11 +296,10 @@ class TerminalConversation:
         return await show_turn(self.client, session.id, start, self.output, self._request_responder(), self.keyboard)
 
     async def _notice_move(self, session: SessionInfo) -> None:
-        """Forget what the user allowed if the session works in another folder by now."""
+        """Say so if the session works in another folder by now."""
         workspace = (await self.client.get(session.id)).record.workspace
         if workspace != session.record.workspace:
             self.session = replace(session, record=replace(session.record, workspace=workspace))
-            self.allowed_kinds.pop(session.id, None)
             self.output.show_note(Note(visible_line(f"this session works in {workspace} now", 2_000)))
 
     async def ask_yes_or_no(self, question: str) -> bool:
@@ -331,14 +327,8 @@ class TerminalConversation:
             return NullResponder()
         if self.automatic_answer is not None:
             return AutomaticResponder(self.client.answer, self.automatic_answer)
-        assert self.session is not None
-        allowed = self.allowed_kinds.setdefault(self.session.id, set())
         return TerminalResponder(
-            self.client.answer,
-            self.output,
-            self.keyboard,
-            edit_text=self.edit_text or self._type_text,
-            allowed=allowed,
+            self.client.answer, self.output, self.keyboard, edit_text=self.edit_text or self._type_text
         )
 
     async def _type_text(self, text: str) -> str | None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from agenticx.messages import MAIN_AGENT
 from agenticx.runtime.events import EventType
-from agenticx.runtime.user_requests.request_text import confirm_lines, describe_size, question_lines
+from agenticx.runtime.user_requests.request_text import RequestLine, confirm_lines, describe_size, question_lines
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible, visible_line, visible_path
 
 __all__ = [
     "ALLOWED_BY_YES",
-    "ALLOWED_KIND",
     "NO_TERMINAL",
     "PAYLOAD_ERRORS",
     "EventLike",
@@ -27,6 +26,7 @@ __all__ = [
     "citation_line",
     "citation_note",
     "event_note",
+    "kinds_of",
     "one_line",
     "option_note",
     "option_of",
@@ -42,8 +42,7 @@ PAYLOAD_ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError
 
 ALLOWED_BY_YES = "allowed by --yes"
 NO_TERMINAL = "there is no terminal to ask at; --yes would allow it"
-ALLOWED_KIND = "calls of this kind were allowed for the session"
-"""The reasons of answers that a terminal gave without asking; of these, only the last is an answer of the user."""
+"""The reasons of answers that a terminal gave without asking; none of them is an answer of the user."""
 
 Tone = Literal["quiet", "call", "good", "bad", "warning", "strong", "added", "removed"]
 
@@ -144,15 +143,17 @@ def _confirm_response(data: Mapping[str, Any]) -> Note:
     reason = f": {visible_line(data['reason'])}" if data.get("reason") else ""
     changed = data.get("arguments")
     arguments = "" if changed is None else f", with the arguments {one_line(json.dumps(changed), _CALL_CHARS)}"
-    return Note(f"  {word}{_decided_by(data)}{arguments}{reason}", "good" if data["approved"] else "warning")
+    remembered = _REMEMBERED.get(data.get("remember", "once"), "") if data["approved"] else ""
+    return Note(
+        f"  {word}{_decided_by(data)}{remembered}{arguments}{reason}", "good" if data["approved"] else "warning"
+    )
 
 
 def _decided_by(data: Mapping[str, Any]) -> str:
-    if data["by"] in ("user", "elsewhere") and data.get("reason") == ALLOWED_KIND:
-        return " without asking"
     return " elsewhere" if data["by"] == "elsewhere" else f" by {_DECIDERS[data['by']]}"
 
 
+_REMEMBERED = {"session": " for this session", "always": " always"}
 _DECIDERS = {"user": "you", "policy": "policy", "timeout": "time-out", "stop": "stop", "restart": "restart"}
 
 
@@ -315,8 +316,21 @@ def request_payload(event: EventLike) -> Mapping[str, Any]:
 def request_notes(data: Mapping[str, Any]) -> Iterator[Note]:
     """Yield the lines of a `confirm_required` or `question_asked` payload, the same on every terminal."""
     agent_path = data.get("agent_path", ())
-    if "context" in data:
-        lines = confirm_lines(data["question"], data["context"], agent_path)
-    else:
-        lines = question_lines(data["text"], data.get("options", ()), agent_path)
+    if "context" not in data:
+        yield from _notes(question_lines(data["text"], data.get("options", ()), agent_path))
+        return
+    yield from _notes(confirm_lines(data["question"], data["context"], agent_path))
+    for kind in kinds_of(data["context"]):
+        yield Note(f"  kind     {kind}")
+
+
+def _notes(lines: Iterator[RequestLine]) -> Iterator[Note]:
     return (Note(line.text, line.tone) for line in lines)
+
+
+def kinds_of(context: Mapping[str, Any]) -> Sequence[str]:
+    """Return what a yes to a confirmation can cover, a text on one line for each rule; empty if it counts once."""
+    rules = context.get("rules", ())
+    if len(rules) == 1 and rules == [context.get("exact_rule")]:
+        return ["exactly this call"]
+    return [visible_line(kind, _CALL_CHARS) for kind in context.get("kinds", ())] if rules else []

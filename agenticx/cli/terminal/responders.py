@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
+from pydantic import ValidationError
+
 from agenticx.cli.terminal.argument_editor import EditFailed, EditText, edit_arguments
-from agenticx.cli.terminal.event_text import ALLOWED_BY_YES, ALLOWED_KIND, NO_TERMINAL, Note
+from agenticx.cli.terminal.event_text import ALLOWED_BY_YES, NO_TERMINAL, Note, kinds_of
 from agenticx.cli.terminal.keyboard import PASTE_END, Keyboard, strip_paste_marks
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
+from agenticx.permissions.rules import Rule
 from agenticx.runtime.gates.terminal import discard_typed_ahead
 from agenticx.runtime.user_requests.kinds import CONFIRMATION, RequestKind
 from agenticx.runtime.user_requests.request_text import parse_choice
@@ -24,7 +27,6 @@ from agenticx.tools.visible import visible_line
 
 __all__ = [
     "AutomaticResponder",
-    "CallKind",
     "NullResponder",
     "RequestResponder",
     "SendAnswer",
@@ -38,11 +40,6 @@ __all__ = [
 SendAnswer = Callable[[str, UserAnswer, str], Awaitable[None]]
 """Send the answer to the request of that id, with the digest of a confirmation, else ""; see `Client.answer`."""
 
-CallKind = tuple[str, ...]
-"""A kind of call that the user allowed for a session, as `_call_kind` returns it."""
-
-_ASK_AGAIN = "y, s, n [reason] or e (Enter: no): "
-_CONTENT_TOOLS = frozenset({"file_write", "file_edit"})
 _MAX_REASON_CHARS = 2_000
 _PASTE_PAUSE_SECONDS = 0.5
 
@@ -134,8 +131,7 @@ class TerminalResponder:
 
     A request is shown when its event arrives, so never before the events that led to it. Only a line typed after its
     request counts: earlier input is discarded, and a request that is closed otherwise (expired, stopped, answered in
-    another window) stops reading. Concurrent requests are shown one after the other. A call of a kind in `allowed` is
-    approved without asking.
+    another window) stops reading. Concurrent requests are shown one after the other.
     """
 
     def __init__(
@@ -145,13 +141,11 @@ class TerminalResponder:
         keyboard: Keyboard,
         *,
         edit_text: EditText,
-        allowed: set[CallKind],
     ) -> None:
         self._send_answer = send_answer
         self._output = output
         self._keyboard = keyboard
         self._edit_text = edit_text
-        self._allowed = allowed
         self._prompt_lock = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -174,14 +168,8 @@ class TerminalResponder:
         await _send(self._send_answer, data, answer)
 
     async def _ask_to_confirm(self, data: Mapping[str, Any]) -> ConfirmAnswer:
-        kind = _call_kind(data["context"])
-        if kind in self._allowed:
-            return ConfirmAnswer(approved=True, reason=ALLOWED_KIND)
         with self._keyboard.read_lines() as is_pasting:
-            answer = await self._read_answer(data, is_pasting=is_pasting)
-        if kind is not None and answer.approved and answer.remember == "session":
-            self._allowed.add(kind)
-        return answer
+            return await self._read_answer(data, is_pasting=is_pasting)
 
     async def _ask_question(self, data: Mapping[str, Any]) -> QuestionAnswer:
         with self._keyboard.read_lines() as is_pasting:
@@ -208,21 +196,22 @@ class TerminalResponder:
 
     async def _read_answer(self, data: Mapping[str, Any], *, is_pasting: bool) -> ConfirmAnswer:
         """Show the confirmation, and read lines until one of them is an answer; the rest of a paste is none."""
-        self._output.show_request(data, _prompt(data["context"]))
+        context = data["context"]
+        self._output.show_request(data, _prompt(context))
         draft: str | None = None
         while True:
             line = await (_read_paste() if is_pasting else read_line())
             self._output.prompt_answered(line)
             text = None if is_pasting else strip_paste_marks(line)
-            answer, is_pasting = None if text is None else parse_answer(text), False
+            answer, is_pasting = None if text is None else parse_answer(text, context), False
             if answer == "edit":
-                answer, draft = await self._edit(data["context"].get("arguments", {}), draft)
+                answer, draft = await self._edit(context.get("arguments", {}), draft)
             elif answer is None:
-                self._output.show_note(Note(_answers_help(data["context"])))
+                self._output.show_note(Note(_answers_help(context)))
             if answer is not None:
                 return answer
             discard_typed_ahead()
-            self._output.show_prompt(_ASK_AGAIN)
+            self._output.show_prompt(f"{', '.join(('y', *_remembering(context)))}, n [reason] or e (Enter: no): ")
 
     async def _edit(self, arguments: Mapping[str, Any], draft: str | None) -> tuple[ConfirmAnswer | None, str | None]:
         """Return the answer with the edited arguments, or None and the draft for the next edit."""
@@ -239,10 +228,12 @@ class TerminalResponder:
         return ConfirmAnswer(approved=True, arguments=edited), None
 
 
-def parse_answer(line: str) -> ConfirmAnswer | Literal["edit"] | None:
+def parse_answer(line: str, context: Mapping[str, Any]) -> ConfirmAnswer | Literal["edit"] | None:
     """Return the answer in a line that the user typed, None if it is none; an empty line and end of input are no.
 
-    >>> parse_answer("n not this file").reason
+    `context` is that of the confirmation: where nothing can be remembered, only yes, no and edit are answers.
+
+    >>> parse_answer("n not this file", {}).reason
     'not this file'
     """
     word, _, rest = line.strip().partition(" ")
@@ -254,57 +245,63 @@ def parse_answer(line: str) -> ConfirmAnswer | Literal["edit"] | None:
             return ConfirmAnswer(approved=False)
         case ("y" | "yes", ""):
             return ConfirmAnswer(approved=True)
-        case ("s" | "session", ""):
-            return ConfirmAnswer(approved=True, remember="session")
         case ("e" | "edit", ""):
             return "edit"
+        case ("s" | "session", "") if kinds_of(context):
+            return ConfirmAnswer(approved=True, remember="session")
+        case ("a" | "always", "") if kinds_of(context):
+            return ConfirmAnswer(approved=True, remember="always")
+        case ("x" | "exact", "") if (rule := _exact_rule(context)) is not None:
+            return ConfirmAnswer(approved=True, remember="session", rules=(rule,))
         case _:
             return None
+
+
+def _exact_rule(context: Mapping[str, Any]) -> Rule | None:
+    """Return the rule for exactly this call, None if there is none, or if it is the one that is shown."""
+    exact = context.get("exact_rule")
+    if exact is None or context.get("rules") == [exact]:
+        return None
+    try:
+        return Rule.model_validate(exact)
+    except ValidationError:  # of a server of another release
+        return None
 
 
 def _printable(text: str) -> str:
     return "".join(char for char in " ".join(text.split()) if char.isprintable())
 
 
+def _remembering(context: Mapping[str, Any]) -> Sequence[str]:
+    """Return the letters of the answers that can be given and are remembered."""
+    return [*(("s", "a") if kinds_of(context) else ()), *(("x",) if _exact_rule(context) is not None else ())]
+
+
 def _prompt(context: Mapping[str, Any]) -> str:
-    if _is_asked_each_time(context):
-        return "Allow this? [y]es, [n]o [reason], [e]dit: "
-    kind = _call_kind(context)
-    same = "exactly this call" if kind is None else f"{kind[0]} of this file"
-    return f"Allow this? [y]es, [s]ession ({same}), [n]o [reason], [e]dit: "
+    words = {"s": "[s]ession, ", "a": "[a]lways, ", "x": "e[x]actly this, "}
+    return f"Allow this? [y]es, {''.join(map(words.__getitem__, _remembering(context)))}[n]o [reason], [e]dit: "
 
 
 def _answers_help(context: Mapping[str, Any]) -> str:
     """Return what each answer does; a user reads it after a line that is none, such as `?`."""
-    kind = _call_kind(context)
-    session = "run it, and in this session ask no more about the same call with the same arguments"
-    if _is_asked_each_time(context):
-        session = "as y, because this is asked about each time"
-    elif kind is not None:
-        session += f"; until this agx ends, not about {kind[0]} of this file with other content either"
-    return (
-        "  y           run this call\n"
-        f"  s           {session}\n"
-        "  n [reason]  do not run it, and tell the model the reason\n"
-        "  e           edit the arguments, and run it with the new ones"
+    kinds = "; ".join(kinds_of(context))
+    lines = {
+        "s": f"run it, and in this session ask no more about: {kinds}",
+        "a": f"run it, and in this folder never again ask about: {kinds}\n"
+        "              (`agx permissions list` shows it, `agx permissions remove` takes it back)",
+        "x": "run it, and in this session ask no more about exactly this call",
+    }
+    remembering = [f"  {letter}           {lines[letter]}" for letter in _remembering(context)]
+    if not remembering:
+        remembering = ["              (a call like this is asked about each time: a yes cannot be remembered)"]
+    return "\n".join(
+        (
+            "  y           run this call",
+            *remembering,
+            "  n [reason]  do not run it, and tell the model the reason",
+            "  e           edit the arguments, and run it with the new ones",
+        )
     )
-
-
-def _is_asked_each_time(context: Mapping[str, Any]) -> bool:
-    return context.get("decided_by") == "remembers"
-
-
-def _call_kind(context: Mapping[str, Any]) -> CallKind | None:
-    """Return the kind of a call that changes the content of one unprotected file: tool and path; None for other calls.
-
-    For those the gate remembers the same call, with all that it depends on (`remember="session"`).
-    """
-    tool, path = context.get("tool"), context.get("arguments", {}).get("path")
-    if tool not in _CONTENT_TOOLS or context.get("risk") != "write" or not isinstance(path, str):
-        return None
-    if context.get("decided_by") in ("protected", "unchecked"):
-        return None
-    return (tool, path, str(context.get("path")))
 
 
 async def _read_paste() -> str:

@@ -53,6 +53,8 @@ def confirm_lines(question: str, context: Mapping[str, Any], agent_path: Sequenc
         yield _field("reason", visible_line(reason))
     if len(reasons) > _SHOWN_REASONS:
         yield _field("reason", f"and {len(reasons) - _SHOWN_REASONS} more")
+    if "sandboxed" in context and not any("sandbox" in reason for reason in reasons):
+        yield _field("sandbox", visible_line(context["sandboxed"] or "none", _NAME_CHARS))
     if "path" in context and not _ends_with_path(question, context["path"]):
         yield _field("path", visible_line(context["path"]))
     if "command" in context:
