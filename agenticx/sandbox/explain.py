@@ -7,22 +7,23 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from agenticx.lazy_patterns import lazy_compile
 from agenticx.sandbox.options import SandboxKind
 
 __all__ = ["explain_failure"]
 
-_NETWORK = re.compile(
+_NETWORK = lazy_compile(
     r"could not resolve|couldn't resolve|failed to resolve|name resolution|Name or service not known|getaddrinfo"
     r"|network is unreachable|failed to connect|connection refused|ENOTFOUND|EAI_AGAIN|ENETUNREACH|ECONNREFUSED"
     r"|no route to host|cannot connect to the docker daemon|No address associated with hostname|dns error"
     r"|failed to lookup address",
     re.IGNORECASE,
 )
-_WRITING = re.compile(r"read-only file ?system|device or resource busy|\bEROFS\b|\bEBUSY\b", re.IGNORECASE)
-_DENIED = re.compile(r"permission denied|operation not permitted|no such file or directory", re.IGNORECASE)
-_MISSING = re.compile(r"(?:^|: )([\w.+-]{1,100}): (?:command )?not found", re.MULTILINE)
+_WRITING = lazy_compile(r"read-only file ?system|device or resource busy|\bEROFS\b|\bEBUSY\b", re.IGNORECASE)
+_DENIED = lazy_compile(r"permission denied|operation not permitted|no such file or directory", re.IGNORECASE)
+_MISSING = lazy_compile(r"(?:^|: )([\w.+-]{1,100}): (?:command )?not found", re.MULTILINE)
 
-_DENIED_BY_LANDLOCK = re.compile(r"permission denied|operation not permitted|\bEACCES\b", re.IGNORECASE)
+_DENIED_BY_LANDLOCK = lazy_compile(r"permission denied|operation not permitted|\bEACCES\b", re.IGNORECASE)
 _LANDLOCK = (
     "The sandbox allows writing in the workspace and in $TMPDIR only, hides /tmp and the home folder, except "
     "toolchains, and has no TCP; a command that needs more is called with network=true or unsandboxed=true, "

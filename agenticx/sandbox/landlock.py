@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from agenticx.sandbox._landlock_launcher import landlock_version
 from agenticx.sandbox.bubblewrap import EMPTY_FOLDERS, Profile, home_folders
 
 __all__ = ["describe_version", "landlock_version", "restricted"]
@@ -22,6 +21,13 @@ __all__ = ["describe_version", "landlock_version", "restricted"]
 _LAUNCHER = Path(__file__).with_name("_landlock_launcher.py")
 _DEVICES = ("/dev/full", "/dev/null", "/dev/ptmx", "/dev/pts", "/dev/random", "/dev/shm", "/dev/tty", "/dev/urandom")
 _ZERO = "/dev/zero"
+
+
+def landlock_version() -> int:
+    """Return the kernel's version of Landlock, 0 if it has none or it is off."""
+    from agenticx.sandbox import _landlock_launcher  # imports ctypes, which few machines need
+
+    return _landlock_launcher.landlock_version()
 
 
 def describe_version(version: int) -> str:

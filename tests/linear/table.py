@@ -65,6 +65,7 @@ MODULES = [
     "llms.wires.gemini._request",
     "llms.wires.ollama._reply",
     "llms.wires.ollama._request",
+    "sandbox.explain",
     "runtime.sanitizing",
     "runtime.compactor",
     "runtime.calls.inline",

@@ -16,6 +16,7 @@ from agenticx.errors import InvalidArguments, ToolError
 from agenticx.llms import GrowingArguments
 from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.messages import clean_text
+from agenticx.sandbox.explain import explain_failure
 from agenticx.secret_names import (
     holds_credentials,
     holds_keys,
@@ -297,6 +298,16 @@ def _preview(arguments: str) -> object:
 
 TOOL_CASES = [
     LinearCase(of=check_artifact_path, run=partial(_refusing, check_artifact_path), inputs=TEXTS),
+    LinearCase(
+        of=explain_failure,
+        run=lambda text: explain_failure(text, kind="bubblewrap", network=False, writable=True, homes=(Path("/h"),)),
+        inputs={
+            "missing programs": lambda size: "x: not found\n" * (size // 13),
+            "letters": lambda size: "x" * size,
+            "almost missing": lambda size: ": x" * (size // 3),
+        },
+        where="thread",
+    ),
     LinearCase(of=is_artifact_path, run=is_artifact_path, inputs=TEXTS),
     LinearCase(
         of=preview,
