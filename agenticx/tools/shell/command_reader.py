@@ -38,7 +38,7 @@ _CODE_OPTIONS = {
     "osascript": "e", "Rscript": "e", "julia": "eE", "gdb": "", "vim": "", "vi": "", "emacs": "", "expect": "c",
 }  # fmt: skip
 _LANGUAGE = re.compile(r"([a-zA-Z]+)[\d.]*")
-_OPAQUE = frozenset({"alias", "source", ".", "shopt", "enable", "hash", "at", "batch", "crontab", "make", "gmake"})
+_OPAQUE = frozenset({"alias", "source", ".", "shopt", "enable", "hash", "at", "batch", "crontab"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,7 +245,14 @@ def test_a_denied_command_is_found_in_whatever_it_is_wrapped(project: Path) -> N
     for text in (line.replace("\0", "\n") for line in hidden):
         verdict = decide("auto", command(text, project), rules=denied)
         assert (text, verdict.decision, verdict.rules) == (text, "deny", tuple(denied))
-    for text in ("git pull", "git stash push", "echo git push", "grep 'git push' notes.txt", "# git push\nls"):
+    for text in (
+        "git pull",
+        "git stash push",
+        "echo git push",
+        "grep 'git push' notes.txt",
+        "# git push\nls",
+        "make test",
+    ):
         assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, "allow")
     for text in (
         "$X push",
