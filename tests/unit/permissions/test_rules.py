@@ -262,7 +262,6 @@ def test_a_denied_command_is_found_in_whatever_it_is_wrapped(project: Path) -> N
         "bash x.sh",
         "gi? push",
         ". ./x",
-        "make",
     ):
         verdict = decide("auto", command(text, project), rules=denied)
         assert (text, verdict.decision, verdict.decided_by) == (text, "ask", "unread")
