@@ -12,6 +12,7 @@ from agenticx.sandbox.options import SandboxKind
 
 __all__ = ["explain_failure"]
 
+_EXAMINED_CHARS = 32_000
 _NETWORK = lazy_compile(
     r"could not resolve|couldn't resolve|failed to resolve|name resolution|Name or service not known|getaddrinfo"
     r"|network is unreachable|failed to connect|connection refused|ENOTFOUND|EAI_AGAIN|ENETUNREACH|ECONNREFUSED"
@@ -34,7 +35,11 @@ _LANDLOCK = (
 def explain_failure(
     output: str, *, kind: SandboxKind, network: bool, writable: bool, homes: tuple[Path, ...]
 ) -> str | None:
-    """Return a sentence on what the sandbox may have to do with the failure that `output` shows, or None."""
+    """Return a sentence on what the sandbox may have to do with the failure that `output` shows, or None.
+
+    Only the end of the output is read.
+    """
+    output = output[-_EXAMINED_CHARS:]
     if kind == "landlock":
         return _LANDLOCK if _DENIED_BY_LANDLOCK.search(output) else None
     return " ".join(_sentences(output, network, writable, homes)) or None
