@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from agenticx.private_files import make_folders
 from agenticx.tools.protected import PROTECTED_PAIRS, protected_settings_part
 
 __all__ = ["ProtectedFiles", "find_protected_files", "move_new_ones", "newest_change"]
@@ -219,8 +220,10 @@ def _add(identities: dict[Path, _Identity], paths: Iterator[Path] | Sequence[Pat
 # --- after the command ------------------------------------------------------------------------------------------------
 
 
-def move_new_ones(before: ProtectedFiles, command: str, quarantine: Path, *, were_mounted: bool) -> list[Path]:
-    """Move what appeared under a protected name since `before` into the folder `quarantine`; return the paths.
+def move_new_ones(
+    before: ProtectedFiles, command: str, quarantine: Path, *, home: Path, were_mounted: bool
+) -> list[Path]:
+    """Move what appeared under a protected name since `before` into `quarantine`, a folder in `home`; return the paths.
 
     What `command` names stays: the user was asked about it. If the protected files were not mounted read-only, a file
     that takes the place of one stays too: it may just have been saved. Raises `OSError` if something cannot be moved.
@@ -234,7 +237,7 @@ def move_new_ones(before: ProtectedFiles, command: str, quarantine: Path, *, wer
         if any(map(path.is_relative_to, after.repositories)) and _is_harmless_part(path):
             continue
         target = quarantine / path.relative_to(before.workspace if path.is_relative_to(before.workspace) else "/")
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(target.parent, home)
         shutil.move(path, target)
         if path in before.identities and (link := before.identities[path][-1]):
             path.symlink_to(link)

@@ -155,7 +155,13 @@ class Launch:
         if self.before is None or self.quarantine is None:
             return None
         try:
-            moved = move_new_ones(self.before, self.consented, self.quarantine, were_mounted=self.kind == "bubblewrap")
+            moved = move_new_ones(
+                self.before,
+                self.consented,
+                self.quarantine,
+                home=self.quarantine.parents[1],
+                were_mounted=self.kind == "bubblewrap",
+            )
         except OSError as exc:
             return f"Files that decide what runs on this machine were created, and cannot be moved: {exc}."
         if not moved:

@@ -205,7 +205,7 @@ async def test_a_new_guard_rail_is_moved_away_and_reported(machine, sandbox) -> 
     result = await runner.call(bash_exec, command="x=.env; echo evil > sub/${x}rc")
     created = runner.workspace / "sub/.envrc"
     moved = next((sandbox.home / "quarantine").rglob(".envrc"))
-    assert moved.read_text() == "evil\n"
+    assert (moved.read_text(), moved.parent.stat().st_mode & 0o777) == ("evil\n", 0o700)
     assert result == (
         f"(no output)\n[exit code 0]\n[The command created {created}, which may decide what runs on this machine; moved"
         f" to {moved.parents[1]}. A command that names such a file asks the user, and may then create it.]"
