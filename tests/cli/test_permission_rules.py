@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,38 @@ def test_a_rule_is_tried_on_past_sessions(agx: Any) -> None:
     assert "of 0 past calls" in elsewhere.stderr
     assert sorted(path.name for path in agx.folder.iterdir()) == ["made", "src"]
     assert agx("permissions", "replay", "allow edit", "--since", "soon").returncode == 2
+
+
+def test_a_chat_lists_the_rules_that_hold_and_removes_them(agx: Any, terminal: Callable[..., Any]) -> None:
+    agx("permissions", "add", "deny bash_exec command=curl", "--user")
+    agx("permissions", "add", "deny web_fetch", "--cwd", "/")
+    chat = terminal("chat")
+    chat.wait_for("› ")
+    chat.type("/permissions\r")
+    chat.wait_for("deny bash_exec command=curl  (everywhere)\n")
+    chat.wait_for("› ")
+    chat.type("Write a.txt with the text one\r")
+    chat.wait_for("[e]dit: ")
+    chat.type("s\n")
+    chat.wait_for("allowed by you for this session")
+    chat.wait_for("› ")
+    second = terminal("chat", "-c")  # through the first one
+    second.wait_for("› ")
+    second.type("/permissions\r")
+    second.wait_for("deny bash_exec command=curl  (everywhere)\n")
+    second.wait_for("allow edit path=*  (this session)\n")
+    second.wait_for("› ")
+    [row] = [row for row in rows(agx) if row.get("command") == "curl"]
+    second.type(f"/permissions remove {row['id']}\r")
+    second.wait_for("removed: deny bash_exec command=curl\n")
+    second.type("/permissions remove\r")
+    second.wait_for("/permissions remove ID removes one\n")
+    second.type("\x04")
+    assert second.exit_code() == 0
+    chat.type("/permissions\r")
+    chat.wait_for("allow edit path=*  (this session)\n")
+    chat.wait_for("› ")
+    assert "web_fetch" not in chat.screen
+    chat.type("\x04")
+    assert chat.exit_code() == 0
+    assert [row["tool"] for row in rows(agx)] == ["web_fetch"]

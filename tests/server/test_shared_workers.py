@@ -144,6 +144,38 @@ async def test_a_worker_without_the_secret_of_the_others_does_not_start(tmp_path
         assert not (home / "token").exists()
 
 
+async def test_rules_of_a_file_keep_a_worker_from_starting_until_they_are_imported(
+    tmp_path: Path, postgres: Cluster
+) -> None:
+    url = await postgres.fresh_database()
+    async with studio_workers(tmp_path, url, 1) as workers, workers.all[0].client() as client:
+        home = tmp_path / "elsewhere/home"
+        home.mkdir(mode=0o700, parents=True)
+        file = home / "permissions.toml"
+        file.write_text('[[rules]]\ndecision = "deny"\ntool = "bash_exec"\ncommand = "git push"\n')
+        variables = {"AGX_STORE_URL": url, "AGX_SECRET_FILE": str(tmp_path / "secret"), **WITHOUT_MODELS}
+        for words in (["serve", "--port", "0"], ["run", "hi", "--model", "demo"]):
+            code, out, err = await outcome(await agx(home, *words, **variables))
+            assert (code, out, f"`agx permissions import {file}` moves them there" in err) == (2, "", True), err
+        code, _, err = await outcome(await agx(home, "permissions", "import", str(file), **variables))
+        assert (code, "1 rules are added" in err, file.exists()) == (0, True, False), err
+        assert (home / "permissions.imported.toml").exists()
+        (rule,) = (await client.get("/api/permissions")).json()["rules"]
+        assert (rule["decision"], rule["command"], rule["scope"]) == ("deny", "git push", "user")
+        assert "git push" not in await stored_values(postgres, url)
+        code, out, _ = await outcome(await agx(home, "run", "say hi", "--model", "demo", **variables))
+        assert (code, out) == (0, "hi\n")
+        push = json.dumps({"command": "sudo git push"})
+        code, out, _ = await outcome(await agx(home, "permissions", "explain", "bash_exec", push, **variables))
+        assert (code, out.splitlines()[0]) == (0, 'deny (rule: deny bash_exec command="git push")')
+        assert (await outcome(await agx(home, "permissions", "remove", rule["id"], **variables)))[0] == 0
+
+        async def rules_of_the_worker() -> Any:
+            return (await client.get("/api/permissions")).json()["rules"]
+
+        await wait_for([], rules_of_the_worker)
+
+
 async def test_with_a_token_file_no_secret_is_needed_and_no_key_is_stored(tmp_path: Path, postgres: Cluster) -> None:
     url, token_file = await postgres.fresh_database(), tmp_path / "token"
     token_file.touch(0o600)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
+from agenticx.permissions.rules import Rule
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.log.session_record import SessionRecord
@@ -260,6 +262,14 @@ class Client(SessionReader, Protocol):
 
     async def answer(self, request_id: str, answer: UserAnswer, digest: str) -> None:
         """Answer a request to the user, a confirmation with its `digest`; raise an `AgenticXError` if it is closed."""
+        ...
+
+    async def rules(self, session_id: str | None, workspace: Path) -> Sequence[Rule]:
+        """Return the rules of the user that hold in a folder, then those of the session; raise an `AgenticXError`."""
+        ...
+
+    async def remove_rule(self, rule_id: str) -> Rule:
+        """Remove a rule of the user, also one of a session, and return it; raise an `AgenticXError`."""
         ...
 
     async def resolve_model(self, name: str | None) -> ResolvedModel:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from agenticx.assembly import close_images, configured_images, default_tools, make_hub
@@ -27,6 +28,7 @@ from agenticx.errors import AgenticXError, SessionNotFound, StoreError
 from agenticx.llms.catalog.resolve import list_models
 from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
+from agenticx.permissions.rules import Rule
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.history.fork import fork
@@ -36,6 +38,7 @@ from agenticx.sessions.log.usage import DailyUsage
 from agenticx.sessions.store.attachments import find_attachment
 from agenticx.sessions.store.base import Store
 from agenticx.settings import Settings
+from agenticx.threads import run_in_thread
 from agenticx.tools.artifacts.files import Artifact
 from agenticx.tools.registry import Toolbox
 
@@ -246,6 +249,15 @@ class LocalClient:
 
     async def answer(self, request_id: str, answer: UserAnswer, digest: str) -> None:
         await self._hub.answer(request_id, answer, digest=digest)
+
+    async def rules(self, session_id: str | None, workspace: Path) -> Sequence[Rule]:
+        store = self._hub.rules
+        stored = () if store is None else await run_in_thread(store.list, name="agx rules")
+        own = () if session_id is None else await self._hub.session_rules(session_id)
+        return [*(rule for rule in stored if rule.holds_in(workspace)), *own]
+
+    async def remove_rule(self, rule_id: str) -> Rule:
+        return await self._hub.remove_rule(rule_id)
 
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:

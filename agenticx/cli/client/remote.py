@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
+from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
@@ -33,6 +34,7 @@ from agenticx.cli.client.http import RequestRejected, ServerEndpoint, ServerUnre
 from agenticx.http.json_lines import LineParser
 from agenticx.http.sse import IdentifiedEvent, SseParser, StrayJson
 from agenticx.messages import MAIN_AGENT, UserMessage
+from agenticx.permissions.rules import Rule, rule_from
 from agenticx.runtime.user_requests.kinds import kind_of
 from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.log.session_record import SessionRecord
@@ -216,6 +218,14 @@ class RemoteClient:
         kind = kind_of(answer)
         path = f"/api/{kind.resource}/{quote(request_id, safe='')}"
         await self._request_with_retries("POST", path, kind.answer_body(answer, digest))
+
+    async def rules(self, session_id: str | None, workspace: Path) -> Sequence[Rule]:
+        given = {"workspace": str(workspace)} if session_id is None else {"session_id": session_id}
+        rows = (await self._server.request_json("GET", f"/api/permissions?{urlencode(given)}"))["rules"]
+        return list(map(rule_from, rows))
+
+    async def remove_rule(self, rule_id: str) -> Rule:
+        return rule_from(await self._server.request_json("DELETE", f"/api/permissions/{quote(rule_id, safe='')}"))
 
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:

@@ -183,6 +183,7 @@ class Chat:
             "detach": self._detach,
             "stop": self._stop,
             "mode": self._mode,
+            "permissions": self._permissions,
             "tools": self._tools,
             "model": self._model,
             "agent": self._agent,
@@ -207,6 +208,7 @@ class Chat:
             "/attach [FILE] show or add the files to send with your next message\n"
             "/detach        remove these files\n"
             "/mode [MODE]   show or change when you are asked\n"
+            "/permissions   the rules that hold here, and those of this session; /permissions remove ID\n"
             "/model [M]     list the models, or change to one\n"
             "/agent [NAME]  show or choose the agent of the session; meta is the main one\n"
             "/team [NAME]   list the teams, or start a session with one with your next message\n"
@@ -265,6 +267,25 @@ class Chat:
                 return
             self.conversation.run(self.conversation.change(permission_mode=mode))
         self._print(f"permission mode: {self.conversation.permission_mode}")
+
+    def _permissions(self, words: str) -> None:
+        conversation = self.conversation
+        action, _, rule_id = words.partition(" ")
+        if words and (action != "remove" or not rule_id.strip()):
+            self._print_error("/permissions lists the rules; /permissions remove ID removes one")
+            return
+        if words:
+            removed = conversation.run(conversation.client.remove_rule(rule_id.strip()))
+            self._print(f"removed: {visible_line(str(removed))}")
+            return
+        rules = conversation.run(conversation.rules())
+        for rule in rules:
+            place = {"session": "this session", "workspace": "here", "user": "everywhere"}[rule.scope]
+            self._print(f"{rule.id}  {visible_line(str(rule))}  ({place})")
+        if not rules:
+            self._print(
+                "no rules hold here; the answers s and a to a question store some, see `agx permissions --help`"
+            )
 
     def _tools(self, _: str) -> None:
         tools = dict(self.conversation.run(self.conversation.client.tools()))

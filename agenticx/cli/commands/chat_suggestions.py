@@ -18,6 +18,7 @@ from agenticx.cli.terminal.event_text import one_line
 from agenticx.cli.terminal.line_editor import Suggestion
 from agenticx.errors import AgenticXError
 from agenticx.messages import MAIN_AGENT
+from agenticx.permissions.rules import Rule
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.tools.visible import visible_line
 
@@ -33,7 +34,7 @@ _NAME_CHARS = 40
 class ChatSuggestions:
     """The completions of a chat.
 
-    The names of models and sessions and the user's messages are requested when a command that takes one is typed
+    The names of models and sessions, the user's messages and rules are requested when a command that takes one is typed
     (`prepare`); until they arrive, models are completed from the catalogue.
     """
 
@@ -43,11 +44,14 @@ class ChatSuggestions:
         self._models: Sequence[str] = ()
         self._sessions: Sequence[SessionInfo] = ()
         self._messages: Sequence[str] = ()
+        self._rules: Sequence[Rule] = ()
         self._request: asyncio.Task[None] | None = None
 
     def prepare(self, text: str) -> None:
         """Request the names that the beginning of a command will need."""
-        if not text.startswith(("/model", "/open", "/rewind")) or not (self._request is None or self._request.done()):
+        if not text.startswith(("/model", "/open", "/rewind", "/permissions")) or not (
+            self._request is None or self._request.done()
+        ):
             return
         if text.startswith("/model") and not self._models:
             self._models = catalogue_models()
@@ -56,6 +60,8 @@ class ChatSuggestions:
             self._request = asyncio.get_running_loop().create_task(self._fetch_sessions())
         elif text == "/rewind":
             self._request = asyncio.get_running_loop().create_task(self._fetch_messages())
+        elif text == "/permissions":
+            self._request = asyncio.get_running_loop().create_task(self._fetch_rules())
 
     async def _fetch_models(self) -> None:
         with suppress(AgenticXError):
@@ -64,6 +70,11 @@ class ChatSuggestions:
     async def _fetch_sessions(self) -> None:
         with suppress(AgenticXError):
             self._sessions = await self._conversation.client.list_sessions(limit=_MAX_SESSIONS)
+
+    async def _fetch_rules(self) -> None:
+        self._rules = ()
+        with suppress(AgenticXError):
+            self._rules = await self._conversation.rules()
 
     async def _fetch_messages(self) -> None:
         session, self._messages = self._conversation.session, ()
@@ -95,10 +106,22 @@ class ChatSuggestions:
                     if str(number).startswith(typed):
                         yield Suggestion(str(number), len(typed), f"{number} {one_line(text, _NAME_CHARS)}")
                 yield from _matching(["undo"], typed)
+            case "/permissions":
+                yield from self._rule_arguments(typed)
             case "/attach" | "/export":
                 yield from _paths(typed, Path.cwd())
             case _:
                 return
+
+    def _rule_arguments(self, typed: str) -> Iterator[Suggestion]:
+        action, space, beginning = typed.partition(" ")
+        if not space:
+            yield from _matching(["remove"], typed)
+        elif action == "remove":
+            for rule in self._rules:
+                if rule.id.startswith(beginning):
+                    label = f"{rule.id} {visible_line(str(rule), _NAME_CHARS)}"
+                    yield Suggestion(rule.id, len(beginning), label)
 
     def _names(self, command: str) -> Sequence[str]:
         """Return the names that `/mode`, `/model`, `/team` or `/agent` takes."""

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 from agenticx.cli.client.base import SessionInfo, SessionReader
 from agenticx.cli.client.session_lookup import all_sessions
-from agenticx.cli.commands.described_calls import describe_call
 from agenticx.cli.commands.session_access import open_session_reader, print_note
 from agenticx.cli.exit_codes import DONE
 from agenticx.cli.options import enabled_tools
@@ -26,10 +25,13 @@ from agenticx.errors import AgenticXError
 from agenticx.permissions.rule_stores import open_rules
 from agenticx.permissions.rules import ANY_TOOL, EDITS, Call, Rule, parse_rule
 from agenticx.permissions.verdict import Decision, decide
+from agenticx.runtime.calls.explaining import describe_call
 from agenticx.runtime.events import EventType
+from agenticx.sandbox.options import sandbox_options
 from agenticx.sessions.store.factory import using_shared_place
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Assessment, Tool
+from agenticx.tools.context import ToolContext
 from agenticx.tools.visible import visible_line
 
 __all__ = ["replay", "start_of_period"]
@@ -165,7 +167,9 @@ class _Decider:
             unknown = Assessment(risk="execute", undeclared=True)
             call = Call(tool=name, assessment=unknown, arguments=arguments, workspace=workspace)
         else:
-            call = describe_call(tool, arguments, workspace, self.settings)
+            private, sandbox = self.settings.private_paths, sandbox_options(self.settings)
+            context = ToolContext(workspace=workspace, protected_roots=private, sandbox=sandbox)
+            call = describe_call(tool, arguments, context)
         verdict = decide("default", call, rules=[self.rule, *self.stored])
         return call, verdict.decision if self.rule in verdict.rules else None
 

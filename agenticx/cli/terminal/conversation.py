@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +45,7 @@ from agenticx.llms.catalog.addresses import allow_address, split_address, with_a
 from agenticx.llms.catalog.local_servers import fetch_model_names_at, read_model_names_at
 from agenticx.llms.catalog.resolve import is_offline, served_model_name
 from agenticx.messages import UserMessage
+from agenticx.permissions.rules import Rule
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.hub.session_fields import check_folder, check_model_name
@@ -294,6 +295,10 @@ class TerminalConversation:
             return position
 
         return await show_turn(self.client, session.id, start, self.output, self._request_responder(), self.keyboard)
+
+    async def rules(self) -> Sequence[Rule]:
+        """Return the rules of the user that hold in the folder, then those of the session."""
+        return await self.client.rules(None if self.session is None else self.session.id, self.workspace)
 
     async def _notice_move(self, session: SessionInfo) -> None:
         """Say so if the session works in another folder by now."""

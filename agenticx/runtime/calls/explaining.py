@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from agenticx.errors import InvalidArguments, ToolError
+from agenticx.permissions.explain import explain
 from agenticx.permissions.rules import Call, Rule
 from agenticx.permissions.verdict import PermissionMode, Verdict, decide
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest, jsonable
@@ -15,7 +16,7 @@ from agenticx.tools.base import Assessment, Tool
 from agenticx.tools.context import ToolContext
 from agenticx.tools.critical_folders import deletion_reason, find_deleted_critical_folder, names_deletion
 
-__all__ = ["explain_call"]
+__all__ = ["describe_call", "explain_call"]
 
 
 def explain_call(
@@ -23,20 +24,30 @@ def explain_call(
 ) -> Verdict:
     """Return the verdict of a session in that mode about a call, without running it; the tool assesses it.
 
-    A call that the tool itself refuses is denied, decided by "tool". Texts of others in a conversation are not looked
-    at. It blocks. Raises `InvalidArguments` for those that the tool does not take.
+    Its reasons also say what each part of a command is, and what a yes could cover (`permissions.explain`). A call that
+    the tool itself refuses is denied, decided by "tool". Texts of others in a conversation are not looked at. It
+    blocks. Raises `InvalidArguments` for those that the tool does not take.
     """
-    name, valid = tool.schema.name, tool.validate(arguments)
     try:
-        assessment = _assess(tool, valid, context)
+        call = describe_call(tool, arguments, context)
     except InvalidArguments:
         raise
     except ToolError as exc:
         return Verdict("deny", "tool", (str(exc),))
-    call = Call(tool=name, assessment=assessment, arguments=valid, workspace=context.workspace.resolve())
-    if any(rule.digest for rule in rules):
-        call = replace(call, digest=confirm_digest(name, jsonable(valid), assessment.binding))
-    return decide(mode, call, rules=rules)
+    verdict = decide(mode, call, rules=rules)
+    return replace(verdict, reasons=tuple(explain(call, verdict, rules)))
+
+
+def describe_call(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Call:
+    """Return a call as rules see it; the tool assesses it, nothing runs, and it blocks.
+
+    Raises `InvalidArguments`, and `ToolError` for a call that the tool itself refuses.
+    """
+    name, valid = tool.schema.name, tool.validate(arguments)
+    assessment, plain = _assess(tool, valid, context), jsonable(valid)
+    digest = confirm_digest(name, plain, assessment.binding)
+    workspace = context.workspace.resolve()
+    return Call(tool=name, assessment=assessment, arguments=plain, workspace=workspace, digest=digest)
 
 
 def _assess(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
