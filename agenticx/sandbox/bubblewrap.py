@@ -1,8 +1,8 @@
 """The profiles of bubblewrap: read-only, and with a writable workspace.
 
-In both the whole file system is read-only, the home folder, /tmp and /run (which have the sockets of other programs)
-are empty, AgenticX's own files are hidden, there is no network but a loopback of its own, and no process outside is
-visible. Later options are mounted over earlier ones.
+In both the whole file system is read-only, the home folder (but for toolchains), /tmp and /run (which have the sockets
+of other programs) are empty, AgenticX's own files are hidden, there is no network but a loopback of its own, and no
+process outside is visible. Later options are mounted over earlier ones.
 """
 
 from __future__ import annotations
@@ -17,6 +17,12 @@ __all__ = ["EMPTY_FOLDERS", "Profile", "home_folders", "wrap"]
 
 # They hold the sockets of other programs, such as Docker's, and a user's session bus; and shared temporary files.
 EMPTY_FOLDERS = ("/tmp", "/var/tmp", "/run")
+# Folders of the home folder in which compilers and package managers write: empty ones, which end with the command. All
+# else in the home folder fails, so that nothing seems to be written that is lost.
+_CACHES = """
+    .bun .bundle .cache .cargo .ccache .composer .dotnet .gem .gradle .ivy2 .julia .local/share/pnpm .m2 .npm .nuget
+    .pub-cache .sbt .yarn go/pkg
+"""
 _NAME_SERVICE = "/run/systemd/resolve"
 _PROGRAMS_IN_RUN = ("/run/current-system", "/run/wrappers")  # of NixOS
 
@@ -90,17 +96,23 @@ def _mounts(profile: Profile) -> Iterator[str]:
     for path in profile.read_only:
         yield from ("--ro-bind-try", str(path), str(path))
     yield from _hide(path for path in profile.private if path not in around)
-    if not profile.writable:
-        for home in homes:
-            yield from ("--remount-ro", str(home))
+    for home in homes:
+        yield from ("--remount-ro", str(home))
 
 
 def _empty_homes(homes: Sequence[Path], profile: Profile) -> Iterator[str]:
     for home in homes:
         yield from ("--tmpfs", str(home))
+        for cache in _caches(home) if profile.writable else ():
+            yield from ("--tmpfs", str(cache))
     for path in profile.home_paths:
         if any(map(path.is_relative_to, homes)):
             yield from ("--ro-bind-try", str(path), str(path))
+
+
+def _caches(home: Path) -> Iterator[Path]:
+    """Yield the caches that exist, and the one that all programs share; each costs a quarter of a millisecond."""
+    return (home / name for name in _CACHES.split() if name == ".cache" or (home / name).is_dir())
 
 
 def _hide(paths: Sequence[Path] | Iterator[Path]) -> Iterator[str]:

@@ -201,8 +201,8 @@ async def bash_exec(
 
     There is no input. What the command leaves running is ended with it. It usually runs in a sandbox: it can write in
     the workspace only, but not git's configuration and hooks, .env and other files that decide what runs; the home
-    folder is empty but for toolchains, /tmp is empty, and what is written there is lost; there is no network, so that
-    installing packages, cloning and pushing need `network`.
+    folder has toolchains and empty caches only, /tmp is empty, and what is written there is lost; there is no network,
+    so that installing packages, cloning and pushing need `network`.
 
     Args:
         command: The command line or script for `bash -c`.

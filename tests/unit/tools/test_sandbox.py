@@ -47,7 +47,7 @@ def weak_machine(tmp_path, monkeypatch, landlock, make_runner):
 
 def make_machine(tmp_path, monkeypatch, sandbox, make_runner):
     home = tmp_path / "me"
-    for folder in (home / ".ssh", home / ".local/bin", sandbox.home, tmp_path / "work/sub"):
+    for folder in (home / ".ssh", home / ".cargo", home / ".local/bin", sandbox.home, tmp_path / "work/sub"):
         folder.mkdir(parents=True)
     (home / ".ssh/id_ed25519").write_text(CANARY)
     (home / ".bashrc").write_text("true\n")
@@ -175,6 +175,7 @@ async def test_honest_work_goes_on_in_the_sandbox(machine, tmp_path) -> None:
         f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONPATH={packages} .venv/bin/python -m pytest -q | grep -o '1 passed'": (
             "1 passed\n[exit code 0]"
         ),
+        "mkdir -p ~/.cache/x ~/.cargo/registry && touch /tmp/x && ls -A ~/.cargo": "registry\n[exit code 0]",
         "git init -q made && ls -A made": ".git\n[exit code 0]",
         "python3 -c 'import multiprocessing as m; print(m.Pool(2).map(abs, [-1]))'": "[1]\n[exit code 0]",
     }.items():
@@ -238,11 +239,15 @@ async def test_a_command_that_waits_for_the_network_until_its_time_out_reads_why
     await asyncio.gather(*runner.background_tasks)
 
 
+WRITING = (
+    "In the sandbox only the workspace is writable, without files that decide what runs, such as .git/config and hooks;"
+    " a command that must write elsewhere is called with unsandboxed=true, which asks the user."
+)
 FAILURES = {
+    "echo x >> ~/.bashrc": WRITING,
     "exec 3<>/dev/tcp/127.0.0.1/9": "The sandbox has no network, and none of this machine's servers; a command that"
     " needs them is called with network=true, which asks the user.",
-    "touch /usr/x": "In the sandbox only the workspace is writable, without files that decide what runs, such as"
-    " .git/config and hooks; a command that must write elsewhere is called with unsandboxed=true, which asks the user.",
+    "touch /usr/x": WRITING,
     "cat ~/.ssh/id_ed25519": "The sandbox hides the home folder, except toolchains; a command that needs more of it is"
     " called with unsandboxed=true, which asks the user.",
     "mytool": "The program is in the home folder, which the sandbox hides except toolchains and what the user adds with"
