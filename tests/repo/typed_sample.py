@@ -97,7 +97,7 @@ def show(event: Event) -> str:
             assert_type(event.data["reason"], Literal["answer", "resolved", "not_resolved", "handoff", "partial"])
             return event.data["text"]
         case "confirm_required":
-            assert_type(event.data["context"].get("sandboxed"), bool | None)
+            assert_type(event.data["context"].get("sandboxed"), Literal["bubblewrap", "landlock", False] | None)
             return event.data["context"]["tool_call_id"]
         case "error":
             assert_type(event.data["fatal"], bool)
