@@ -27,6 +27,7 @@ from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.images.base import ImageProvider
 from agenticx.llms.model_cache import ModelCache, NamedModels
 from agenticx.permissions.rule_stores import open_rules
+from agenticx.permissions.trusted_files import open_trust
 from agenticx.runtime import AgentHook, AsyncConfirmGate, HookRegistry
 from agenticx.sessions.hub.hub import Hub, workspace_folder
 from agenticx.sessions.log.session_record import SessionRecord
@@ -247,6 +248,7 @@ def make_hub(
         notes=own_notes,
         deps=deps,
         rules=open_rules(settings.home, store.shared),
+        trust=open_trust(settings.home, store.shared),
         clock=clock,
     )
 

@@ -100,6 +100,7 @@ def decide(
     rules: Iterable[Rule] = (),
     has_gate: bool = True,
     sources: Sequence[str] = (),
+    untrusted_files: Sequence[str] = (),
     is_said: bool = False,
 ) -> Verdict:
     """Return the verdict about a call.
@@ -107,19 +108,28 @@ def decide(
     `rules` are those of the user that may hold for it. `has_gate` says that there is a confirm gate, given by the
     application or of a hub; without one a call of undeclared risk is allowed too, outside of plan mode: the
     application's own functions need no permission. It never counts as one that only reads. While the conversation has
-    foreign texts, named by `sources`, a call is asked about that runs code outside of a sandbox, or that sends what the
-    user has not said (`is_said`) and no rule allows; each confirmation names them.
+    foreign texts, named by `sources` and `untrusted_files` (AGENTS.md files), a call is asked about that runs code
+    outside of a sandbox, or that sends what the user has not said (`is_said`) and no rule allows; each confirmation
+    names them.
     """
     held = [rule for rule in rules if rule.holds_in(call.workspace) and rule.is_about(call)]
     is_own = call.assessment.undeclared and not has_gate
+    sources = (*untrusted_files, *sources)
     verdict = _decide(mode, call, held, is_own=is_own, has_sources=bool(sources) and not is_said)
     if not sources or verdict.decision != "ask" or (call.assessment.risk == "read" and not call.assessment.sends):
         return verdict
     room = _SHOWN_IF_REMEMBERED if call.assessment.remembers else _SHOWN_SOURCES
     shown = ", ".join(sources[:room]) + (f", … and {len(sources) - room:,} more" if len(sources) > room else "")
     reasons = (*verdict.reasons, f"{_SOURCES_REASON} ({shown}); the call may have been their idea.")
+    if untrusted_files:
+        reasons += (_trust_reason(untrusted_files),)
     decided_by = verdict.decided_by if verdict.decided_by in EVERY_MODE_RULES else "untrusted"
     return Verdict("ask", decided_by, reasons, verdict.rules)
+
+
+def _trust_reason(files: Sequence[str]) -> str:
+    shown = " and ".join(files) if len(files) <= _SHOWN_SOURCES else f"{len(files):,} AGENTS.md files"
+    return f"{shown} {'is' if len(files) == 1 else 'are'} not trusted yet; `agx trust` in the workspace changes that."
 
 
 def _decide(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, is_own: bool, has_sources: bool) -> Verdict:

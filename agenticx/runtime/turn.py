@@ -17,6 +17,7 @@ from agenticx.llms.base import Reply, Usage
 from agenticx.logs import bind_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, new_id, sources_of
 from agenticx.permissions.rule_stores import RuleStore
+from agenticx.permissions.trusted_files import Instructions
 from agenticx.permissions.verdict import EVERY_MODE_RULES, PermissionMode, stricter_mode
 from agenticx.runtime.background_tasks import BackgroundTasks
 from agenticx.runtime.budgets.budget import Budget, Spent
@@ -152,6 +153,8 @@ class Turn:
     """False once the turn is about to end."""
     child_sources: dict[str, None] = field(default_factory=dict[str, None], repr=False)
     """The sources read by child turns that have ended, until a call's result names them."""
+    instructions: list[Instructions] = field(default_factory=list[Instructions], init=False, repr=False)
+    """The AGENTS.md files in the prompts of this turn and of the child turns that have begun in it."""
     waiting_children: list[ResumedTurn] = field(default_factory=list[ResumedTurn], repr=False)
     """The child turns of an earlier process that continue when they are begun again."""
     earlier_events: Sequence[Event] = ()
@@ -176,6 +179,15 @@ class Turn:
         self.channel.pacer = context.pacer
         self.log = TurnLog(self.clock)
         self.journal, self.steering = context.journal, context.steering
+        self._add_instructions(context.instructions or self.agent.instructions)
+
+    def _add_instructions(self, instructions: Instructions | None) -> None:
+        """Add the files of this turn's prompt to it and to its ancestors, which read its result."""
+        turn: Turn | None = self
+        while turn is not None and instructions is not None and instructions.digests:
+            if instructions not in turn.instructions:
+                turn.instructions.append(instructions)
+            turn = turn.context.parent
 
     @property
     def permission_mode(self) -> PermissionMode:
@@ -248,6 +260,20 @@ class Turn:
             if turn.context.parent is None:
                 return tuple(sources)
             turn = turn.context.parent
+
+    @property
+    def has_instructions(self) -> bool:
+        """True if there are AGENTS.md files in the prompt of this turn, of an ancestor or of their child turns."""
+        return bool(self.root.instructions)
+
+    def untrusted_files(self) -> tuple[str, ...]:
+        """Return the names of the AGENTS.md files whose content the user does not trust now, each once.
+
+        They are in the prompts of this turn, its ancestors and their child turns: the conversations that it may act on
+        were written under these instructions. Blocks.
+        """
+        files = [name for instructions in self.root.instructions for name in instructions.untrusted()]
+        return tuple(dict.fromkeys(files))
 
     def user_texts(self) -> list[str]:
         """Return the messages of the user in the conversation, without what the engine adds in the user's role."""

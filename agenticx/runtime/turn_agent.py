@@ -19,6 +19,7 @@ from agenticx.tools.base import DepsT
 
 if TYPE_CHECKING:
     from agenticx.llms.base import ChatModel
+    from agenticx.permissions.trusted_files import Instructions
     from agenticx.runtime.gates.base import ConfirmGate
     from agenticx.runtime.hooks import HookRegistry
     from agenticx.tools.registry import Toolbox
@@ -134,6 +135,7 @@ class TurnAgent(TurnChange):
     - `endings_by_text`: an answer that contains a key ends the turn with the reason of the first such key.
     - `on_handoff` is called when a handoff has made it the acting agent.
     - `confirm_gate` is asked while it acts; None for the turn's gate.
+    - `instructions` are the AGENTS.md files in its system prompt; None for none.
     - `max_rounds` and `output_type` are those of a turn that begins with it; None for what the turn has.
     """
 
@@ -150,6 +152,7 @@ class TurnAgent(TurnChange):
     endings_by_text: Mapping[str, EndReason] = field(default_factory=dict[str, EndReason])
     on_handoff: Callable[[], None] = lambda: None
     confirm_gate: ConfirmGate | None = None
+    instructions: Instructions | None = field(default=None, repr=False)
     max_rounds: int | None = None
     output_type: Any = None
 

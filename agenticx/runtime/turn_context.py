@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from agenticx.llms.base import ChatModel
 from agenticx.messages import UserMessage
 from agenticx.permissions.rule_stores import RuleStore
+from agenticx.permissions.trusted_files import Instructions
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime.budgets.budget import Budget
 from agenticx.runtime.channel import WritePacer
@@ -77,6 +78,7 @@ class TurnContext:
     - `steering` is the inbox of messages for the running turn; the next model call gets them.
     - `pacer` makes text deltas be written at its ticks.
     - `notes` are the notes that the turn uses.
+    - `instructions` are the AGENTS.md files in its prompt, by default those of the agent's own prompt.
 
     Agents and models:
 
@@ -115,6 +117,7 @@ class TurnContext:
     steering: Steering = field(default_factory=Steering)
     pacer: WritePacer | None = None
     notes: TurnNotes | None = None
+    instructions: Instructions | None = None
 
     agent: TurnAgent | None = None
     shares_history: bool = False

@@ -9,16 +9,19 @@
    The log and the list of files say so.
 3. Together they have at most 32 KiB; if there is more, the files nearest to the workspace are kept. The nearest comes
    last.
-4. Their text is content of the workspace, not of the user: the prompt frames it with the name of its file, and it
+4. A file is known by the digest of what was read of it, so what is trusted is what the prompt has: the SHA-256 of its
+   bytes, and for one that is cut of its size and the bytes that are kept.
+5. Their text is content of the workspace, not of the user: the prompt frames it with the name of its file, and it
    cannot end its frame. Invisible characters are left out, because a person who reads the file does not see them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,7 +33,7 @@ from agenticx.tools.paths import read_file, resolve_in_workspace
 from agenticx.tools.secret_files import SecretFiles, has_secret_name, is_private
 from agenticx.tools.visible import visible_line
 
-__all__ = ["AgentsFile", "agents_file_names", "find_agents_files", "instructions_prompt"]
+__all__ = ["AgentsFile", "agents_file_names", "digests_by_name", "find_agents_files", "instructions_prompt"]
 
 _NAME = "AGENTS.md"
 _MAX_BYTES = 32 * 1024
@@ -56,6 +59,14 @@ class AgentsFile:
     size: int = 0
     is_cut: bool = False
     reason: str | None = None
+    content: bytes = field(default=b"", repr=False)
+    """The bytes from which `text` is made, at most as many as there was room for."""
+
+    @property
+    def sha256(self) -> str:
+        """The digest of what is used of the file, in hexadecimal; see 4."""
+        cut = b"\0cut, of %d bytes\0" % self.size if self.is_cut else b""  # no text that is used begins with NUL
+        return hashlib.sha256(cut + self.content).hexdigest()
 
 
 def find_agents_files(workspace: Path, private: Iterable[Path] = ()) -> Sequence[AgentsFile]:
@@ -76,6 +87,12 @@ def find_agents_files(workspace: Path, private: Iterable[Path] = ()) -> Sequence
             files.append(file)
             remaining -= min(file.size, remaining)
     return tuple(reversed(files))
+
+
+def digests_by_name(workspace: Path, files: Iterable[AgentsFile]) -> dict[str, str]:
+    """Return the digests of the files that are not left out, by their names relative to the workspace; blocks."""
+    folder = workspace.resolve()
+    return {os.path.relpath(file.path, folder): file.sha256 for file in files if file.reason is None}
 
 
 def agents_file_names(workspace: Path, private: Iterable[Path] = ()) -> list[str]:
@@ -122,7 +139,7 @@ def _read(target: _Candidate, limit: int) -> AgentsFile | None:
         if text is None:
             raise _LeftOut("it is not text")
         text = without_controls(text)[0].strip()
-        return AgentsFile(target.path, text, status.st_size, is_cut) if text else None
+        return AgentsFile(target.path, text, status.st_size, is_cut, content=content) if text else None
     except AgenticXError as exc:
         if not os.path.lexists(target.path):
             return None

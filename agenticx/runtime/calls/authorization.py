@@ -213,12 +213,16 @@ class _Authorization:
     async def _decide(self, call: Call) -> Verdict:
         turn = self.turn
         assessment, rules = call.assessment, await self._rules()
-        sources = turn.foreign_sources if assessment.sends or assessment.risk != "read" else ()
+        sources, files = (), ()
+        if assessment.sends or assessment.risk != "read":
+            sources = turn.foreign_sources
+            if turn.has_instructions:
+                files = await run_in_thread(turn.untrusted_files, name="agx trusted files")
         said = False
-        if sources and assessment.sends:
+        if (sources or files) and assessment.sends:
             said = await run_in_thread(is_said, call.arguments, turn.root.user_texts(), name="agx messages")
         mode, has_gate = turn.permission_mode, turn.has_gate
-        return decide(mode, call, rules=rules, has_gate=has_gate, sources=sources, is_said=said)
+        return decide(mode, call, rules=rules, has_gate=has_gate, sources=sources, untrusted_files=files, is_said=said)
 
     async def _confirm(self, call: Call, verdict: Verdict, offer: Offer) -> ConfirmAnswer:
         """Ask the user, or take the answer to the earlier request; raise `CallRefused` for a no.

@@ -30,6 +30,7 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import clean_text
 from agenticx.permissions.rule_stores import RuleStore, UnknownRule
 from agenticx.permissions.rules import Rule
+from agenticx.permissions.trusted_files import TrustStore
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.runtime import (
@@ -149,8 +150,8 @@ class Hub:
     keeps the name of the one that a handoff or `change` made active; or its turns run one of `teams`. `notes`
     are those that sessions can use. `deps` returns those of the tools of a turn that is given none, for the record of
     its session, when the turn begins and when it goes on after a restart. `rules` are those of the user, for calls in
-    all sessions. The catalog of `store` lists and finds
-    sessions, its log has their events. All methods must be called on one event loop.
+    all sessions. `trust` has the contents of AGENTS.md files that the user trusts; without it, none is trusted. The
+    catalog of `store` lists and finds sessions, its log has their events. All methods must be called on one event loop.
     """
 
     def __init__(
@@ -170,6 +171,7 @@ class Hub:
         notes: NoteSource | None = None,
         deps: Callable[[SessionRecord], Any] | None = None,
         rules: RuleStore | None = None,
+        trust: TrustStore | None = None,
         clock: Clock | None = None,
     ) -> None:
         if system_prompt is not None:
@@ -194,6 +196,7 @@ class Hub:
             notes=notes,
             deps=deps,
             rules=rules,
+            trust=trust,
         )
         self._actors = ActorCache(self._claim)
         self._takeover = Takeover(store, self._take_over, self._services.clock)
@@ -559,6 +562,11 @@ class Hub:
     def rules(self) -> RuleStore | None:
         """The rules of the user for calls in all sessions; None in a hub without a place for them."""
         return self._services.rules
+
+    @property
+    def trust(self) -> TrustStore | None:
+        """The contents of AGENTS.md files that the user trusts; None in a hub without a place for them."""
+        return self._services.trust
 
     async def session_rules(self, session_id: str) -> Sequence[Rule]:
         """Return the rules that the user gave for one session; raises `SessionNotFound`, `DamagedData`."""

@@ -22,6 +22,7 @@ from agenticx.errors import (
 )
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import MAIN_AGENT, UserMessage
+from agenticx.permissions.trusted_files import Instructions
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime import (
     AsyncConfirmGate,
@@ -41,7 +42,7 @@ from agenticx.sessions.hub.session_fields import derive_name, name_announcement,
 from agenticx.sessions.hub.subagents.budgets import TurnBudgets
 from agenticx.sessions.hub.subagents.session_subagents import SessionSubagents
 from agenticx.sessions.hub.submission import TurnFailed
-from agenticx.sessions.hub.turn_services import NoteTurn, TurnServices, TurnSetup
+from agenticx.sessions.hub.turn_services import NoteTurn, TurnConfiguration, TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.log.commits import Loaded
 from agenticx.sessions.log.events import StoredEvent
@@ -216,6 +217,7 @@ class TurnRunner:
             pacer=services.pacer,
             permission_mode=main.record.permission_mode,
             rules=services.rules,
+            instructions=self._instructions(setup, configuration),
             agent=setup.agent,
             agents=setup.agents,
             shares_history=bool(services.agents),
@@ -246,6 +248,11 @@ class TurnRunner:
         if main.status == "ended":
             await self._remove_dropped_contents()
 
+    def _instructions(self, setup: TurnSetup, configuration: TurnConfiguration) -> Instructions | None:
+        """Return the AGENTS.md files whose text the models of the turn get; None for another agent, and other work."""
+        has_own_work = setup.work is not None and self._writer.record.team is None
+        return None if has_own_work or setup.agent is not None else configuration.instructions
+
     async def _remove_dropped_contents(self) -> None:
         """Delete the contents of old revisions of files that the stored state has no more."""
         try:
@@ -272,7 +279,12 @@ class TurnRunner:
         runtime = services.runtime(setup.model, configuration.settings)
         budget = await self._budgets.of(turn_id)
         context = TurnContext(
-            turn_id=turn_id, child_turns=self.children, deps=setup.deps, budget=budget, rules=services.rules
+            turn_id=turn_id,
+            child_turns=self.children,
+            deps=setup.deps,
+            budget=budget,
+            rules=services.rules,
+            instructions=self._instructions(setup, configuration),
         )
         return runtime.ended_turn(self._session, agent_path=agent_path, tools=setup.tools, context=context)
 

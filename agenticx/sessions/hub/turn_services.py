@@ -18,6 +18,7 @@ from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.logs import get_logger
 from agenticx.permissions.rule_stores import RuleStore
+from agenticx.permissions.trusted_files import Instructions, TrustStore
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry, Session
 from agenticx.runtime.channel import WritePacer
 from agenticx.runtime.compactor import ContextCompactor
@@ -34,7 +35,7 @@ from agenticx.sessions.store.blobs import Blobs, MemoryBlobs
 from agenticx.sessions.store.hosts import check_workspace
 from agenticx.settings import PROJECT_FILE, Settings, prompt_text
 from agenticx.threads import run_in_thread
-from agenticx.tools.agents_files import find_agents_files, instructions_prompt
+from agenticx.tools.agents_files import digests_by_name, find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
 from agenticx.tools.registry import Toolbox, check_deps
 
@@ -148,10 +149,11 @@ class NoteTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnConfiguration:
-    """The settings of a turn as they apply in its workspace, and its system prompt."""
+    """The settings of a turn as they apply in its workspace, and its system prompt with its AGENTS.md files."""
 
     settings: Settings
     system_prompt: str
+    instructions: Instructions = field(default_factory=Instructions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,8 +198,8 @@ class TurnServices:
     model calls in all turns of a session, None for most sessions. `agents` are those that sessions can have besides the
     main one, `agent_files` those that a session can be made with, `teams` those whose run their turns can be, `notes`
     those of a person; None if no session can have any. `deps` returns those of a turn that is given none.
-    `rules` are those of the user. `closing` is
-    set once no turn may begin any more.
+    `rules` are those of the user, `trust` has the contents of AGENTS.md files that the user trusts. `closing` is set
+    once no turn may begin any more.
     """
 
     store: Store
@@ -214,6 +216,7 @@ class TurnServices:
     notes: NoteSource | None = None
     deps: Callable[[SessionRecord], Any] | None = None
     rules: RuleStore | None = None
+    trust: TrustStore | None = None
     own_system_prompt: str | None = None
     closing: bool = False
     pacer: WritePacer = field(default_factory=WritePacer)
@@ -420,7 +423,11 @@ class TurnServices:
             nonlocal has_begun
             has_begun = True
             check_folder(record)
-            return TurnConfiguration(self.settings.in_workspace(workspace), self._system_prompt(record, workspace))
+            settings, text = self.settings.in_workspace(workspace), self._system_prompt(record, workspace)
+            files = find_agents_files(workspace, self.settings.private_paths)
+            # The digests are those of the very text in the prompt: what a file has later makes no difference.
+            instructions = Instructions(instructions_prompt(files), digests_by_name(workspace, files), self.trust)
+            return TurnConfiguration(settings, text + instructions.prompt, instructions)
 
         try:
             async with asyncio.timeout(self.clock.real(_READING_SECONDS)):
@@ -432,7 +439,7 @@ class TurnServices:
             raise SettingsError(f"{files} could not be read within {_READING_SECONDS:g} seconds") from None
 
     def _system_prompt(self, record: SessionRecord, workspace: Path) -> str:
-        """Return the session's prompt, else the application's, else `system.md`, filled in, and the AGENTS.md files.
+        """Return the session's prompt, else the application's, else `system.md`, filled in.
 
         The text is the same all day, so that prompt caches stay valid. Raises `SettingsError`.
         """
@@ -441,7 +448,7 @@ class TurnServices:
         text = prompt_text("system") if own is None else own
         for name, value in values.items():
             text = text.replace(f"{{{name}}}", str(value))
-        return text + instructions_prompt(find_agents_files(workspace, self.settings.private_paths))
+        return text
 
     async def next_request(self, record: SessionRecord, session: Session) -> NextRequest:
         """Return the next request of that session as it stands; raises as `setup` and `read_configuration` do."""
@@ -488,7 +495,7 @@ class TurnServices:
         configuration = await self.read_configuration(record)
         prompt = await run_in_thread(prompt_text, "subagent", name="agx reading settings")
         settings = configuration.settings
-        return AgentRuntime(
+        runtime = AgentRuntime(
             model,
             self.gate,
             system_prompt=f"{configuration.system_prompt}\n\n{prompt}",
@@ -498,6 +505,8 @@ class TurnServices:
             settings=settings,
             clock=self.clock,
         )
+        runtime.agent = replace(runtime.agent, instructions=configuration.instructions)
+        return runtime
 
     async def compaction_work(self, turn: Turn) -> WorkResult:
         """Compact the conversation of a turn: the work of one whose message asks for it."""

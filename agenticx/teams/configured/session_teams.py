@@ -25,7 +25,6 @@ from agenticx.teams.configured.files import TeamFiles
 from agenticx.teams.group_chats.logged_attachments import with_contents
 from agenticx.teams.group_chats.team_turns import task_message
 from agenticx.threads import run_in_thread
-from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool
 
 __all__ = ["SessionTeams"]
@@ -67,7 +66,7 @@ class SessionTeams:
         Raises `TeamUnavailable` for a team that cannot be used, or not with what the session has of it.
         """
         try:
-            config, parts = await run_in_thread(self._read, record, name, turn.agent.model, name="agx team")
+            config, parts = await run_in_thread(self._read, record, name, turn, name="agx team")
             team = build_team(name, config, parts)
         except TeamConfigError as exc:
             raise TeamUnavailable(str(exc)) from exc
@@ -81,15 +80,14 @@ class SessionTeams:
         except ValueError as exc:  # other participants or messages than the log has, or a task that cannot begin a run
             raise TeamUnavailable(f"team {name!r} cannot go on in this session: {exc}") from exc
 
-    def _read(self, record: SessionRecord, name: str, model: ChatModel) -> tuple[TeamConfig, TeamParts]:
+    def _read(self, record: SessionRecord, name: str, turn: Turn) -> tuple[TeamConfig, TeamParts]:
         """Return the configuration and the parts for a turn that begins now; blocks."""
-        workspace = Path(record.workspace)
-        settings = self.settings.in_workspace(workspace)
+        settings, instructions = self.settings.in_workspace(Path(record.workspace)), turn.context.instructions
         parts = TeamParts(
-            model=model,
+            model=turn.agent.model,
             models=self.models,
             tools=self.tools(record),
-            instructions=instructions_prompt(find_agents_files(workspace, settings.private_paths)),
+            instructions="" if instructions is None else instructions.prompt,
             hooks=self.hooks,
             settings=settings.model_copy(update={"max_tool_rounds": settings.max_tool_rounds}),
             clock=self.clock,
