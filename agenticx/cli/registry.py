@@ -101,6 +101,7 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
             "The rules about calls: listed, changed, explained, tried",
             "agenticx.cli.commands.permissions",
         ),
+        ModuleCommand("trust", "The AGENTS.md files that you trust: show, trust, list", "agenticx.cli.commands.trust"),
         ModuleCommand("completion", "A script for Tab in bash, zsh or fish", "agenticx.cli.commands.completion"),
         ModuleCommand("store", "A check of what is stored of sessions", "agenticx.cli.commands.store"),
         ModuleCommand("guide", "The guide, a page at a time", "agenticx.cli.commands.guide"),

@@ -31,6 +31,7 @@ from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownPro
 from agenticx.llms.sampling import UnsupportedSampling
 from agenticx.logs import get_logger
 from agenticx.permissions.rule_stores import RulesUnusable, UnknownRule
+from agenticx.permissions.trusted_files import TrustUnusable
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime.user_requests.requests import (
     ConfirmClosed,
@@ -134,6 +135,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "remember_unavailable": ProblemKind(422, "The confirmation offers nothing to remember."),
     "repeated_parameter": ProblemKind(422, "A query parameter was given more than once."),
     "unknown_agent": ProblemKind(422, "The session has, or is to have, an agent that the server does not know."),
+    "unknown_digest": ProblemKind(422, "No AGENTS.md of the session has a content of this digest now."),
     "unknown_model": ProblemKind(422, "No model has this name, or it cannot be used."),
     "unknown_parameter": ProblemKind(422, "The route has no query parameter of this name."),
     "unknown_team": ProblemKind(422, "No configured team has this name."),
@@ -146,6 +148,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "rules_unusable": ProblemKind(503, "The rules of the user cannot be read or stored."),
     "shutting_down": ProblemKind(503, "The server is shutting down."),
     "storage": ProblemKind(503, "The session store failed, or the session's data is damaged."),
+    "trust_unusable": ProblemKind(503, "What the user trusts cannot be read or stored."),
     "vault_unreadable": ProblemKind(503, "The folder of the vault is missing, or its index cannot be used."),
 }
 """All problems by code, in the order of their statuses; `/openapi.json` lists them by route."""
@@ -178,6 +181,7 @@ HINTS: Mapping[str, str] = {
     "bad_workspace": "PATCH /api/sessions/{session_id} moves a session to another folder.",
     "key_refused": "PUT /api/keys/{provider} without `test` stores a key as it is.",
     "unknown_agent": "GET /api/agents lists the agents of files.",
+    "unknown_digest": "GET /api/sessions/{session_id}/trust lists the files with their digests.",
     "unknown_model": "GET /api/models lists the models.",
     "unknown_parameter": "GET /openapi.json lists the parameters of each route.",
     "unknown_team": "GET /api/teams lists the teams.",
@@ -251,6 +255,7 @@ _CODES: dict[type[AgenticXError], str] = {
     RememberUnavailable: "remember_unavailable",
     RuleTooWide: "bad_rule",
     RulesUnusable: "rules_unusable",
+    TrustUnusable: "trust_unusable",
     UnknownRule: "rule_not_found",
     AttachmentTooLarge: "attachment_too_large",
     AttachmentRefused: "attachment_refused",

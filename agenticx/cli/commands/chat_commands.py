@@ -77,6 +77,7 @@ class Chat:
         if conversation.session is None:
             self._print(f"{who} in {options.workspace}{mode}; /help shows the commands")
             conversation.show_instructions()
+            conversation.show_untrusted()
             if conversation.permission_mode == "auto":
                 self._print_warning("in mode auto calls run without being asked about")
             if conversation.client.persistent:
@@ -476,6 +477,7 @@ class Chat:
         assert session is not None
         self._print(f"{session.id} {session.record.name or ''} in {session.record.workspace}")
         conversation.show_instructions()
+        conversation.show_untrusted()
         position = conversation.run(conversation.client.running_turn(session.id)) if self.widest_mode is None else None
         if position is None:
             conversation.run(show_last_turn(conversation.client, session, self.output))

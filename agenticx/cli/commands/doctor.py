@@ -35,6 +35,7 @@ from agenticx.llms.catalog.resolve import (
 from agenticx.llms.model_catalog import Capability, ModelCatalog, Provider, load_model_catalog
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.llms.transport.proxy_settings import proxy_problems, read_proxies
+from agenticx.permissions.trusted_files import TrustUnusable, open_trust
 from agenticx.provider_keys import ProviderKey
 from agenticx.sandbox.options import sandbox_options
 from agenticx.sandbox.probe import find_sandbox
@@ -129,10 +130,21 @@ def run_checks(*, online: bool = False) -> Iterator[Finding]:
 
 
 def _check_instructions(settings: Settings) -> Iterator[Finding]:
-    """Yield a note for each AGENTS.md that applies in this folder and is left out."""
-    for file in find_agents_files(current_folder(), settings.private_paths):
+    """Yield a note for each AGENTS.md that applies in this folder and is left out, or not trusted."""
+    files, trusted = find_agents_files(current_folder(), settings.private_paths), set[str]()
+    try:
+        if any(file.reason is None for file in files):
+            with using_shared_place(settings, only_reads=True) as shared:
+                if shared is not None or not settings.postgres_urls:  # an empty database has nothing that is trusted
+                    trusted = set(open_trust(settings.home, shared).list())
+    except (SettingsError, StoreError, TrustUnusable) as exc:
+        yield Finding("instructions", str(exc), "problem")
+        return
+    for file in files:
         if file.reason is not None:
             yield Finding("instructions", f"{file.path} is left out: {file.reason}", "note")
+        elif file.sha256 not in trusted:
+            yield Finding("instructions", f"{file.path} is not trusted yet; `agx trust` shows it and asks", "note")
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

@@ -76,6 +76,11 @@ class SessionConnector:
         self._restart_seconds = restart_seconds
         self._note_once = cache(self._note)
 
+    @property
+    def has_shared_store(self) -> bool:
+        """True if sessions are stored in a database that several workers share."""
+        return bool(self._settings.postgres_urls)
+
     async def open(self) -> tuple[Client, SessionInfo | None]:
         """Return the client, and the session to continue, None for a new one; raises as `find_session` does.
 

@@ -46,12 +46,13 @@ from agenticx.llms.catalog.local_servers import fetch_model_names_at, read_model
 from agenticx.llms.catalog.resolve import is_offline, served_model_name
 from agenticx.messages import UserMessage
 from agenticx.permissions.rules import Rule
+from agenticx.permissions.trusted_files import Instructions, open_trust
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.hub.session_fields import check_folder, check_model_name
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
-from agenticx.tools.agents_files import agents_file_names
+from agenticx.tools.agents_files import agents_file_names, digests_by_name, find_agents_files
 from agenticx.tools.visible import visible_line
 
 __all__ = ["TerminalConversation", "open_conversation"]
@@ -179,6 +180,19 @@ class TerminalConversation:
         """Show the names of the files whose instructions the model gets, if there are any."""
         if names := agents_file_names(self.workspace, [self.home]):
             self.output.show_note(Note(f"instructions: {', '.join(names)}"))
+
+    def show_untrusted(self) -> None:
+        """Show the names of those of these files that the user does not trust yet, and how to.
+
+        With a database of several workers, where opening it would delay the prompt, only `agx doctor` and confirmations
+        name them.
+        """
+        if self.connector.has_shared_store:
+            return
+        files = find_agents_files(self.workspace, [self.home])
+        instructions = Instructions("", digests_by_name(self.workspace, files), open_trust(self.home, None))
+        if names := instructions.untrusted():
+            self.output.show_note(Note(f"not trusted yet: {', '.join(names)}; `agx trust` there changes that"))
 
     async def hand_over(self) -> None:
         """Close the store, so that a server can become its owner; raise `HandoverRefused`."""

@@ -102,6 +102,8 @@ OPERATIONS = {
     "POST /api/sessions/{session_id}/fork": "fork_session",
     "GET /api/sessions/{session_id}/messages": "list_messages",
     "GET /api/sessions/{session_id}/instructions": "list_instructions",
+    "GET /api/sessions/{session_id}/trust": "list_trust",
+    "POST /api/sessions/{session_id}/trust": "trust_file",
     "POST /api/sessions/{session_id}/rewind": "rewind_session",
     "POST /api/sessions/{session_id}/stop": "stop_turn",
     "GET /api/sessions/{session_id}/turns": "list_turns",
@@ -209,6 +211,9 @@ SCHEMAS = [
     "ToolCallItem",
     "ToolItem",
     "ToolListResponse",
+    "TrustBody",
+    "TrustResponse",
+    "TrustedFileItem",
     "TurnItem",
     "TurnListResponse",
     "UsageByAgent",
@@ -377,6 +382,15 @@ async def keep_a_rule(client: DocumentedClient, session_id: str) -> None:
     assert (await client.request("DELETE", f"/api/permissions/{stored['id']}")).json() == stored
 
 
+async def trust_a_file(client: DocumentedClient, path: str) -> None:
+    """Trust the instructions of the workspace."""
+    (client.studio.workspace / "AGENTS.md").write_text("Use tabs.")
+    (file,) = (await client.request("GET", f"{path}/trust")).json()["files"]
+    assert not file["trusted"]
+    trusted = await client.request("POST", f"{path}/trust", {"sha256": file["sha256"]})
+    assert trusted.json() == {"files": [{**file, "trusted": True}]}
+
+
 async def use_a_vault(client: DocumentedClient, folder: Path) -> None:
     """Add a vault, search and read it, and forget it."""
     folder.mkdir()
@@ -429,6 +443,7 @@ async def read_and_rewind(client: DocumentedClient, session_id: str) -> None:
     path = f"/api/sessions/{session_id}"
     await client.request("GET", path)
     await client.request("GET", f"{path}/instructions")
+    await trust_a_file(client, path)
     assert (await client.request("GET", f"{path}/turns")).json()["turns"][0]["outcome"] == "answer"
     await client.request("GET", f"{path}/context")
     assert (await client.request("GET", f"{path}/files?q=a.t")).json()["files"] == [{"path": "a.txt", "secret": False}]
@@ -563,6 +578,7 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
             (422, "bad_rule", "POST", "/api/confirms/cnf_x", {"approved": True, "digest": "", "rule": {}}),
             (422, "bad_rule", "PUT", "/api/permissions", {"rules": [{"decision": "allow", "tool": "*"}]}),
             (404, "rule_not_found", "DELETE", "/api/permissions/rul_x", None),
+            (422, "unknown_digest", "POST", f"{session}/trust", {"sha256": "0" * 64}),
             (422, "unknown_tool", "POST", "/api/permissions/explain", {"tool": "nope", "arguments": {}}),
         ]
         for status, code, method, url, body in requests:

@@ -1,0 +1,62 @@
+"""`agx trust`: AGENTS.md files shown, trusted by their content, listed, and trusted no more."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def test_files_are_trusted_without_a_terminal_by_yes_alone_listed_and_removed(agx: Any, tmp_path: Path) -> None:
+    file, digest = agx.folder / "AGENTS.md", hashlib.sha256(b"Use tabs.").hexdigest()[:12]
+    assert agx("trust").stderr == "agx trust: no AGENTS.md applies in this folder\n"
+    file.write_text("Use tabs.")
+    finding = f"--  instructions {file} is not trusted yet; `agx trust` shows it and asks\n"
+    assert finding in agx("doctor").stdout
+
+    refused = agx("trust")
+    assert (refused.returncode, refused.stdout) == (2, f"{file}: 9 bytes\n\n  Use tabs.\n\n")
+    assert refused.stderr == "agx trust: nobody can be asked here; --yes trusts it without a question\n"
+    trusted = agx("trust", "--yes", "AGENTS.md", "other.md")
+    assert (trusted.returncode, trusted.stdout) == (1, "")
+    assert trusted.stderr == (
+        f"agx trust: {file} is trusted from now on ({digest})\n"
+        f"agx trust: {agx.folder / 'other.md'} is no AGENTS.md with text in it\n"
+    )
+    assert agx("trust").stderr == f"agx trust: {file} is trusted\n"
+    assert "is not trusted yet" not in agx("doctor").stdout
+    (line,) = agx("trust", "--list").stdout.splitlines()
+    assert (line.split()[0], line.split()[2]) == (digest, str(file))
+
+    file.write_text("Use spaces.")
+    assert "is not trusted yet" in agx("doctor").stdout
+    assert agx("trust", "--remove").stderr == f"agx trust: {file} is trusted no more ({digest})\n"
+    again = agx("trust", "--remove")
+    assert (again.returncode, agx("trust", "--list").stdout) == (1, "")
+
+
+def test_at_a_terminal_the_content_is_shown_and_what_was_shown_is_trusted(
+    agx: Any, terminal: Callable[..., Any]
+) -> None:
+    file = agx.folder / "AGENTS.md"
+    file.write_text("Use\u202e tabs.\n" + "more\n" * 50)
+    screen = terminal("trust")
+    screen.wait_for("  Use⟨U+202E⟩ tabs.\n  more\n")
+    screen.wait_for("  … 11 more lines: read them in the file before you trust it\n")
+    screen.wait_for("Trust this content? [y/N]: ")
+    screen.type("n\n")
+    screen.wait_for("is not trusted\n")
+    assert screen.exit_code() == 1
+
+    screen = terminal("trust")
+    screen.wait_for("Trust this content? [y/N]: ")
+    file.write_text("Something else.")
+    screen.type("y\n")
+    screen.wait_for("is trusted from now on")
+    assert screen.exit_code() == 0
+    screen = terminal("chat")
+    screen.wait_for("instructions: AGENTS.md\n")
+    screen.wait_for("not trusted yet: AGENTS.md; `agx trust` there changes that\n")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
