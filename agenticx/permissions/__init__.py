@@ -7,8 +7,9 @@
     kinds           the rules that a yes can store
     explain         the verdict in sentences, for each part of a command
     rule_stores     where rules are kept
+    trusted_files   the contents of AGENTS.md files that the user trusts
 
-All but `rule_stores` are pure functions of a call and its assessment.
+All but `rule_stores` and `trusted_files` are pure functions of a call and its assessment.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ async def index(request: Request) -> Response:
 async def trust(request: Request) -> Response:
     """Trust the content of an AGENTS.md by its digest, in all sessions; the next call is decided with it."""
     studio = services(request)
-    workspace, body = await _workspace(studio, request), await read_body(request, TrustBody)
+    body = await read_body(request, TrustBody)
+    workspace = await _workspace(studio, request)
 
     def add() -> Response:
         files = _files(studio, workspace)
