@@ -33,11 +33,21 @@ _REPOSITORY_PARTS = ("config", "config.worktree", "hooks", "info/attributes", "c
 _PAIR_ENDS = frozenset(child for _, child in PROTECTED_PAIRS)
 _MAX_CONFIG_BYTES = 64 * 1024
 
-_Identity = tuple[int, int, int, int, str]
-"""Device, inode, size and time of the last change of content of a file or folder, and the target of a link.
 
-An inode alone could be that of a file which was removed and made room for another one.
-"""
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """A file or folder: device, inode, size, the time of the last change of its content, and the target of a link.
+
+    An inode alone could be that of a file which was removed and made room for another one. `parent` are device and
+    inode of the folder that it is in.
+    """
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    target: str
+    parent: tuple[int, int] = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,7 @@ class ProtectedFiles:
 
     def mountable(self, command: str) -> list[Path]:
         """Return those that can be mounted read-only: no links, and none that `command` names."""
-        return [path for path, (*_, target) in self.identities.items() if not target and not names(command, path)]
+        return [path for path, identity in self.identities.items() if not (identity.target or names(command, path))]
 
 
 def names(command: str, path: Path) -> bool:
@@ -212,9 +222,12 @@ def _add(identities: dict[Path, _Identity], paths: Iterator[Path] | Sequence[Pat
         try:
             status = os.lstat(path)
             target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
+            parent = os.lstat(path.parent)
         except OSError:  # removed since
             continue
-        identities[path] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, target)
+        identities[path] = _Identity(
+            status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, target, (parent.st_dev, parent.st_ino)
+        )
 
 
 # --- after the command ------------------------------------------------------------------------------------------------
@@ -225,24 +238,37 @@ def move_new_ones(
 ) -> list[Path]:
     """Move what appeared under a protected name since `before` into `quarantine`, a folder in `home`; return the paths.
 
-    What `command` names stays: the user was asked about it. If the protected files were not mounted read-only, a file
-    that takes the place of one stays too: it may just have been saved. Raises `OSError` if something cannot be moved.
+    What `command` names stays: the user was asked about it. What others changed meanwhile stays too. If the protected
+    files were not mounted read-only, that cannot be told, so each file that takes the place of one stays. Raises
+    `OSError` if something cannot be moved.
     """
     known = {identity for path, identity in before.identities.items() if not names(command, path)}
     after = find_protected_files(before.workspace)
     moved: list[Path] = []
     for path, identity in after.identities.items():
-        if identity in known or names(command, path) or (path in before.identities and not were_mounted):
+        if identity in known or names(command, path) or _others_changed(path, before, identity, were_mounted):
             continue
         if any(map(path.is_relative_to, after.repositories)) and _is_harmless_part(path):
             continue
         target = quarantine / path.relative_to(before.workspace if path.is_relative_to(before.workspace) else "/")
         make_folders(target.parent, home)
         shutil.move(path, target)
-        if path in before.identities and (link := before.identities[path][-1]):
+        if path in before.identities and (link := before.identities[path].target):
             path.symlink_to(link)
         moved.append(path)
     return moved
+
+
+def _others_changed(path: Path, before: ProtectedFiles, now: _Identity, were_mounted: bool) -> bool:
+    """Return whether a path that existed before is not the command's work, for example saved in an editor.
+
+    The command could not change, rename or remove what was mounted; it could only rename a folder above it and make
+    another one. Links are not mounted.
+    """
+    earlier = before.identities.get(path)
+    if earlier is None or not were_mounted:
+        return earlier is not None
+    return not earlier.target and earlier.parent == now.parent
 
 
 def newest_change(path: Path) -> int:

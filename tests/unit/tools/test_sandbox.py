@@ -23,6 +23,7 @@ from agenticx.sandbox.probe import find_sandbox
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.shell.protected_files import find_protected_files
 from agenticx.tools.shell.sandboxing import Launch
+from tests.support.timeouts import wait_until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -211,6 +212,20 @@ async def test_a_new_guard_rail_is_moved_away_and_reported(machine, sandbox) -> 
         f"(no output)\n[exit code 0]\n[The command created {created}, which may decide what runs on this machine; moved"
         f" to {moved.parents[1]}. A command that names such a file asks the user, and may then create it.]"
     )
+
+
+async def test_what_others_change_while_a_command_runs_stays(machine) -> None:
+    runner = machine()
+    work = runner.workspace
+    os.mkfifo(work / "go")
+    call = asyncio.ensure_future(runner.call(bash_exec, command="echo > started; cat go"))
+    await wait_until((work / "started").exists)
+    (work / "new").write_text("A=2\n")
+    (work / "new").replace(work / ".env")
+    (work / ".github/workflows/ci.yml").write_text("on: tag\n")
+    (work / "go").write_text("")
+    assert await call == "(no output)\n[exit code 0]"
+    assert ((work / ".env").read_text(), (work / ".github/workflows/ci.yml").read_text()) == ("A=2\n", "on: tag\n")
 
 
 async def test_what_a_process_in_the_background_makes_is_moved_away_too(machine, sandbox) -> None:
