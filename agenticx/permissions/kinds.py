@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
+
+from pydantic import ValidationError
 
 from agenticx.permissions.command_rules import allows_part, allows_wishes, may_be_allowed
 from agenticx.permissions.rules import EDITS, Call, Rule
@@ -36,7 +38,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_PROGRAM = re.compile(r"\.{0,2}(?:/?[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+")
+_PROGRAM = re.compile(r"\.{0,2}/?[A-Za-z0-9_+-][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)*")
 _SUBCOMMAND = re.compile(r"[A-Za-z][A-Za-z0-9_:.-]*")
 
 # Programs whose calls are all of one kind, whatever their arguments are.
@@ -137,12 +139,21 @@ def offer_rules(call: Call, covered: Sequence[Rule] = ()) -> Offer:
     if assessment.risk == "write" and assessment.paths:
         folders = dict.fromkeys(_folder_glob(path) for path in assessment.paths)
         exact = _rule(tool=EDITS, path=assessment.paths[0]) if len(assessment.paths) == 1 else None
-        return Offer(tuple(_rule(tool=EDITS, path=glob) for glob in folders if glob is not None), exact)
+        if exact is not None and re.search(r"[*?]", assessment.paths[0]):
+            exact = None  # as a glob it would be about other files too
+        return Offer(_all(None if glob is None else _rule(tool=EDITS, path=glob) for glob in folders), exact)
     if assessment.hosts:
-        return Offer(tuple(_rule(tool=call.tool, host=host) for host in dict.fromkeys(assessment.hosts)), _exact(call))
+        hosts = dict.fromkeys(assessment.hosts)
+        return Offer(_all(_rule(tool=call.tool, host=host) for host in hosts), _exact(call))
     if assessment.server is not None:
-        return Offer((_rule(tool=call.tool, server=assessment.server),), _exact(call))
+        return Offer(_all([_rule(tool=call.tool, server=assessment.server)]), _exact(call))
     return Offer((), _exact(call))
+
+
+def _all(rules: Iterable[Rule | None]) -> tuple[Rule, ...]:
+    """Return the rules, none of them if one is missing: together they would not cover the call."""
+    made = tuple(rules)
+    return tuple(rule for rule in made if rule is not None) if None not in made else ()
 
 
 def _offer_for_command(call: Call, covered: Sequence[Rule]) -> Offer:
@@ -160,10 +171,8 @@ def _offer_for_command(call: Call, covered: Sequence[Rule]) -> Offer:
         if part.is_harmless or any(allows_part(rule, part) for rule in covered):
             continue
         words = fixed_words(part)
-        if words is None:
-            return Offer((), exact)
-        rule = _rule(tool=call.tool, command=" ".join(words), network=network)
-        if not allows_part(rule, part):
+        rule = None if words is None else _rule(tool=call.tool, command=" ".join(words), network=network)
+        if rule is None or not allows_part(rule, part):
             return Offer((), exact)
         rules[str(rule)] = rule
     return Offer(tuple(rules.values()), exact) if len(rules) <= _MAX_RULES else Offer((), exact)
@@ -187,8 +196,12 @@ def _exact(call: Call) -> Rule | None:
     return _rule(tool=call.tool, arguments=arguments, digest=call.digest, exact=True)
 
 
-def _rule(**fields: Any) -> Rule:
-    return Rule(decision="allow", scope="session", **fields)
+def _rule(**fields: Any) -> Rule | None:
+    """Return a rule that allows, None if no rule can have these fields, for example a path that begins with ~."""
+    try:
+        return Rule(decision="allow", scope="session", **fields)
+    except ValidationError:
+        return None
 
 
 def _folder_glob(path: str) -> str | None:
@@ -261,7 +274,8 @@ def why_without_kind(part: CommandPart) -> str | None:
     fixed = _fixed(words)
     if fixed is None:
         return _why_unfixed(words) if words else "its program is quoted, or has * or ?"
-    if not allows_part(_rule(tool="bash_exec", command=" ".join(fixed)), part):
+    rule = _rule(tool="bash_exec", command=" ".join(fixed))
+    if rule is None or not allows_part(rule, part):
         return f"an option of this `{fixed[0]}` may make it run another program"
     return None
 

@@ -12,6 +12,7 @@ from agenticx.cli.terminal.event_text import (
     citation_line,
     citation_note,
     event_note,
+    kinds_of,
     one_line,
     request_notes,
     unreadable_event_note,
@@ -310,6 +311,12 @@ SESSION_CASES = [
     # --- the command line
     LinearCase(of=event_note, run=_noted, inputs=TEXTS, where="program"),
     LinearCase(of=one_line, run=one_line, inputs=TEXTS, where="program"),
+    LinearCase(
+        of=kinds_of,
+        run=lambda text: kinds_of({"rules": [{"command": text}], "kinds": [text], "exact_rule": {}}),
+        inputs=TEXTS,
+        where="program",
+    ),
     LinearCase(
         of=citation_note,
         run=lambda text: citation_note({"marker": 1, "status": "x", "path": text, "line_start": 1, "quote": text}),

@@ -101,6 +101,9 @@ MODULES = [
     "tools.shell.command_reader",
     "tools.shell.git_reads",
     "tools.shell.read_only_programs",
+    "permissions.kinds",
+    "permissions.explain",
+    "permissions.verdict",
     "tools.protected",
     "tools.critical_folders",
     "tools.diffs",
@@ -143,6 +146,7 @@ EXEMPT: dict[str, str] = {
         "they read paths of at most 200 characters, which `check_artifact_path` has passed": """
             tools.artifacts.paths.check_path_conflicts
         """,
+        "it compares the names of modes": "permissions.verdict.stricter_mode",
         "it joins the pages of a log": "sessions.history.export.export_jsonl",
         "they make a row of values, without reading them": """
             sessions.history.speech_calls.message_row sessions.history.speech_calls.result_fields

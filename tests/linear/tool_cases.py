@@ -16,6 +16,17 @@ from agenticx.errors import InvalidArguments, ToolError
 from agenticx.llms import GrowingArguments
 from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.messages import clean_text
+from agenticx.permissions.explain import explain
+from agenticx.permissions.kinds import (
+    describe,
+    fixed_words,
+    is_narrower,
+    offer_rules,
+    why_too_wide,
+    why_without_kind,
+)
+from agenticx.permissions.rules import Call, Rule
+from agenticx.permissions.verdict import decide
 from agenticx.sandbox.explain import explain_failure
 from agenticx.secret_names import (
     holds_credentials,
@@ -28,6 +39,7 @@ from agenticx.secret_names import (
 from agenticx.tools import FunctionTool, ToolContext, tool
 from agenticx.tools.artifacts.paths import check_artifact_path, is_artifact_path
 from agenticx.tools.artifacts.preview import FilePreview, preview
+from agenticx.tools.base import Assessment, CommandPart, ShellCommand
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.command_output import HeadTailBuffer, TerminalLines
@@ -150,6 +162,26 @@ def _find_deletion(text: str) -> object:
         return find_critical_deletion(text[:EXAMINED_COMMAND_BYTES], _HERE, {}, FileSystemCache())
     except UncheckableError:
         return None
+
+
+def _decided(text: str) -> object:
+    """Decide about a command of one part with these words, explain it, and look at what a yes to it could store."""
+    words = tuple(text.split())[:100_000] or ("",)
+    part = CommandPart(words, len(words))
+    assessment = Assessment(risk="execute", shell=ShellCommand(text, (part,), (words,)))
+    call = Call(tool="bash_exec", assessment=assessment, arguments={"command": text}, workspace=Path("/work"))
+    rules = [
+        Rule.model_validate({"decision": decision, "tool": "bash_exec", "command": command, "scope": "user"})
+        for decision, command in (("deny", "git push"), ("allow", "git log"), ("allow", "pytest"))
+    ]
+    verdict, offer = decide("default", call, rules=rules), offer_rules(call, rules)
+    fixed_words(part)
+    why_without_kind(part)
+    for rule in offer.shown:
+        is_narrower(rule, offer)
+        describe(rule)
+        why_too_wide(rule)
+    return explain(call, verdict, rules)
 
 
 def _pairs(make: Make) -> Make:
@@ -353,6 +385,18 @@ TOOL_CASES = [
         run=lambda text: read_parts(text, _HERE, "/usr/bin", (), FileSystemCache()),
         inputs=COMMANDS,
         where="thread",
+    ),
+    LinearCase(
+        of=offer_rules,
+        run=_decided,
+        inputs={
+            **COMMANDS,
+            "program": lambda size: "a" * size + ":",
+            "folders": lambda size: "a/" * (size // 2) + ":",
+            "script": lambda size: "python " + "a." * (size // 2) + "txt",
+            "options": lambda size: "git log" + " --e" * (size // 4),
+        },
+        also=(decide, explain, fixed_words, is_narrower, describe, why_too_wide, why_without_kind),
     ),
     LinearCase(of=read_commands, run=read_commands, inputs=COMMANDS, where="thread"),
     LinearCase(

@@ -1,4 +1,4 @@
-"""Where rules are kept: a file that people edit and processes share, or the database of several workers."""
+"""Stores of rules: a file that people edit and processes share, or the database of several workers."""
 
 from __future__ import annotations
 

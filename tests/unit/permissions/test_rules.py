@@ -148,6 +148,25 @@ def test_a_kind_of_commands_is_its_fixed_words_and_code_is_of_none(project: Path
         assert not rules or decide("default", call, rules=rules).decision == "allow"
 
 
+@pytest.mark.promise("E5")
+def test_a_file_with_an_odd_name_is_offered_no_rule_that_is_about_others(project: Path) -> None:
+    for path, kinds, exact in (
+        ("~me/a.py", [], None),
+        ("src/*", ["edit files in src/"], None),
+        ("s?c/a.py", [], None),
+        ("src/a.py", ["edit files in src/"], "src/a.py"),
+    ):
+        offer = offer_rules(edit(path, project))
+        assert [describe(rule) for rule in offer.rules] == kinds
+        assert (path, None if offer.exact is None else offer.exact.path) == (path, exact)
+
+
+@pytest.mark.promise("H4")
+def test_a_long_name_of_a_program_is_looked_at_in_linear_time(project: Path) -> None:
+    offer = offer_rules(command("a" * 5_000 + ": x", project))
+    assert (offer.rules, offer.exact is not None) == ((), True)
+
+
 LOOK_ALIKES = str.maketrans("aeopсty", "аеорсту")  # Cyrillic letters
 
 
