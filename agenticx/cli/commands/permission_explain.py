@@ -40,7 +40,9 @@ def explain(arguments: Namespace) -> int:
         row = {"decision": verdict.decision, "rule": verdict.rule_json(), "reasons": list(verdict.reasons)}
         print(json.dumps(row))
         return DONE
-    rule = ", ".join(visible_line(str(rule)) for rule in verdict.rules) or verdict.decided_by
+    rule = verdict.decided_by
+    if rule == "rule":
+        rule = ", ".join(visible_line(str(one)) for one in verdict.rules)
     reasons = (visible_line(text, _MAX_SENTENCE_CHARS) for text in verdict.reasons)
     print(f"{verdict.decision} (rule: {rule})", *reasons, sep="\n  ")
     return DONE
