@@ -23,6 +23,7 @@ from agenticx.errors import AgenticXError, SettingsError, StoreError
 from agenticx.logs import get_logger
 from agenticx.private_files import acquire_lock, replace_file
 from agenticx.shared_place import SharedPlace
+from agenticx.tools.agents_files import digests_by_name, find_agents_files, instructions_prompt
 
 __all__ = [
     "Digest",
@@ -33,6 +34,7 @@ __all__ = [
     "TrustUnusable",
     "TrustedFile",
     "open_trust",
+    "read_instructions",
 ]
 
 _FILE = "trusted_files.json"
@@ -97,6 +99,15 @@ class Instructions:
             _log.warning("instructions count as not trusted", reason=str(exc))
             return tuple(self.digests)
         return tuple(name for name, digest in self.digests.items() if digest not in trusted)
+
+
+def read_instructions(workspace: Path, private: Iterable[Path], trust: TrustStore | None) -> Instructions:
+    """Return the AGENTS.md files that apply in a workspace, each read once for its text and its digest; blocks.
+
+    `private` are paths of AgenticX's own data.
+    """
+    files = find_agents_files(workspace, private)
+    return Instructions(instructions_prompt(files), digests_by_name(workspace, files), trust)
 
 
 class FileTrust:

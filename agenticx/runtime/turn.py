@@ -272,7 +272,7 @@ class Turn:
         They are in the prompts of this turn, its ancestors and their child turns: the conversations that it may act on
         were written under these instructions. Blocks.
         """
-        files = [name for instructions in self.root.instructions for name in instructions.untrusted()]
+        files = [name for instructions in tuple(self.root.instructions) for name in instructions.untrusted()]
         return tuple(dict.fromkeys(files))
 
     def user_texts(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NotRequired, cast
 
@@ -15,6 +16,7 @@ from agenticx import user_code
 from agenticx.errors import InvalidArguments, UserCodeError
 from agenticx.permissions.rule_stores import RuleStore
 from agenticx.permissions.rules import Rule, RuleScope, rule_from
+from agenticx.permissions.trusted_files import read_instructions
 from agenticx.permissions.verdict import Decision, PermissionMode, Verdict
 from agenticx.runtime.calls.explaining import explain_call
 from agenticx.sandbox.options import sandbox_options
@@ -157,14 +159,16 @@ async def explain(request: Request) -> Response:
         own = await studio.hub.session_rules(body.session_id)
     workspace = await run_in_thread(workspace_folder, studio, folder, name="agx workspace")
     rules = [*await run_in_thread(_store(studio).list, name="agx rules"), *own]
-    settings = studio.settings
+    settings, trust = studio.settings, studio.hub.trust
+    read = partial(read_instructions, workspace, settings.private_paths, trust)
+    instructions = await run_in_thread(read, name="agx trusted files")
     context = ToolContext(
         workspace=workspace, protected_roots=settings.private_paths, sandbox=sandbox_options(settings)
     )
     what, limit = f"the assessment of tool {body.tool!r}", studio.clock.real(settings.tool_timeout_seconds)
     try:
         verdict: Verdict = await user_code.call(
-            explain_call, tool, body.arguments, context, mode, rules, what=what, limit=limit
+            explain_call, tool, body.arguments, context, mode, rules, instructions, what=what, limit=limit
         )
     except InvalidArguments as exc:
         raise Problem("invalid_body", f"'arguments': {exc}.", field="arguments") from exc

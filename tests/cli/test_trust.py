@@ -14,6 +14,11 @@ def test_files_are_trusted_without_a_terminal_by_yes_alone_listed_and_removed(ag
     file.write_text("Use tabs.")
     finding = f"--  instructions {file} is not trusted yet; `agx trust` shows it and asks\n"
     assert finding in agx("doctor").stdout
+    explain = ("permissions", "explain", "bash_exec", '{"command": "make"}', "--permission-mode", "auto")
+    agx.environment["AGX_SANDBOX"] = "off"
+    asks = agx(*explain).stdout
+    assert asks.startswith("ask (rule: untrusted)\n")
+    assert "  AGENTS.md is not trusted yet; `agx trust`" in asks
 
     refused = agx("trust")
     assert (refused.returncode, refused.stdout) == (2, f"{file}: 9 bytes\n\n  Use tabs.\n\n")
@@ -25,6 +30,7 @@ def test_files_are_trusted_without_a_terminal_by_yes_alone_listed_and_removed(ag
         f"agx trust: {agx.folder / 'other.md'} is no AGENTS.md with text in it\n"
     )
     assert agx("trust").stderr == f"agx trust: {file} is trusted\n"
+    assert agx(*explain).stdout.startswith("allow (rule: auto)\n")
     assert "is not trusted yet" not in agx("doctor").stdout
     (line,) = agx("trust", "--list").stdout.splitlines()
     assert (line.split()[0], line.split()[2]) == (digest, str(file))

@@ -10,6 +10,7 @@ from agenticx.cli.options import enabled_tools, settings_for, workspace_of
 from agenticx.errors import InvalidArguments
 from agenticx.llms.arguments import parse_arguments
 from agenticx.permissions.rule_stores import open_rules
+from agenticx.permissions.trusted_files import open_trust, read_instructions
 from agenticx.runtime.calls.explaining import explain_call
 from agenticx.sandbox.options import sandbox_options
 from agenticx.sessions.store.factory import using_shared_place
@@ -32,10 +33,11 @@ def explain(arguments: Namespace) -> int:
     given = parse_arguments(arguments.arguments)
     with using_shared_place(settings, only_reads=True) as shared:
         rules = open_rules(settings.home, shared).list()
-    context = ToolContext(
-        workspace=workspace, protected_roots=settings.private_paths, sandbox=sandbox_options(settings)
-    )
-    verdict = explain_call(tool, given, context, settings.permission_mode, rules)
+        instructions = read_instructions(workspace, settings.private_paths, open_trust(settings.home, shared))
+        context = ToolContext(
+            workspace=workspace, protected_roots=settings.private_paths, sandbox=sandbox_options(settings)
+        )
+        verdict = explain_call(tool, given, context, settings.permission_mode, rules, instructions)
     if arguments.json:
         row = {"decision": verdict.decision, "rule": verdict.rule_json(), "reasons": list(verdict.reasons)}
         print(json.dumps(row))

@@ -46,13 +46,13 @@ from agenticx.llms.catalog.local_servers import fetch_model_names_at, read_model
 from agenticx.llms.catalog.resolve import is_offline, served_model_name
 from agenticx.messages import UserMessage
 from agenticx.permissions.rules import Rule
-from agenticx.permissions.trusted_files import Instructions, open_trust
+from agenticx.permissions.trusted_files import open_trust, read_instructions
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.hub.session_fields import check_folder, check_model_name
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
-from agenticx.tools.agents_files import agents_file_names, digests_by_name, find_agents_files
+from agenticx.tools.agents_files import agents_file_names
 from agenticx.tools.visible import visible_line
 
 __all__ = ["TerminalConversation", "open_conversation"]
@@ -189,9 +189,7 @@ class TerminalConversation:
         """
         if self.connector.has_shared_store:
             return
-        files = find_agents_files(self.workspace, [self.home])
-        instructions = Instructions("", digests_by_name(self.workspace, files), open_trust(self.home, None))
-        if names := instructions.untrusted():
+        if names := read_instructions(self.workspace, [self.home], open_trust(self.home, None)).untrusted():
             self.output.show_note(Note(f"not trusted yet: {', '.join(names)}; `agx trust` there changes that"))
 
     async def hand_over(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.permissions.explain import explain
 from agenticx.permissions.rules import Call, Rule
+from agenticx.permissions.trusted_files import Instructions
 from agenticx.permissions.verdict import PermissionMode, Verdict, decide
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest, jsonable
 from agenticx.tools.assessments import checked_assessment
@@ -20,13 +21,18 @@ __all__ = ["describe_call", "explain_call"]
 
 
 def explain_call(
-    tool: Tool, arguments: Mapping[str, Any], context: ToolContext, mode: PermissionMode, rules: Sequence[Rule] = ()
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    context: ToolContext,
+    mode: PermissionMode,
+    rules: Sequence[Rule] = (),
+    instructions: Instructions | None = None,
 ) -> Verdict:
     """Return the verdict of a session in that mode about a call, without running it; the tool assesses it.
 
     Its reasons also say what each part of a command is, and what a yes could cover (`permissions.explain`). A call that
-    the tool itself refuses is denied, decided by "tool". Texts of others in a conversation are not looked at. It
-    blocks. Raises `InvalidArguments` for those that the tool does not take.
+    the tool itself refuses is denied, decided by "tool". Of texts of others it looks only at `instructions` that are
+    not trusted, not at a conversation. It blocks. Raises `InvalidArguments` for those that the tool does not take.
     """
     try:
         call = describe_call(tool, arguments, context)
@@ -34,7 +40,8 @@ def explain_call(
         raise
     except ToolError as exc:
         return Verdict("deny", "tool", (str(exc),))
-    verdict = decide(mode, call, rules=rules)
+    files = () if instructions is None else instructions.untrusted()
+    verdict = decide(mode, call, rules=rules, untrusted_files=files)
     return replace(verdict, reasons=tuple(explain(call, verdict, rules)))
 
 

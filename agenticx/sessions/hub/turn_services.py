@@ -18,7 +18,7 @@ from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.logs import get_logger
 from agenticx.permissions.rule_stores import RuleStore
-from agenticx.permissions.trusted_files import Instructions, TrustStore
+from agenticx.permissions.trusted_files import Instructions, TrustStore, read_instructions
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry, Session
 from agenticx.runtime.channel import WritePacer
 from agenticx.runtime.compactor import ContextCompactor
@@ -35,7 +35,6 @@ from agenticx.sessions.store.blobs import Blobs, MemoryBlobs
 from agenticx.sessions.store.hosts import check_workspace
 from agenticx.settings import PROJECT_FILE, Settings, prompt_text
 from agenticx.threads import run_in_thread
-from agenticx.tools.agents_files import digests_by_name, find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
 from agenticx.tools.registry import Toolbox, check_deps
 
@@ -424,9 +423,7 @@ class TurnServices:
             has_begun = True
             check_folder(record)
             settings, text = self.settings.in_workspace(workspace), self._system_prompt(record, workspace)
-            files = find_agents_files(workspace, self.settings.private_paths)
-            # The digests are those of the very text in the prompt: what a file has later makes no difference.
-            instructions = Instructions(instructions_prompt(files), digests_by_name(workspace, files), self.trust)
+            instructions = read_instructions(workspace, self.settings.private_paths, self.trust)
             return TurnConfiguration(settings, text + instructions.prompt, instructions)
 
         try:
