@@ -24,7 +24,7 @@ _FATAL = frozenset(
         *("team_unavailable", "storage", "interrupted", "internal"),
     }
 )
-_NOT_FATAL = frozenset({"loop_warning", "hook_failed", "tool_failed"})
+_NOT_FATAL = frozenset({"loop_warning", "hook_failed", "tool_failed", "rule_not_stored"})
 _MODEL_EVENTS = DELTAS | {"steered", "round_start"}
 _OUTSIDE_TURNS = frozenset(
     {"queued", "handed_back", "session_changed"} | {type_.value for type_ in EventType if type_.startswith("subagent_")}

@@ -128,7 +128,8 @@ async def _replay_session(
     async with client.read_log(session.id) as log:
         async for event in log:
             if event.type == EventType.CONFIRM_REQUIRED:
-                asked.add(event.data["context"].get("tool_call_id"))
+                context = cast("Mapping[str, Any]", event.data.get("context", {}))
+                asked.add(context.get("tool_call_id"))
             elif event.type == EventType.TOOL_CALL and event.timestamp >= since:
                 name, arguments = event.data.get("name"), event.data.get("arguments")
                 if isinstance(name, str) and isinstance(arguments, dict) and decider.may_speak_about(name):

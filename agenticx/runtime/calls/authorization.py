@@ -22,6 +22,7 @@ from agenticx.runtime.calls.asking import Asker, ClosingAnswer, OpenRequest, que
 from agenticx.runtime.calls.concurrency import Slot
 from agenticx.runtime.calls.result_rendering import truncate
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, ValidatedArguments, validate_arguments
+from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import cancel_and_wait
 from agenticx.runtime.resume import ResumedRequest
 from agenticx.runtime.turn import Turn
@@ -297,6 +298,8 @@ class _Authorization:
                 await run_in_thread(turn.rule_store.add, rules, name="agx rules")
             except RulesUnusable as exc:
                 _log.error("the answer to a confirmation counts once: its rules could not be stored", reason=str(exc))
+                text = f"The answer counts once, for this call: {exc}."
+                turn.emit(EventType.ERROR, {"text": text, "code": "rule_not_stored", "fatal": False})
         turn.root.session.change_permissions()
 
     async def _apply_verdict(self, verdict: Verdict) -> None:

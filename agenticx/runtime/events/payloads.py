@@ -525,7 +525,7 @@ class ErrorData(TypedDict):
     `rate_limited`, `bad_request`, `bad_reply`, `overloaded`, `truncated`, `content_filter` or `transport`,
     `context_overflow`, `loop_detected`, `max_rounds`, `budget_exceeded`, `hook_failed`, `storage`, `interrupted` (the
     process died), `team_unavailable` (the session's configured team cannot run now), `internal` (a bug of AgenticX).
-    Others: `loop_warning` with a `detector`, `hook_failed`, `tool_failed`.
+    Others: `loop_warning` with a `detector`, `hook_failed`, `tool_failed`, `rule_not_stored`.
     """
 
     text: Annotated[str, Field(description="What happened, in a sentence.")]

@@ -144,7 +144,7 @@ async def test_with_a_damaged_file_calls_are_denied_and_the_file_is_named(
 
 
 @pytest.mark.anyio
-async def test_a_yes_that_cannot_be_stored_counts_once(tmp_path: Path) -> None:
+async def test_a_yes_that_cannot_be_stored_counts_once_and_the_person_is_told(tmp_path: Path) -> None:
     home = tmp_path / "home"
     model = ScriptedModel([call("file_write", {"path": "a", "content": "x"}), say("Done.")])
     settings = load_settings({"home": home}, environ={})
@@ -157,9 +157,19 @@ async def test_a_yes_that_cannot_be_stored_counts_once(tmp_path: Path) -> None:
                 (home / ".permissions.toml.lock").mkdir()  # so that no process can take the lock
                 answer = ConfirmAnswer(approved=True, remember="always")
                 await hub.answer(event.data["id"], answer, digest=event.data["digest"])
+            elif event.type == "error":
+                outcomes.append(event.data["code"])
+                assert (
+                    f"The answer counts once, for this call: the rules in '{FileRules(home).path}'"
+                    in event.data["text"]
+                )
             elif event.type == "tool_result":
                 outcomes.append(event.data["outcome"])
-    assert (outcomes, (tmp_path / "a").read_text(), FileRules(home).path.exists()) == (["ok"], "x", False)
+    assert (outcomes, (tmp_path / "a").read_text(), FileRules(home).path.exists()) == (
+        ["rule_not_stored", "ok"],
+        "x",
+        False,
+    )
 
 
 def test_a_worker_of_a_database_refuses_rules_in_its_own_folder(tmp_path: Path) -> None:
