@@ -14,6 +14,7 @@ import pytest
 
 from agenticx import ConfirmAnswer
 from agenticx.assembly import make_hub
+from agenticx.foreign_text import frame_text
 from agenticx.llms import ScriptedModel
 from agenticx.llms.model_cache import NamedModels
 from agenticx.permissions.trusted_files import FileTrust, SharedTrust, TrustStore, TrustUnusable
@@ -25,6 +26,7 @@ from agenticx.subagents.tools import session_tools
 from agenticx.testing import call
 from agenticx.tools import Toolbox, tool
 from agenticx.tools.agents_files import digests_by_name, find_agents_files
+from tests.support.teams.configured import PAIR, open_team_hub, team_file
 from tests.support.teams.subagent_sessions import spawn
 
 pytestmark = pytest.mark.anyio
@@ -159,3 +161,14 @@ async def test_a_file_that_appears_meanwhile_counts_for_the_subagents_that_read_
     async with opened(tmp_path, *replies, tools=(check_out,), k=subagent) as (hub, session_id):
         asked = await turn(hub, session_id)
         assert [reasons[-2:] for reasons in asked] == [[WRITTEN, UNTRUSTED]] * 2
+
+
+async def test_each_agent_of_a_team_has_the_file_in_its_prompt_and_is_asked_about_because_of_it(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Use tabs.")
+    team_file(tmp_path / "home", PAIR.replace('"Judge."', '"Judge."\ntools = ["run_code"]'))
+    model = ScriptedModel(["A poem.", RUN, "Too short."])
+    async with open_team_hub(tmp_path, tools=[run_code], model=model) as hub:
+        (reasons,) = await turn(hub, (await hub.create(team="pair", permission_mode="auto")).id)
+    assert reasons[-2:] == [WRITTEN, UNTRUSTED]
+    framed = frame_text(f"file {tmp_path}/AGENTS.md", "Use tabs.")
+    assert [request.messages[0].content.count(framed) for request in model.requests] == [1, 1, 1]
