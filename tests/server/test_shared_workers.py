@@ -158,7 +158,7 @@ async def test_rules_of_a_file_keep_a_worker_from_starting_until_they_are_import
             code, out, err = await outcome(await agx(home, *words, **variables))
             assert (code, out, f"`agx permissions import {file}` moves them there" in err) == (2, "", True), err
         code, _, err = await outcome(await agx(home, "permissions", "import", str(file), **variables))
-        assert (code, "1 rules are added" in err, file.exists()) == (0, True, False), err
+        assert (code, "added 1 rule;" in err, file.exists()) == (0, True, False), err
         assert (home / "permissions.imported.toml").exists()
         (rule,) = (await client.get("/api/permissions")).json()["rules"]
         assert (rule["decision"], rule["command"], rule["scope"]) == ("deny", "git push", "user")

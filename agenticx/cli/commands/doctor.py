@@ -35,6 +35,8 @@ from agenticx.llms.catalog.resolve import (
 from agenticx.llms.model_catalog import Capability, ModelCatalog, Provider, load_model_catalog
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.llms.transport.proxy_settings import proxy_problems, read_proxies
+from agenticx.permissions.kinds import why_too_wide
+from agenticx.permissions.rule_stores import FileRules, refuse_unused_file
 from agenticx.permissions.trusted_files import TrustUnusable, open_trust
 from agenticx.provider_keys import ProviderKey
 from agenticx.sandbox.options import sandbox_options
@@ -50,6 +52,7 @@ from agenticx.sessions.store.workers import describe_workers
 from agenticx.settings import Settings, load_settings, provider_setting
 from agenticx.token_file import read_token, token_path
 from agenticx.tools.agents_files import find_agents_files
+from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible_line
 
 __all__ = ["Finding", "configure", "run", "run_checks"]
@@ -59,6 +62,7 @@ Status = Literal["ok", "note", "problem"]
 CheckResult = tuple[str, Literal["ok", "note"]]
 """A sentence and its status: `note` for what does not exist yet or needs attention, else `ok`."""
 
+_SHOWN_RULES = 5
 _RESPONSE_TIMEOUT = 5.0  # seconds
 
 
@@ -124,6 +128,7 @@ def run_checks(*, online: bool = False) -> Iterator[Finding]:
         yield from _check_workers(settings)
     else:
         yield _run_check("store", lambda: _check_store(settings))
+    yield _run_check("rules", lambda: _check_rules(settings))
     yield from _check_proxies()
     yield from _check_models(settings, online)
     yield _check_sandbox(settings)
@@ -273,6 +278,20 @@ def _check_store(settings: Settings) -> CheckResult:
 
 
 # --- workers of a database --------------------------------------------------------------------------------------------
+
+
+def _check_rules(settings: Settings) -> CheckResult:
+    """Report the rules about calls; raise `RulesUnusable` for a file that denies all calls, `SettingsError`."""
+    if settings.postgres_urls:
+        refuse_unused_file(settings.home)
+        return "those of the workers are in the database: `agx permissions list`", "ok"
+    store = FileRules(settings.home)
+    rules = store.list()
+    if not rules:
+        return "none; `agx permissions add` and the answer a to a question add some", "ok"
+    wide = [f"{rule.id} allows very much: {why}" for rule in rules if (why := why_too_wide(rule)) is not None]
+    text = f"{pluralize(len(rules), 'rule')} in {store.path}"
+    return "; ".join((text, *wide[:_SHOWN_RULES])), "note" if wide else "ok"
 
 
 def _check_workers(settings: Settings) -> Iterator[Finding]:

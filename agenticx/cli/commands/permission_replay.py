@@ -32,6 +32,7 @@ from agenticx.sessions.store.factory import using_shared_place
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Assessment, Tool
 from agenticx.tools.context import ToolContext
+from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible_line
 
 __all__ = ["replay", "start_of_period"]
@@ -201,13 +202,15 @@ def _print(rule: Rule, found: _Findings) -> None:
     print(visible_line(str(rule), 2 * _MAX_CHARS))
     for decision, word in _WORDS.items():
         if number := found.counts[decision]:
-            print(f"would have {word}: {number:,} calls, of which {found.asked[decision]:,} were asked about")
+            asked = found.asked[decision]
+            print(f"would have {word}: {pluralize(number, 'call')} (asked about then: {asked:,})")
             for call in sorted(found.newest[decision], reverse=True)[:_SHOWN]:
                 mark = "?" if call.was_asked else " "
                 print(f"  {mark} {call.at[:16]}  {call.tool}  {call.subject}")
             if number > _SHOWN:
                 print(f"    … and {number - _SHOWN:,} older ones")
     if not found.counts:
-        print_note(f"of {found.calls:,} past calls it decides about none")
+        print_note(f"it decides about none of {pluralize(found.calls, 'past call')}")
     if found.unreadable:
-        print_note(f"{found.unreadable:,} calls are left out: they cannot be looked at today, as a file is gone")
+        left_out = pluralize(found.unreadable, "call")
+        print_note(f"{left_out} cannot be looked at today, for example because a file is gone")

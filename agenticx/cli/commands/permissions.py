@@ -24,6 +24,7 @@ from agenticx.permissions.rules import Rule, parse_rule
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.sessions.store.factory import using_shared_place
 from agenticx.settings import load_settings
+from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible_line, visible_path
 
 __all__ = ["configure", "run"]
@@ -161,7 +162,7 @@ def _import(arguments: Namespace) -> int:
         added = [rule for rule in stored if rule.id not in known]
     for rule in added:
         print(_row(rule))
-    _note(f"{len(added)} rules are added, {len(stored) - len(added)} were there already")
+    _note(f"added {pluralize(len(added), 'rule')}; {len(stored) - len(added):,} were there already")
     own = FileRules(load_settings().home).path
     if not isinstance(store, FileRules) and own.exists() and own.samefile(file):
         os.replace(own, own.with_name(IMPORTED_FILE))
