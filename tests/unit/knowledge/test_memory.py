@@ -24,7 +24,6 @@ from agenticx.testing import call
 
 LONG_AGO = "2026-01-01T00:00:00.000Z"
 YES = ConfirmAnswer(approved=True)
-YES_FOR_THE_SESSION = ConfirmAnswer(approved=True, remember="session")
 
 
 def save(memory: UserMemory, text: str) -> str:
@@ -142,8 +141,9 @@ async def test_saving_is_asked_about_each_time_in_every_mode(tmp_path: Path, mod
     ]
     async with opened(home, ScriptedModel([*calls, *calls])) as hub:
         session = await hub.create(permission_mode=mode)
-        events = await turn(hub, session.id, "Remember it", YES_FOR_THE_SESSION)
+        events = await turn(hub, session.id, "Remember it", YES)
         events += await turn(hub, session.id, "Again", ConfirmAnswer(approved=False))
+        assert all("rules" not in one["context"] for one in data_of(events, "confirm_required"))
         asked = data_of(events, "confirm_required")
     (entry,) = UserMemory(home).list()
     assert (entry.text, entry.session_id) == ("Likes tea.", session.id)
