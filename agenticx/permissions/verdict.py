@@ -28,7 +28,7 @@ __all__ = ["EVERY_MODE_RULES", "Decision", "PermissionMode", "Verdict", "decide"
 PermissionMode = Literal["default", "accept_edits", "plan", "auto"]
 Decision = Literal["allow", "ask", "deny"]
 
-EVERY_MODE_RULES = frozenset({"protected", "discloses", "remembers", "unchecked", "untrusted", "unread"})
+EVERY_MODE_RULES = frozenset({"protected", "discloses", "remembers", "unchecked", "untrusted", "unread", "resumed"})
 """The reasons for which a call is asked about in every mode, whatever the rules and the agent's own gate are."""
 
 _ALLOWED: dict[PermissionMode, frozenset[Risk]] = {
@@ -64,7 +64,7 @@ class Verdict:
 
     `decided_by` is the permission mode, or "protected", "discloses", "remembers", "unchecked", "undeclared",
     "untrusted", "unread" (a command that may be one that a rule is about), "sandbox" (it asks for more than a sandbox
-    lets it do), or "rule": then `rules` are those of the
+    lets it do), "resumed" (the first change in mode auto after a restart), or "rule": then `rules` are those of the
     user that decided.
     """
 

@@ -19,7 +19,7 @@ from agenticx.permissions.verdict import PermissionMode
 from agenticx.tools.artifacts.files import Artifacts
 from agenticx.tools.context import Snapshots, ToolState
 
-__all__ = ["Notice", "Option", "Session", "checked_session"]
+__all__ = ["AutoConsent", "Notice", "Option", "Session", "checked_session"]
 
 _RANDOM_CHARS = 16
 """A provider's id of at least this length is random and unique; the shortest of these have more than 20 characters."""
@@ -66,6 +66,17 @@ class Option:
         return f"option-{self.number}"
 
 
+@dataclass(slots=True)
+class AutoConsent:
+    """The consent of a person to mode auto, without which the first call that changes something is asked about.
+
+    It is missing in a session that existed before the program was started, until somebody chooses the mode again or
+    says yes to such a call.
+    """
+
+    is_given: bool = True
+
+
 @dataclass(slots=True, init=False)
 class Session:
     """One conversation. The runtime appends to `messages`; only compaction replaces them, by `apply_compaction`.
@@ -82,6 +93,7 @@ class Session:
       counts as an original.
     - `rules` are those that the user gave for the rest of the session; `change_permissions` says that they, or the
       mode, have changed.
+    - `auto_consent` says whether a person has agreed to mode auto since the program was started.
     - `resumed` is true if there may have been calls that are no longer in `messages`: the history was compacted, and
       then the program was restarted.
     - `size_at_failed_compaction` is the size, in messages and characters, of the history when a summary last failed to
@@ -101,6 +113,7 @@ class Session:
     messages: list[Message]
     state: ToolState
     rules: list[Rule]
+    auto_consent: AutoConsent
     resumed: bool
     size_at_failed_compaction: tuple[int, int] | None
     snapshots: Snapshots | None
@@ -140,6 +153,7 @@ class Session:
         self.messages = messages_from_rows(messages)
         self.state = state or ToolState()
         self.rules = list(rules)
+        self.auto_consent = AutoConsent()
         self._waiting = []
         self.resumed = resumed
         self.size_at_failed_compaction = None

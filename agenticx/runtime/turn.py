@@ -353,7 +353,8 @@ class Turn:
         ids = {"client_turn_id": context.client_turn_id, "parent_turn_id": parent_id}
         notes = context.notes
         mode = {} if notes is None else {"mode": notes.mode, "mode_reason": notes.mode_reason}
-        optional = {**ids, **attachment_data(message), **mode}
+        permissions = {"permission_mode": self.permission_mode} if self.permission_mode == "auto" else {}
+        optional = {**ids, **attachment_data(message), **mode, **permissions}
         self.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
         self.message_id = message.message_id
         if not context.continues:

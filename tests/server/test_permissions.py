@@ -228,3 +228,31 @@ async def test_a_change_of_the_mode_answers_the_confirmations_that_it_decides(ma
             results = [frame.data["data"]["outcome"] for frame in frames if frame.type == "tool_result"]
             outcomes.append((*[(one["approved"], one["by"]) for one in answers], *results))
         assert outcomes == [((True, "policy"), "ok"), ((False, "policy"), "denied")]
+
+
+@IN_A_FILE
+async def test_mode_auto_is_not_resumed_in_silence(make_studio: StudioMaker) -> None:
+    script = [reply for name in ("a", "b", "c", "d", "e") for reply in (write(f"{name}.txt"), "done")]
+    model = ScriptedModel([*script[:-2], [write("e.txt"), write("f.txt")], "done"])
+    async with make_studio(model, tools=builtin_tools()) as studio:
+        session_id = await studio.session(permission_mode="auto")
+        assert "confirm_required" not in await run_turn(studio, session_id)
+    async with make_studio(model, tools=builtin_tools()) as studio:
+        for approved in (False, True):
+            cursor = (await studio.turn(session_id)).json()["cursor"]
+            started, *_, asked = await studio.events_until(session_id, "confirm_required", cursor=cursor)
+            assert started.data["data"]["permission_mode"] == "auto"
+            context = asked.data["data"]["context"]
+            assert (context["decided_by"], "rules" in context) == ("resumed", False)
+            assert context["reasons"][-1].startswith("The session was in mode auto before the program was restarted")
+            await answer(studio, asked.data["data"], approved=approved)
+            await studio.events_until(session_id, "final", cursor=cursor)
+        assert "confirm_required" not in await run_turn(studio, session_id)
+    async with make_studio(model, tools=builtin_tools()) as studio:
+        cursor = (await studio.turn(session_id)).json()["cursor"]
+        await studio.events_until(session_id, "confirm_required", cursor=cursor)
+        await studio.client.patch(f"/api/sessions/{session_id}", json={"permission_mode": "auto"})
+        frames = await studio.events_until(session_id, "final", cursor=cursor)
+        answers = [frame.data["data"] for frame in frames if frame.type == "confirm_response"]
+        assert {(one["approved"], one["by"]) for one in answers} == {(True, "policy")}
+    assert sorted(path.name for path in studio.workspace.iterdir()) == ["a.txt", "c.txt", "d.txt", "e.txt", "f.txt"]

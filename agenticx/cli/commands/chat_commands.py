@@ -466,8 +466,9 @@ class Chat:
         conversation = self.conversation
         if ask and conversation.turn_mode == "auto" and self.wait_for_answer is not None:
             self._print_warning("this session is in mode auto, in which calls run without being asked about")
-            if not self.wait_for_answer(conversation.ask_yes_or_no("Go on in mode auto?")):
-                conversation.run(conversation.change(permission_mode="default"))
+            is_agreed = self.wait_for_answer(conversation.ask_yes_or_no("Go on in mode auto?"))
+            conversation.run(conversation.change(permission_mode="auto" if is_agreed else "default"))
+            if not is_agreed:
                 self._print("permission mode: default")
         self._show_last_turn()
 

@@ -473,5 +473,5 @@ async def _resume(
     conversation.model = await _requested_model(arguments, settings, conversation.output, own_model=own_model)
     if Path.cwd() != folder and arguments.cwd is None:
         conversation.output.show_note(Note(visible_line(f"this session works in {folder}", 2_000)))
-    if mode is not None and mode != session.record.permission_mode:
+    if mode is not None and (mode == "auto" or mode != session.record.permission_mode):
         await conversation.change(permission_mode=mode)

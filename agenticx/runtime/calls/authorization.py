@@ -48,6 +48,10 @@ __all__ = ["CallAuthorizer", "CallRefused"]
 
 _log = get_logger(__name__)
 
+_RESUMED_REASON = (
+    "The session was in mode auto before the program was restarted; a yes lets it go on without further questions."
+)
+
 
 class CallRefused(AgenticXError):
     """Raised when the call may not run; the model reads the message, `outcome` is the outcome of its result.
@@ -170,6 +174,9 @@ class _Authorization:
             self._take_earlier()
             offer = NO_OFFER if verdict.is_in_every_mode else offer_rules(call, await self._rules())
             answer = await self._confirm(call, verdict, offer)
+            if verdict.decided_by == "resumed":
+                turn.root.session.auto_consent.is_given = True
+                turn.root.session.change_permissions()
             if answer.arguments is None:
                 break
             permitted = await _validate_replacement(self.tool, answer.arguments)
@@ -223,7 +230,17 @@ class _Authorization:
         if (sources or files) and assessment.sends:
             said = await run_in_thread(is_said, call.arguments, turn.root.user_texts(), name="agx messages")
         mode, has_gate = turn.permission_mode, turn.has_gate
-        return decide(mode, call, rules=rules, has_gate=has_gate, sources=sources, untrusted_files=files, is_said=said)
+        verdict = decide(
+            mode, call, rules=rules, has_gate=has_gate, sources=sources, untrusted_files=files, is_said=said
+        )
+        return self._ask_if_resumed(verdict, assessment)
+
+    def _ask_if_resumed(self, verdict: Verdict, assessment: Assessment) -> Verdict:
+        """Return the verdict; a change that mode auto allows is asked about until somebody has agreed to the mode."""
+        is_change = verdict.decision == "allow" and verdict.decided_by == "auto" and assessment.risk != "read"
+        if not is_change or self.turn.root.session.auto_consent.is_given:
+            return verdict
+        return Verdict("ask", "resumed", (*assessment.reasons, _RESUMED_REASON))
 
     async def _confirm(self, call: Call, verdict: Verdict, offer: Offer) -> ConfirmAnswer:
         """Ask the user, or take the answer to the earlier request; raise `CallRefused` for a no.

@@ -110,6 +110,9 @@ class TurnStartedData(TypedDict):
         ]
     ]
     mode_reason: NotRequired[Annotated[str, Field(description="Why it is this mode.")]]
+    permission_mode: NotRequired[
+        Annotated[Literal["auto"], Field(description="Calls run without being asked about, but for a few.")]
+    ]
 
 
 class RoundStartData(TypedDict):
@@ -203,7 +206,8 @@ class ConfirmContextData(TypedDict):
             str,
             Field(
                 description="The reason to ask: the permission mode, `protected`, `discloses`, `remembers`, "
-                "`unchecked`, `untrusted`, `unread` (a command that may hide what a rule is about), or `rule`."
+                "`unchecked`, `untrusted`, `unread` (a command that may hide what a rule is about), "
+                "`resumed` (the first change in mode auto after a restart), or `rule`."
             ),
         ]
     ]

@@ -44,7 +44,7 @@ from agenticx.runtime import (
     UserRequest,
 )
 from agenticx.runtime.run_results import RunResult, UserInput, own_events, run_result
-from agenticx.runtime.session import Option
+from agenticx.runtime.session import AutoConsent, Option
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn_agent import AgentDefinition, OutputT
 from agenticx.runtime.turn_context import TurnWork
@@ -203,6 +203,8 @@ class Hub:
         self._resume_only: Collection[str] | None = ()  # no turn resumes before `recover`
         self._serving, self._is_serving = AsyncExitStack(), False
         self._draining = False
+        self._started_at = rfc3339(self._services.clock.now())
+        self._auto_consents = dict[str, AutoConsent]()  # of sessions that are older than this hub
         self._readers = WeakSet[EventReader]()
 
     async def create(
@@ -910,6 +912,9 @@ class Hub:
         try:
             loaded = await lease.load()
             actor = SessionActor(lease, loaded, self._services)
+            if loaded.record.created_at < self._started_at or loaded.record.forked_from is not None:
+                missing = AutoConsent(is_given=False)
+                actor.session.auto_consent = self._auto_consents.setdefault(session_id, missing)
             if (actor.has_work or loaded.damaged_facts) and actor.is_here and not self._services.closing:
                 await self._recover(actor)
         except StoreError:  # the next operation, here or elsewhere, claims the session again

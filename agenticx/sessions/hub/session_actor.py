@@ -186,6 +186,7 @@ class SessionActor:
     async def submit(self, command: commands.Submit) -> Submission:
         """Accept a message and return its state, see `Hub.submit` and, for work, `Hub.run_work`."""
         record, request, work = self._writer.record, command.request, command.work
+        self.session.auto_consent.is_given |= request.permission_mode == "auto"
         if request.variants is not None:
             work = self._variants_work(record, request.variants)
         if request.compact:
@@ -580,6 +581,7 @@ class SessionActor:
             await run_to_completion(self._writer.commit(None, [event], record=record, has_state=has_state))
             self.session.permission_mode, self.session.active_agent = record.permission_mode, record.agent
             if "permission_mode" in changes:
+                self.session.auto_consent.is_given |= record.permission_mode == "auto"
                 self.session.change_permissions()
             return record
 
