@@ -34,15 +34,15 @@ async def wait_for_turn_end(store: Store, session_id: str, *, ends: int = 1) -> 
             await asyncio.wait_for(wakeup.wait(), PATIENCE)
 
 
-async def wait_for_event(store: Store, session_id: str, type_: str) -> dict[str, Any]:
-    """Return the data of the first event of that type, once it is stored."""
+async def wait_for_event(store: Store, session_id: str, type_: str, *, count: int = 1) -> dict[str, Any]:
+    """Return the data of the last of so many events of that type, once they are stored."""
     wakeup = asyncio.Event()
     with store.log.subscribe(session_id, wakeup):
         while True:
             wakeup.clear()
-            for event in await store.log.read(session_id, 0, 10_000):
-                if event.type == type_:
-                    return json.loads(event.frame_json)["data"]
+            events = [event for event in await store.log.read(session_id, 0, 10_000) if event.type == type_]
+            if len(events) >= count:
+                return json.loads(events[count - 1].frame_json)["data"]
             await asyncio.wait_for(wakeup.wait(), PATIENCE)
 
 

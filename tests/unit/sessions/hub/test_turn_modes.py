@@ -29,10 +29,8 @@ async def test_a_turn_keeps_its_own_mode_while_it_is_queued_and_across_a_restart
     await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
     await wait_for_turn_end(harness.store, session_id, ends=2)
     assert harness.noted_texts == ["asked"]
-    turn = await hub.start(session_id, TurnRequest(input="three"))
-    async for event in hub.follow(session_id, after=turn.after_seq or 0):
-        if event.event.type == "confirm_required":  # mode auto is not resumed in silence
-            break
+    await hub.start(session_id, TurnRequest(input="three"))
+    await wait_for_event(harness.store, session_id, "confirm_required", count=2)  # auto is not resumed in silence
     (question,) = await hub.open_requests(session_id)
     await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
     events = await wait_for_turn_end(harness.store, session_id, ends=3)
