@@ -75,19 +75,22 @@ class RuleStore(Protocol):
         ...
 
 
-def _content(rule: Rule) -> dict[str, Any]:
-    return rule.model_dump(exclude={"id", "created_at"})
+def _content(rule: Rule) -> str:
+    """Return all of a rule but its id and time, as JSON."""
+    return rule.model_dump_json(exclude={"id", "created_at"})
 
 
 def _merged(stored: Sequence[Rule], added: Iterable[Rule], clock: Clock) -> tuple[list[Rule], list[Rule]]:
     """Return all rules, and those that were added or were there already."""
     rules, own = list(stored), list[Rule]()
+    by_content = {_content(rule): rule for rule in reversed(rules)}
     for rule in added:
         _check_scope(rule)
-        known = next((one for one in rules if _content(one) == _content(rule)), None)
+        content = _content(rule)
+        known = by_content.get(content)
         if known is None:
             given = {"id": rule.id or new_id("rul"), "created_at": rule.created_at or rfc3339(clock.now())}
-            known = rule.model_copy(update=given)
+            known = by_content[content] = rule.model_copy(update=given)
             rules.append(known)
         own.append(known)
     if len(rules) > _MAX_RULES:

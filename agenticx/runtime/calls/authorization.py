@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, cast
 
 from agenticx import user_code
@@ -51,6 +52,7 @@ _log = get_logger(__name__)
 _RESUMED_REASON = (
     "The session was in mode auto before the program was restarted; a yes lets it go on without further questions."
 )
+_LOOP_COMPARISONS = 5_000  # about 5 ms
 
 
 class CallRefused(AgenticXError):
@@ -172,7 +174,7 @@ class _Authorization:
                 return replace(permitted, risk=assessment.risk)
             call = await self._bind(call)
             self._take_earlier()
-            offer = NO_OFFER if verdict.is_in_every_mode else offer_rules(call, await self._rules())
+            offer = NO_OFFER if verdict.is_in_every_mode else await self._offer(call)
             answer = await self._confirm(call, verdict, offer)
             if verdict.decided_by == "resumed":
                 turn.root.session.auto_consent.is_given = True
@@ -187,7 +189,7 @@ class _Authorization:
             if verdict.decision == "deny":
                 raise CallRefused(f"Denied: the changed arguments: {' '.join(verdict.reasons)}", "denied")
             if not (verdict.decision == "ask" and verdict.is_in_every_mode):
-                offer = offer_rules(call, await self._rules())
+                offer = await self._offer(call)
                 break  # the person who wrote them has seen them
         await self._store_rules(answer, offer)
         now = await self._call(permitted.arguments, await self._assess(permitted.arguments))
@@ -229,10 +231,9 @@ class _Authorization:
         said = False
         if (sources or files) and assessment.sends:
             said = await run_in_thread(is_said, call.arguments, turn.root.user_texts(), name="agx messages")
-        mode, has_gate = turn.permission_mode, turn.has_gate
-        verdict = decide(
-            mode, call, rules=rules, has_gate=has_gate, sources=sources, untrusted_files=files, is_said=said
-        )
+        found = partial(decide, rules=rules, has_gate=turn.has_gate, sources=sources, untrusted_files=files)
+        found = partial(found, turn.permission_mode, call, is_said=said)
+        verdict = await run_in_thread(found, name="agx rules") if _takes_long(call, rules) else found()
         return self._ask_if_resumed(verdict, assessment)
 
     def _ask_if_resumed(self, verdict: Verdict, assessment: Assessment) -> Verdict:
@@ -241,6 +242,12 @@ class _Authorization:
         if not is_change or self.turn.root.session.auto_consent.is_given:
             return verdict
         return Verdict("ask", "resumed", (*assessment.reasons, _RESUMED_REASON))
+
+    async def _offer(self, call: Call) -> Offer:
+        """Return the rules that a yes to the call can store."""
+        rules = await self._rules()
+        found = partial(offer_rules, call, rules)
+        return await run_in_thread(found, name="agx rules") if _takes_long(call, rules) else found()
 
     async def _confirm(self, call: Call, verdict: Verdict, offer: Offer) -> ConfirmAnswer:
         """Ask the user, or take the answer to the earlier request; raise `CallRefused` for a no.
@@ -421,6 +428,12 @@ class _Authorization:
         except AgenticXError as exc:
             outcome: ToolOutcome = "invalid_arguments" if isinstance(exc, InvalidArguments) else "error"
             raise CallRefused(str(exc), outcome, exc.sources if isinstance(exc, ToolError) else ()) from exc
+
+
+def _takes_long(call: Call, rules: Sequence[Rule]) -> bool:
+    """Return whether each rule is compared with so many commands that it would hold the event loop."""
+    shell = call.assessment.shell
+    return shell is not None and len(rules) * (len(shell.runs) + len(shell.parts or ())) > _LOOP_COMPARISONS
 
 
 def _asker(turn: Turn, request: UserRequest, settings: Settings, clock: Clock) -> Asker[Any, Any]:

@@ -28,6 +28,7 @@ from agenticx.settings import load_settings
 from agenticx.shared_place import SharedPlace
 from agenticx.shared_values import MemorySharedValues
 from agenticx.testing import ScriptedModel, call, say
+from tests.support.timeouts import longest_hold, slowdown
 
 
 @pytest.fixture
@@ -170,6 +171,22 @@ async def test_a_yes_that_cannot_be_stored_counts_once_and_the_person_is_told(tm
         "x",
         False,
     )
+
+
+@pytest.mark.anyio
+@pytest.mark.ci_lane
+async def test_a_long_command_and_many_rules_do_not_hold_the_event_loop(tmp_path: Path) -> None:
+    home, text = tmp_path / "home", "; ".join(f"git -q x{number}" for number in range(1_000)) + "; x=1"
+    FileRules(home).add([parse_rule(f"deny bash_exec command='git push{number}'") for number in range(2_000)])
+    model = ScriptedModel([call("bash_exec", {"command": text}), say("Then not.")])
+    settings = load_settings({"home": home}, environ={})
+    async with open_hub("memory://", model=model, settings=settings, workspace=tmp_path) as hub:
+        session = await hub.create()
+        async with longest_hold() as hold:
+            async for event in hub.run_turn(session.id, "Go on"):
+                if event.type == "confirm_required":
+                    await hub.answer(event.data["id"], ConfirmAnswer(approved=False), digest=event.data["digest"])
+    assert hold.longest < 0.4 * slowdown()
 
 
 def test_a_worker_of_a_database_refuses_rules_in_its_own_folder(tmp_path: Path) -> None:
