@@ -7,6 +7,7 @@ import { Attachments, pastedFiles } from "./attachments.js";
 import { Conversation } from "./conversation.js";
 import { escapeHidden } from "./hidden_characters.js";
 import { NO_VAULT, asTyped, explainMode, parseMode } from "./modes.js";
+import { Rules } from "./permissions.js";
 import { QueuedMessages, SEND_LABELS } from "./queued_messages.js";
 import { Subagents } from "./subagents.js";
 import { SessionOptions, modelOption } from "./session_options.js";
@@ -31,6 +32,10 @@ const sessionOptions = new SessionOptions(
 const vaults = new Vaults(
   { box: $("vaults"), list: $("vault-list"), form: $("add-vault"), error: $("vault-error") },
   { api, json },
+);
+const rules = new Rules(
+  { box: $("rules"), list: $("rule-list"), error: $("rule-error") },
+  { api, sessionId: () => current?.session.id },
 );
 const artifacts = new Artifacts(
   { pane: $("artifacts"), toggle: $("show-artifacts") },
@@ -163,6 +168,7 @@ async function openSession(session) {
       if (!queuedMessages.handle(envelope)) conversation.handle(envelope);
       subagents.handle(envelope);
       artifacts.handle(envelope);
+      if (envelope.data.rules || envelope.data.rule_removed) rules.refresh();
       if (envelope.type === "session_changed") {
         reloadSession(session).catch((error) => showStatus(error.message));
       }
@@ -179,6 +185,7 @@ async function openSession(session) {
   artifacts.open(session);
   $("session-folder").textContent = session.workspace;
   updateControls();
+  rules.refresh();
   showInstructions(session).catch((error) => showStatus(error.message));
   await showChangedSession(session);
   $("input").focus();

@@ -5,6 +5,7 @@ import { Branches } from "./branches.js";
 import { showCitations } from "./citations.js";
 import { make } from "./elements.js";
 import { escapeHidden, escapeHiddenText } from "./hidden_characters.js";
+import { rememberChoices, rememberedText } from "./permissions.js";
 import { ReasoningPanel } from "./reasoning_panel.js";
 
 const MAX_REASON_CHARS = 2000; // of a denial; the server accepts twice as many
@@ -236,6 +237,10 @@ export class Conversation {
     if (!context.command && !context.diff) {
       box.append(make("pre", "", escapeHidden(JSON.stringify(context.arguments, null, 2))));
     }
+    if (context.sandboxed !== undefined) {
+      const sandbox = context.sandboxed ? `Runs in a sandbox (${escapeHidden(context.sandboxed)}).` : "Runs outside of a sandbox.";
+      box.append(make("p", "note", sandbox));
+    }
     box.append(this.decisionButtons(request, box));
     this.state = "waiting for your decision";
   }
@@ -245,10 +250,14 @@ export class Conversation {
     const { id, digest } = request;
     const addButton = (label, className, decide) =>
       addAnswerButton(row, box, label, className, () => this.answerRequest("confirms", id, { ...decide(), digest }));
-    addButton("Allow", "main allow", () => ({ approved: true }));
-    if (request.context.tool !== "memory_save") { // which is asked about each time
-      addButton("Allow for the session", "allow-session", () => ({ approved: true, remember: "session" })).title =
-        "Ask no more in this session about the same call with the same arguments";
+    addButton("Allow once", "main allow", () => ({ approved: true }));
+    const choices = rememberChoices(request.context);
+    if (choices) {
+      box.append(choices.box);
+      for (const [text, remember] of [["Allow for this session", "session"], ["Always in this folder", "always"]]) {
+        const decide = () => ({ approved: true, remember, ...choices.fields() });
+        choices.follow(addButton(choices.label(text), `allow-${remember}`, decide), text);
+      }
     }
     const deny = addButton("Deny", "deny", () => ({ approved: false, reason: reason.value.trim() || null }));
     const reason = row.appendChild(make("input", "reason"));
@@ -261,8 +270,10 @@ export class Conversation {
     return row;
   }
 
-  on_confirm_response({ id, approved, by, reason }) {
-    const decision = `${approved ? "Allowed" : "Denied"}${by === "user" ? "" : ` (${by})`}.`;
+  on_confirm_response({ id, approved, by, reason, remember, rules }) {
+    const answer = `${approved ? "Allowed" : "Denied"}${by === "user" ? "" : ` (${by})`}.`;
+    const decision = `${answer}${rememberedText({ approved, remember, rules })}`;
+    this.elements.get(`ask ${id}`)?.querySelector(".remember")?.remove();
     this.closeRequest(id, reason ? `${decision} Reason: ${escapeHidden(reason)}` : decision);
   }
 

@@ -52,6 +52,48 @@ async def test_a_user_enters_by_ticket_allows_a_write_and_reads_the_answer(make_
         assert tab.errors == []
 
 
+async def test_a_user_allows_a_kind_of_calls_for_the_session_and_always_and_revokes_it(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    paths = ["src/a.py", "src/b.py", "lib/c.py", "lib/d.py", "docs/<b>.md", "lib/e.py"]
+    script = [call("file_write", {"path": path, "content": "x"}) for path in paths]
+    async with make_studio(ScriptedModel([*script, "done"]), tools=builtin_tools()) as studio:
+        await enter(tab, studio)
+        await send_message(tab, "Write")
+        for number, (button, kind) in enumerate(
+            [("allow-session", "edit files in src/"), ("allow-always", "edit files in lib/"), ("allow", "docs/")], 1
+        ):
+            box = f"[...document.querySelectorAll('.ask')][{number - 1}]"
+            await tab.wait_for(f"{box}?.querySelector('.{button}')")
+            assert kind in await tab.evaluate(f"{box}.querySelector('.kinds').innerText")
+            labels = await tab.evaluate(f"[...{box}.querySelectorAll('button')].map((each) => each.textContent)")
+            order = ["Allow once", "Allow for this session:", "Always in this folder:", "Deny"]
+            assert [one for one, text in zip(order, labels, strict=True) if not text.startswith(one)] == []
+            if button == "allow":
+                await tab.evaluate("document.getElementById('rules').open = true")
+                revoking = "[...document.querySelectorAll('#rule-list .revoke')]"
+                await tab.wait_for(f"{revoking}.length === 2")
+                listed = await tab.evaluate("document.getElementById('rule-list').innerText")
+                assert "allow edit path=src/**" in listed
+                assert "in this session" in listed
+                assert f"in {studio.workspace.resolve()}" in listed
+                await tab.evaluate(f"{revoking}[0].click()")
+                await tab.wait_for(f"{revoking}.length === 1")
+                await tab.evaluate(f"{box}.querySelector('.exact input').click()")
+                exact = await tab.evaluate(f"{box}.querySelector('.allow-always').textContent")
+                assert exact == "Always in this folder: exactly this call"
+            await tab.evaluate(f"{box}.querySelector('.{button}').click()")
+        again = await tab.wait_for("document.querySelectorAll('.ask')[3]?.innerText")
+        assert "lib/e.py" in again
+        answers = await tab.evaluate("[...document.querySelectorAll('.ask .buttons')].map((row) => row.innerText)")
+        assert answers[:3] == [
+            "Allowed. Remembered for the session: allow edit path=src/**",
+            "Allowed. Remembered always: allow edit path=lib/**",
+            "Allowed.",
+        ]
+        assert tab.errors == []
+
+
 WITH_PERSON = """
 kind = "round_robin"
 max_turns = 3
