@@ -12,7 +12,7 @@ from typing import Literal
 from agenticx.permissions.rules import Rule
 from agenticx.tools.base import CommandPart, ShellCommand
 
-__all__ = ["allows_part", "allows_wishes", "find_in_command", "is_exactly", "may_be_allowed"]
+__all__ = ["allows_part", "allows_wishes", "allows_without_sandbox", "find_in_command", "is_exactly", "may_be_allowed"]
 
 Match = Literal["yes", "no", "unknown"]
 
@@ -23,18 +23,22 @@ _GLOBAL_OPTIONS = {
     "kubectl": ("-n", "--namespace", "--context", "--kubeconfig", "-s", "--server"),
     "npm": ("--prefix", "-w", "--workspace"),
 }
-# Options that make a program run another one, which the words that a rule names do not show.
-_RUNNING_OPTIONS = {
-    "git": ("--exec", "--upload-pack", "--receive-pack", "--ext-diff", "--textconv", "--template", "--config", "-O",
-            "--open-files-in-pager"),
-    "tar": ("--to-command", "-I", "--use-compress-program", "--checkpoint-action", "--info-script", "-F"),
-    "rsync": ("-e", "--rsh"),
-    "make": ("-f", "--file", "--makefile", "--eval", "-C", "--directory"),
-    "npm": ("--prefix", "--script-shell", "--node-options"),
-    "cargo": ("--config",),
-    "go": ("-exec", "-toolexec", "-vettool"),
-    "docker": ("--privileged", "-v", "--volume", "--mount"),
+# Options that make a program run another one, read another configuration, or take code from elsewhere, whatever program
+# it is, without their dashes: the words of a rule do not show that.
+_RUNNING_OPTIONS = """
+    checkpoint-action command config config-file eval exec exec-path ext-diff extra-index-url file find-links
+    globalconfig index-url info-script init-file loader makefile manifest-path mount node-options open-files-in-pager
+    parser plugin plugins prefix privileged python-executable rcfile receive-pack require resolve-plugins-relative-to
+    rmt-command rsh rsync-path rulesdir script-shell shell template textconv to-command toolexec upload-pack
+    use-compress-program userconfig vettool volume
+""".split()  # noqa: SIM905
+# The same of options with one letter, by program; they may stand in one word with others.
+_RUNNING_LETTERS = {
+    "cargo": "CZ", "cmake": "PECD", "docker": "v", "eslint": "c", "git": "O", "gmake": "fCEI", "just": "fd",
+    "make": "fCEI", "npm": "C", "pip": "ift", "pip3": "ift", "pnpm": "C", "podman": "v", "rsync": "e", "tar": "IF",
+    "yarn": "C",
 }  # fmt: skip
+_RUNNING_LETTERS_OF_GIT = {"clone": "uc", "rebase": "x"}
 
 
 def is_exactly(rule: Rule, command: ShellCommand) -> bool:
@@ -45,6 +49,14 @@ def is_exactly(rule: Rule, command: ShellCommand) -> bool:
 def allows_wishes(rule: Rule, command: ShellCommand) -> bool:
     """Return whether a rule that allows a command allows what it asks for beyond the sandbox."""
     return not command.unsandboxed and (rule.network is True or not command.network)
+
+
+def allows_without_sandbox(rule: Rule, sandboxed: str | bool | None) -> bool:
+    """Return whether a rule holds in the sandbox that a command gets: not in a weaker one than it was made for."""
+    return _STRENGTH[rule.sandboxed] <= _STRENGTH[sandboxed or None]
+
+
+_STRENGTH: dict[str | bool | None, int] = {None: 0, "landlock": 1, "bubblewrap": 2}
 
 
 def may_be_allowed(command: ShellCommand) -> bool:
@@ -64,16 +76,26 @@ def allows_part(rule: Rule, part: CommandPart) -> bool:
         return True
     if any(word[:1] in "*?" for word in part.words[part.bare_count :]):
         return False  # it may become an option
-    running = _RUNNING_OPTIONS.get(words[0], ())
-    return not any(_is_option(word, option) for word in part.words[len(words) :] for option in running)
+    return not any(_may_run_another(word, words) for word in _until_dashes(part.words[len(words) :]))
 
 
-def _is_option(word: str, option: str) -> bool:
-    """Return whether a word is an option, also with its value behind it, or abbreviated."""
-    if option.startswith("--"):
-        name = word.partition("=")[0]
-        return len(name) > 3 and option.startswith(name)
-    return word.startswith(option)
+def _until_dashes(words: Sequence[str]) -> Sequence[str]:
+    """Return the words before `--`, after which there are no options."""
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _may_run_another(word: str, words: Sequence[str]) -> bool:
+    """Return whether an argument of a command with the first words `words` may make it run another program."""
+    program = words[0]
+    if not word.startswith("-"):  # a variable of make may be a program
+        return program in ("make", "gmake", "just") and "=" in word
+    name = word.lstrip("-").partition("=")[0]
+    if word.startswith("--") or program == "go":
+        return bool(name) and any(option.startswith(name) for option in _RUNNING_OPTIONS)  # it may be abbreviated
+    letters = _RUNNING_LETTERS.get(program, "")
+    if program == "git" and len(words) > 1:
+        letters += _RUNNING_LETTERS_OF_GIT.get(words[1], "")
+    return any(letter in word for letter in letters)
 
 
 def find_in_command(rule: Rule, command: ShellCommand) -> Match:

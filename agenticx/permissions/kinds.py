@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agenticx.permissions.command_rules import allows_part, allows_wishes, may_be_allowed
+from agenticx.permissions.command_rules import allows_part, allows_wishes, allows_without_sandbox, may_be_allowed
 from agenticx.permissions.rules import EDITS, Call, Rule
 from agenticx.tools.base import CommandPart
 
@@ -89,6 +89,8 @@ _TWO_WORDS = {
     "go": ("mod",), "npm": ("run", "run-script"), "pnpm": ("run",), "uv": ("pip", "run"), "yarn": ("run",),
     "poetry": ("run",), "pipenv": ("run",), "kubectl": ("rollout",),
 }  # fmt: skip
+_REMOTE_COMMANDS = frozenset({"fetch", "ls-remote", "pull", "push"})  # the kind of each is that of one remote
+_REMOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 # Programs that run another one: its kind is theirs.
 _RUNNERS = {("bundle", "exec"), ("pipenv", "run"), ("poetry", "run"), ("uv", "run")}
 _PROJECT_CODE = {
@@ -162,7 +164,8 @@ def _offer_for_command(call: Call, covered: Sequence[Rule]) -> Offer:
     if command.unsandboxed:
         return NO_OFFER
     network = True if command.network else None
-    exact = _rule(tool=call.tool, command=command.text, exact=True, network=network)
+    sandboxed = call.assessment.sandboxed or None
+    exact = _rule(tool=call.tool, command=command.text, exact=True, network=network, sandboxed=sandboxed)
     if command.parts is None or not may_be_allowed(command):
         return Offer((), exact)
     covered = [rule for rule in covered if _allows_words(rule, call)]
@@ -171,7 +174,8 @@ def _offer_for_command(call: Call, covered: Sequence[Rule]) -> Offer:
         if part.is_harmless or any(allows_part(rule, part) for rule in covered):
             continue
         words = fixed_words(part)
-        rule = None if words is None else _rule(tool=call.tool, command=" ".join(words), network=network)
+        fields = {"network": network, "sandboxed": sandboxed}
+        rule = None if words is None else _rule(tool=call.tool, command=" ".join(words), **fields)
         if rule is None or not allows_part(rule, part):
             return Offer((), exact)
         rules[str(rule)] = rule
@@ -186,6 +190,7 @@ def _allows_words(rule: Rule, call: Call) -> bool:
         and bool(rule.words)
         and call.assessment.shell is not None
         and allows_wishes(rule, call.assessment.shell)
+        and allows_without_sandbox(rule, call.assessment.sandboxed)
     )
 
 
@@ -246,6 +251,8 @@ def _fixed_subcommand(program: str, rest: Sequence[str]) -> tuple[str, ...] | No
     if (program, rest[0]) in _RUNNERS:
         inner = _fixed(rest[1:])
         return None if inner is None else (program, rest[0], *inner)
+    if program == "git" and rest[0] in _REMOTE_COMMANDS:
+        return (program, *rest[:2]) if len(rest) > 1 and _REMOTE.fullmatch(rest[1]) else None
     if rest[0] in _TWO_WORDS.get(program, ()):
         return (program, *rest[:2]) if len(rest) > 1 and _SUBCOMMAND.fullmatch(rest[1]) else None
     return None if rest[0] in _SUBCOMMANDS[program] else (program, rest[0])
@@ -319,12 +326,13 @@ def is_narrower(rule: Rule, offer: Offer) -> bool:
     return any(_is_within(rule, one) for one in (*offer.rules, *(() if offer.exact is None else (offer.exact,))))
 
 
+_UNCHANGED = ("tool", "server", "network")
+
+
 def _is_within(rule: Rule, offered: Rule) -> bool:
-    if rule.decision != "allow" or (rule.tool, rule.server, rule.network) != (
-        offered.tool,
-        offered.server,
-        offered.network,
-    ):
+    if rule.decision != "allow" or any(getattr(rule, name) != getattr(offered, name) for name in _UNCHANGED):
+        return False
+    if rule.sandboxed not in (None, offered.sandboxed):  # without one it gets that of the offered rule
         return False
     if offered.exact or rule.exact:
         return (rule.exact, rule.command, rule.digest) == (offered.exact, offered.command, offered.digest)

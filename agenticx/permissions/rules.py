@@ -58,6 +58,7 @@ class Rule(BaseModel):
       tool said it depends on.
     - `host` is the host of an address, `*.example.com` all below it; `server` is that of a tool of MCP.
     - `network` is true if the rule also allows a call that wants the network in the sandbox, or the hosts it may reach.
+    - `sandboxed` is the sandbox of the commands that it allows; it allows none in a weaker one, or outside of any.
     - `workspace` is the absolute path of the folder in which a rule of scope workspace holds.
     """
 
@@ -71,6 +72,7 @@ class Rule(BaseModel):
     host: str | None = None
     server: str | None = Field(None, min_length=1, max_length=200)
     network: Literal[True] | list[str] | None = None
+    sandboxed: Literal["bubblewrap", "landlock"] | None = None
     arguments: dict[str, Any] | None = None
     digest: str | None = Field(None, max_length=64)
     exact: Literal[True] | None = None

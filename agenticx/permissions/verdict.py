@@ -18,7 +18,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agenticx.permissions.command_rules import allows_part, allows_wishes, find_in_command, is_exactly, may_be_allowed
+from agenticx.permissions.command_rules import (
+    allows_part,
+    allows_wishes,
+    allows_without_sandbox,
+    find_in_command,
+    is_exactly,
+    may_be_allowed,
+)
 from agenticx.permissions.kinds import describe
 from agenticx.permissions.rules import Call, Rule
 from agenticx.tools.base import Risk, ShellCommand
@@ -199,7 +206,8 @@ def _allowing(rules: Sequence[Rule], call: Call) -> tuple[Rule, ...]:
     command = call.assessment.shell
     if command is None:
         return tuple(rule for rule in allowing if rule.command is None)[:1]
-    allowing = [rule for rule in allowing if allows_wishes(rule, command)]
+    sandboxed = call.assessment.sandboxed
+    allowing = [rule for rule in allowing if allows_wishes(rule, command) and allows_without_sandbox(rule, sandboxed)]
     whole = next((rule for rule in allowing if rule.command is None or is_exactly(rule, command)), None)
     return (whole,) if whole is not None else _allowing_parts(allowing, command)
 

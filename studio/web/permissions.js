@@ -26,16 +26,17 @@ export function rememberChoices({ rules = [], kinds = [], exact_rule }) {
   box.append(make("p", "note", "Remembered for the session or this folder, it allows:"));
   const list = box.appendChild(make("ul", "kinds"));
   for (const [index, rule] of rules.entries()) list.append(make("li", "", escapeHidden(kinds[index] ?? ruleText(rule))));
+  const exactly = exact_rule && !exact_rule.exact ? "this file, whatever is written to it" : "exactly this call";
   const exact = make("input");
   exact.type = "checkbox";
   const hasChoice = exact_rule && !(rules.length === 1 && JSON.stringify(rules[0]) === JSON.stringify(exact_rule));
   if (hasChoice) {
     const choice = box.appendChild(make("label", "exact"));
-    choice.append(exact, " only exactly this call");
+    choice.append(exact, ` only ${exactly}`);
   }
   const buttons = [];
   const kindsText = () => {
-    const text = exact.checked ? "exactly this call" : escapeHidden(kinds.join("; "));
+    const text = exact.checked ? exactly : escapeHidden(kinds.join("; "));
     return text.length > MAX_LABEL_CHARS ? `${text.slice(0, MAX_LABEL_CHARS)}…` : text;
   };
   exact.addEventListener("change", () => {

@@ -331,6 +331,6 @@ def _notes(lines: Iterator[RequestLine]) -> Iterator[Note]:
 def kinds_of(context: Mapping[str, Any]) -> Sequence[str]:
     """Return what a yes to a confirmation can cover, a text on one line for each rule; empty if it counts once."""
     rules = context.get("rules", ())
-    if len(rules) == 1 and rules == [context.get("exact_rule")]:
+    if len(rules) == 1 and rules == [context.get("exact_rule")] and rules[0].get("exact"):
         return ["exactly this call"]
     return [visible_line(kind, _CALL_CHARS) for kind in context.get("kinds", ())] if rules else []

@@ -268,6 +268,11 @@ def _exact_rule(context: Mapping[str, Any]) -> Rule | None:
         return None
 
 
+def _exactly(rule: Rule | None) -> str:
+    """Return what an exact rule covers: of a file, any content."""
+    return "exactly this call" if rule is None or rule.exact else "this file, whatever is written to it"
+
+
 def _printable(text: str) -> str:
     return "".join(char for char in " ".join(text.split()) if char.isprintable())
 
@@ -289,7 +294,7 @@ def _answers_help(context: Mapping[str, Any]) -> str:
         "s": f"run it, and in this session ask no more about: {kinds}",
         "a": f"run it, and in this folder never again ask about: {kinds}\n"
         "              (`agx permissions list` shows it, `agx permissions remove` takes it back)",
-        "x": "run it, and in this session ask no more about exactly this call",
+        "x": f"run it, and in this session ask no more about {_exactly(_exact_rule(context))}",
     }
     remembering = [f"  {letter}           {lines[letter]}" for letter in _remembering(context)]
     if not remembering:

@@ -313,6 +313,7 @@ class _Authorization:
         chosen = given if answer.rules else offer.shown
         if not chosen:
             return
+        chosen = [rule.model_copy(update={"sandboxed": offer.shown[0].sandboxed}) for rule in chosen]
         if answer.remember == "session" or turn.rule_store is None:
             turn.root.session.add_rules(chosen, rfc3339(self.clock.now()))
         else:

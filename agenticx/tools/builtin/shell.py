@@ -78,11 +78,14 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     kind, power = status.kind, tuple(sandbox_reasons(context, wishes, status))
     asked = wishes if find_sandbox_for(context, Wishes()).kind is not None else Wishes()
     shell = _read_command(command, context, environment, file_system)
+    own = _find_own_command(shell)
+    reasons = (*_reasons(command, workspace, power, named, deleted, unchecked), *([] if own is None else [own]))
     return Assessment(
         risk="read" if harmless else "execute",
         question="Run this command?",
-        reasons=(_HARMLESS,) if harmless else tuple(_reasons(command, workspace, power, named, deleted, unchecked)),
-        protected=not harmless and any(word is not None for word in (named.protected, named.secret, deleted)),
+        reasons=(_HARMLESS,) if harmless else reasons,
+        protected=not harmless
+        and (own is not None or any(word is not None for word in (named.protected, named.secret, deleted))),
         unchecked=unchecked is not None,
         sandboxed=kind or False,
         contained=is_contained(context, wishes, kind),
@@ -156,6 +159,20 @@ def _reasons(
         yield deletion_reason(deleted)
     if unchecked is not None:
         yield unchecked
+
+
+# Commands of AgenticX that change what agents may do, know or are given.
+_OWN_COMMANDS = frozenset({"keys", "mcp", "memory", "permissions", "token", "trust"})
+
+
+def _find_own_command(shell: ShellCommand) -> str | None:
+    """Return a sentence about a command of AgenticX that changes what agents may do, None if there is none."""
+    for words in shell.runs:
+        program = (words[0] or "").rpartition("/")[2]
+        is_module = program.startswith("python") and any(word in ("agenticx", "agenticx.cli") for word in words)
+        if (program in ("agx", "agenticx") or is_module) and (named := _OWN_COMMANDS.intersection(words)):
+            return f"`agx {min(filter(None, named))}` changes what agents may do, know or are given."
+    return None
 
 
 def _named_files(command: str, workspace: Path, search_path: str) -> dict[str, list[object]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -332,3 +333,57 @@ def test_only_a_rule_that_covers_no_more_than_the_offered_one_is_narrower(projec
 def test_any_command_is_read_in_bounded_time(part: str) -> None:
     reading = read_commands(part * (60_000 // len(part)))
     assert len(reading.runs) <= 2_000
+
+
+@pytest.mark.promise("E5")
+def test_options_that_run_another_program_are_of_no_kind_and_covered_by_no_rule(project: Path) -> None:
+    for text in """\
+git push origin --exec=./e
+git push origin --e ./e
+git push --e ./e origin
+git fetch origin --up ./e
+git grep -O./e x
+go test --exec ./e
+go build -toolexec=./e
+make test SHELL=./e
+make test -sf e.mk
+make test -kC x
+npm test -C x
+npm install --userconfig x
+cargo test --config x
+cmake -P x.cmake
+mypy --python-executable ./e src
+eslint --plugin x
+pip install --index-url https://x.test y
+pip install -i https://x.test y
+tar -cIf ./e x
+rsync -ae ./e a b""".splitlines():
+        program, subcommand, *_ = text.split()
+        words = program if subcommand.startswith("-") else f"{program} {subcommand}"
+        call = command(text, project)
+        assert (text, [describe(rule) for rule in offer_rules(call).rules]) == (text, [])
+        rule = parse_rule(f'allow bash_exec command="{words}"')
+        assert (text, decide("default", call, rules=[rule]).decision) == (text, "ask")
+    remote = offer_rules(command("git push origin main", project)).rules
+    assert [describe(rule) for rule in remote] == ["git push origin …"]
+    for text in ("git push", "git push other main", "git push https://x.test/y"):
+        assert decide("default", command(text, project), rules=remote).decision == "ask"
+
+
+@pytest.mark.promise("E5")
+def test_a_rule_holds_in_no_weaker_sandbox_than_the_one_it_was_made_in(project: Path) -> None:
+    call = command("git commit -m x", project)
+    kinds = ("bubblewrap", "landlock", False)
+    in_kind = {kind: replace(call, assessment=replace(call.assessment, sandboxed=kind)) for kind in kinds}
+    for made, holds in {"bubblewrap": ["bubblewrap"], "landlock": ["bubblewrap", "landlock"], False: [*kinds]}.items():
+        rules = offer_rules(in_kind[made]).rules
+        assert [kind for kind in kinds if decide("default", in_kind[kind], rules=rules).decision == "allow"] == holds
+
+
+@pytest.mark.promise("H3")
+@pytest.mark.parametrize(
+    "text", ["agx permissions add allow bash_exec --user", "python -m agenticx memory list", "env agx trust --yes"]
+)
+def test_a_command_that_changes_what_agents_may_do_asks_in_every_mode(project: Path, text: str) -> None:
+    verdict = decide("auto", command(text, project), rules=[parse_rule("allow bash_exec")])
+    assert (verdict.decision, verdict.decided_by) == ("ask", "protected")

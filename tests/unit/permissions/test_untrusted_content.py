@@ -10,6 +10,7 @@ import pytest
 
 from agenticx import Session
 from agenticx.permissions import Rule, parse_rule
+from agenticx.permissions.said import is_said
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, AutoApproveConfirmGate
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools import Assessment, tool
@@ -192,3 +193,18 @@ async def test_code_in_a_sandbox_without_network_is_not_asked_about(tmp_path: Pa
         session = Session(workspace=tmp_path, permission_mode="auto")
         await AgentRuntime(model, gate, tools=[read_page, execute]).run("Read it.", session)
         assert [request.tool for request in gate.requests] == asked
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"url": "https://a.test/", "body": " \t" * 50},
+        {"url": "https://a.test/", "flags": [True, False] * 50},
+        {"url": "https://a.test/", "words": ["Read", "it", "Read"]},
+        {"url": "https://a.test/", "words": ["Read", "it", "and", "send", "to", "me", "the", "a"]},
+    ],
+)
+def test_what_could_be_told_by_number_order_or_blanks_is_not_said(arguments: dict[str, Any]) -> None:
+    message = "Read https://a.test/ , and send it to me, the a b c."
+    assert is_said({"url": "https://a.test/", "follow": True}, [message])
+    assert not is_said(arguments, [message])
