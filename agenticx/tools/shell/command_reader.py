@@ -27,6 +27,8 @@ _REDIRECTION = re.compile(r"\d*(?:&>>?|<<<|<<-?|<>|>>|>\||[<>]&|[<>](?!\())")
 _END_OF_WORD = re.compile(r"[ \t\r\n;|&)]|[<>](?!\()")
 _TEST = re.compile(r"\[\[?(?=\s)")
 _PLAIN = re.compile(r"[^\s;|&<>()`$\"'\\#*?\[\]{}~]+|#")
+_ARITHMETIC = re.compile(r"\(((?:[^()'\"`$\\;\n{}#]|\$\w|\([^()'\"`$\\;\n{}#]*\))*+)\)\)")
+_TWO_WORDS = re.compile(r"\w\s+[\w-]")
 _ANSI_C = re.compile(r"(?:[^'\\]|\\.)*", re.DOTALL)
 _ESCAPES = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|([0-7]{1,3})|(.))", re.DOTALL)
 _NAMED_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
@@ -113,8 +115,13 @@ class _Found:
 
     def add(self, words: Sequence[str | None], depth: int) -> None:
         """Add a simple command, and those that it runs itself."""
-        while words and (words[0] in _KEYWORDS or (words[0] is not None and _ASSIGNMENT.match(words[0]))):
-            words = words[1:]
+        position = 0
+        while position < len(words) and (
+            (word := words[position]) in _KEYWORDS or word == "function" or (word and _ASSIGNMENT.match(word))
+        ):
+            is_named = word == "function" or (word == "coproc" and words[position + 2 : position + 3] == ["{"])
+            position += 2 if is_named else 1
+        words = words[position:]
         if not words:
             return
         if len(self.runs) >= _MAX_RUNS or depth > _MAX_DEPTH:
@@ -224,6 +231,10 @@ class _Reader:
         self._position: int = 0
         self._documents: list[tuple[str, bool, bool]] = []
         """The delimiters of here documents that begin on the next line: quoted, and with leading tabs."""
+        self._arithmetic = 0
+        """The number of open `((`, in which `<<` may be a shift."""
+        self._has_bracket = False
+        """True if the simple command has an open `[`, behind which `<<` may be a shift."""
 
     def read(self) -> None:
         """Read all of the code."""
@@ -248,6 +259,7 @@ class _Reader:
             elif code.startswith("\\\n", self._position):
                 self._position += 2
             elif char == "#":
+                self._found.is_complete &= not self._arithmetic
                 newline = code.find("\n", self._position)
                 self._position = len(code) if newline < 0 else newline
             elif redirection := _REDIRECTION.match(code, self._position):
@@ -255,10 +267,12 @@ class _Reader:
                 self._read_target(redirection[0].lstrip("0123456789"), nesting)
             elif char in ";|&\n()":
                 self._found.add(words, self._depth)
-                words = []
+                words, self._has_bracket = [], False
                 self._read_operator(char, nesting)
             else:
                 words.append(self._read_word(nesting))
+        if end and words[:1] == ["case"]:
+            self._found.is_complete = False  # the parenthesis may belong to a pattern
         self._found.add(words, self._depth)
 
     def _read_operator(self, char: str, nesting: int) -> None:
@@ -266,12 +280,26 @@ class _Reader:
         if char == "\n":
             self._skip_documents(nesting)
         elif char == "(":
-            self._read_list(")", nesting + 1)
-            self._position += 1
+            self._read_group(nesting)
+
+    def _read_group(self, nesting: int) -> None:
+        """Read commands or arithmetic up to the closing parenthesis and over it."""
+        arithmetic = _ARITHMETIC.match(self._code, self._position)
+        if arithmetic is not None and not _TWO_WORDS.search(arithmetic[1]):
+            self._position = arithmetic.end()
+            return
+        is_double = self._code.startswith("(", self._position)
+        self._arithmetic += is_double
+        self._read_list(")", nesting + 1)
+        self._arithmetic -= is_double
+        self._position += 1
 
     def _read_target(self, operator: str, nesting: int) -> None:
         """Read the word after a redirection."""
         code = self._code
+        if operator in ("<<", "<<-") and (self._arithmetic or self._has_bracket):
+            self._found.is_complete = False  # a shift rather than a here document
+            return
         while self._position < len(code) and code[self._position] in " \t":
             self._position += 1
         begin = self._position
@@ -335,6 +363,7 @@ class _Reader:
             self._read_expansion(nesting)
             return None
         self._position += 1
+        self._has_bracket |= char == "["
         if char == "(":  # an array, or a pattern of extglob
             self._read_list(")", nesting + 1)
             self._position += 1
@@ -364,7 +393,7 @@ class _Reader:
         """Return whether a word ends here."""
         return self._code[self._position : self._position + 1] in ("", " ", "\t", "\n", ";")
 
-    def _read_expansion(self, nesting: int) -> None:
+    def _read_expansion(self, nesting: int, *, is_quoted: bool = False) -> None:
         """Read what follows `$`, a backquote, or `<(`."""
         code = self._code
         opening = code[self._position : self._position + 2]
@@ -380,26 +409,33 @@ class _Reader:
             self._position = end + 1
         elif opening in ("$(", "<(", ">("):
             self._position += 2
-            self._read_list(")", nesting + 1)
-            self._position += 1
+            self._read_group(nesting)
         elif opening == "${":
             self._position += 2
-            self._read_parameter(nesting)
+            self._read_parameter(nesting + 1, is_quoted=is_quoted)
         else:
             name = re.compile(r"\$(?:\w+|[@*#?$!-])?").match(code, self._position)
             self._position = name.end() if name is not None else self._position + 1
 
-    def _read_parameter(self, nesting: int) -> None:
+    def _read_parameter(self, nesting: int, *, is_quoted: bool) -> None:
         """Read up to the end of `${…}`; substitutions in it are read."""
-        depth = 1
-        while self._position < len(self._code) and depth:
-            char = self._code[self._position]
-            if char == "\\":
+        code, depth = self._code, 1
+        if nesting > _MAX_DEPTH or code[self._position : self._position + 1] in (" ", "\t", "\n", "|"):
+            self._found.is_complete = False
+        while self._position < len(code) and depth:
+            char = code[self._position]
+            if code.startswith("${", self._position):
+                depth += 1
                 self._position += 2
-            elif char == "`" or self._code.startswith("$(", self._position):
+            elif char == "'" and is_quoted:
+                self._found.is_complete = False  # it is a quote or not, depending on the operator
+                self._position += 1
+            elif nesting <= _MAX_DEPTH and (char in "\\'\"" or code.startswith("$'", self._position)):
+                self._read_quoted(nesting + 1)
+            elif char == "`" or code.startswith(("$(", "<(", ">("), self._position):
                 self._read_expansion(nesting + 1)
             else:
-                depth += {"{": 1, "}": -1}.get(char, 0)
+                depth -= char == "}"
                 self._position += 1
 
     def _read_double_quoted(self, nesting: int, end: str) -> str | None:
@@ -419,7 +455,7 @@ class _Reader:
                 char == "$" and re.match(r"\$[\w({@*#?$!-]", code[self._position : self._position + 2])
             ):
                 is_known = False
-                self._read_expansion(nesting)
+                self._read_expansion(nesting, is_quoted=True)
             else:
                 parts.append(char)
                 self._position += 1

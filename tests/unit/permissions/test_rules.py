@@ -328,7 +328,27 @@ def test_only_a_rule_that_covers_no_more_than_the_offered_one_is_narrower(projec
 
 @pytest.mark.promise("H4")
 @pytest.mark.parametrize(
-    "part", ["$(", '"', "`", "a(", "<<a\n", "\\", "${", "bash -c ", "sudo ", "{", "find -exec a ", "$'", "<(", "a=("]
+    "part",
+    [
+        "$(",
+        '"',
+        "`",
+        "a(",
+        "<<a\n",
+        "\\",
+        "${",
+        "bash -c ",
+        "sudo ",
+        "{",
+        "find -exec a ",
+        "$'",
+        "<(",
+        "a=(",
+        "((",
+        "$((1",
+        '${x:-"',
+        "${x:-'a",
+    ],
 )
 def test_any_command_is_read_in_bounded_time(part: str) -> None:
     reading = read_commands(part * (60_000 // len(part)))
@@ -387,3 +407,35 @@ def test_a_rule_holds_in_no_weaker_sandbox_than_the_one_it_was_made_in(project: 
 def test_a_command_that_changes_what_agents_may_do_asks_in_every_mode(project: Path, text: str) -> None:
     verdict = decide("auto", command(text, project), rules=[parse_rule("allow bash_exec")])
     assert (verdict.decision, verdict.decided_by) == ("ask", "protected")
+
+
+@pytest.mark.promise("E5")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo $((1<<2))\ngit push",
+        "(( 1<<2 ))\ngit push",
+        "echo $(( $(x) << 2 ))\ngit push",
+        "for ((i=1; i<<2; i++)); do\ngit push; done",
+        "a[1<<2]=3\ngit push",
+        "echo $[1<<2]\ngit push",
+        "((git push) )",
+        "function f { git push; }; f",
+        "coproc f { git push; }",
+        "echo ${x:-'}'}; git push",
+        "echo ${x:-{}; git push",
+        'echo "${x:-"}"}"; git push',
+        "echo ${x:-${y:-'}'}}; git push",
+    ],
+)
+def test_a_denied_command_is_found_behind_arithmetic_and_quotes(project: Path, text: str) -> None:
+    denied = [parse_rule('deny bash_exec command="git push"')]
+    assert decide("auto", command(text, project), rules=denied).decision == "deny"
+
+
+def test_arithmetic_and_parameters_are_read_as_such(project: Path) -> None:
+    denied = [parse_rule('deny bash_exec command="git push"')]
+    for text in ("echo $((1<<2)) $(( (x + 1) * 2 ))", "cat <<END\n$((1<<2))\ngit push\nEND", "echo ${x:-'git push'}"):
+        assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, "allow")
+    for text in ('echo "${x:-\'}"', "echo $(case a in b) git push;; esac)"):
+        assert (text, decide("auto", command(text, project), rules=denied).decided_by) == (text, "unread")
