@@ -74,8 +74,8 @@ def allows_part(rule: Rule, part: CommandPart) -> bool:
         return False
     if not words:
         return True
-    if any(word[:1] in "*?" for word in part.words[part.bare_count :]):
-        return False  # it may become an option
+    if any(word[:1] in ("*", "?", "-") and ("*" in word or "?" in word) for word in part.words[len(words) :]):
+        return False  # a file of the repository may be named like an option
     return not any(_may_run_another(word, words) for word in _until_dashes(part.words[len(words) :]))
 
 
@@ -86,7 +86,7 @@ def _until_dashes(words: Sequence[str]) -> Sequence[str]:
 
 def _may_run_another(word: str, words: Sequence[str]) -> bool:
     """Return whether an argument of a command with the first words `words` may make it run another program."""
-    program = words[0]
+    program = words[0].rpartition("/")[2]
     if not word.startswith("-"):  # a variable of make may be a program
         return program in ("make", "gmake", "just") and "=" in word
     name = word.lstrip("-").partition("=")[0]

@@ -50,8 +50,10 @@ _ALONE = _names("""
 _RUN_PROJECT_CODE = frozenset({"ctest", "jest", "mocha", "nox", "phpunit", "pytest", "rspec", "tox", "vitest"})
 # Programs that do what their first word says, with those words that run or configure anything.
 _SUBCOMMANDS: dict[str, frozenset[str]] = {
+    "alembic": frozenset(),
     "apt": frozenset(),
     "apt-get": frozenset(),
+    "bazel": frozenset({"run"}),
     "brew": frozenset(),
     "bundle": frozenset({"config"}),
     "cargo": frozenset({"config"}),
@@ -59,6 +61,7 @@ _SUBCOMMANDS: dict[str, frozenset[str]] = {
     "conda": frozenset({"run"}),
     "docker": frozenset({"compose", "exec", "run", "buildx", "container"}),
     "dotnet": frozenset({"exec"}),
+    "flutter": frozenset(),
     "gh": frozenset({"alias", "api", "extension"}),
     "git": _names("""
     am bisect config difftool filter-branch for-each-ref help mergetool rebase submodule var worktree
@@ -69,6 +72,8 @@ _SUBCOMMANDS: dict[str, frozenset[str]] = {
     "just": frozenset(),
     "kubectl": frozenset({"exec", "run", "config", "plugin"}),
     "make": frozenset(),
+    "mix": frozenset({"run"}),
+    "mkdocs": frozenset(),
     "mvn": frozenset({"exec:exec", "exec:java"}),
     "npm": frozenset({"config", "exec", "explore", "set", "x"}),
     "pip": frozenset({"config"}),
@@ -76,13 +81,19 @@ _SUBCOMMANDS: dict[str, frozenset[str]] = {
     "pipenv": frozenset({"shell"}),
     "pnpm": frozenset({"config", "dlx", "exec"}),
     "podman": frozenset({"exec", "run", "container"}),
+    "pdm": frozenset({"run"}),
+    "pre-commit": frozenset(),
     "poetry": frozenset({"config", "shell"}),
     "rustup": frozenset({"run", "which"}),
+    "swift": frozenset({"run"}),
     "systemctl": frozenset({"edit"}),
     "terraform": frozenset({"console"}),
+    "tofu": frozenset({"console"}),
     "uv": frozenset({"tool"}),
     "yarn": frozenset({"config", "dlx", "exec", "node"}),
 }
+# Words of any of them that run another program.
+_RUNNING = frozenset({"console", "dlx", "do", "exec", "runner", "shell", "x"})
 # Words of those programs after which one more word says what is done.
 _TWO_WORDS = {
     "bundle": ("exec",), "cargo": ("run",), "docker": ("compose",), "gh": ("pr", "issue", "repo", "run", "release"),
@@ -230,45 +241,42 @@ def _fixed(words: Sequence[str]) -> tuple[str, ...] | None:
     if not words or not _PROGRAM.fullmatch(words[0]):
         return None
     program, rest = words[0], words[1:]
-    if program in _NO_KIND:
+    name = program.rpartition("/")[2]
+    if program.startswith(("/", "..")) or "/../" in program or name in _NO_KIND:
         return None
-    if program in _ALONE:
-        return (program,)
-    if program in _SUBCOMMANDS:
-        return _fixed_subcommand(program, rest)
-    if _LANGUAGES.fullmatch(program):
-        return _fixed_script(program, rest)
-    if "/" in program:
-        return (program,)  # a script of the project, for example ./gradlew
-    if rest and _SUBCOMMAND.fullmatch(rest[0]) and "." not in rest[0] and not _runs_any_code(rest[0]):
-        return (program, rest[0])
-    return None
+    if name in _SUBCOMMANDS:
+        fixed = _fixed_subcommand(name, rest)
+    elif _LANGUAGES.fullmatch(name):
+        fixed = _fixed_script(name, rest)
+    elif name in _ALONE or "/" in program:  # the latter is a script of the project, for example ./gradlew
+        fixed = ()
+    else:
+        fixed = None
+    return None if fixed is None else (program, *fixed)
 
 
 def _fixed_subcommand(program: str, rest: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the fixed words after a program that does what its first word says."""
     if not rest or not _SUBCOMMAND.fullmatch(rest[0]):
         return None
     if (program, rest[0]) in _RUNNERS:
         inner = _fixed(rest[1:])
-        return None if inner is None else (program, rest[0], *inner)
+        return None if inner is None else (rest[0], *inner)
     if program == "git" and rest[0] in _REMOTE_COMMANDS:
-        return (program, *rest[:2]) if len(rest) > 1 and _REMOTE.fullmatch(rest[1]) else None
+        return tuple(rest[:2]) if len(rest) > 1 and _REMOTE.fullmatch(rest[1]) else None
     if rest[0] in _TWO_WORDS.get(program, ()):
-        return (program, *rest[:2]) if len(rest) > 1 and _SUBCOMMAND.fullmatch(rest[1]) else None
-    return None if rest[0] in _SUBCOMMANDS[program] else (program, rest[0])
+        is_fixed = len(rest) > 1 and _SUBCOMMAND.fullmatch(rest[1]) and (program == "npm" or rest[1] not in _RUNNING)
+        return tuple(rest[:2]) if is_fixed else None
+    return None if rest[0] in _SUBCOMMANDS[program] | _RUNNING else (rest[0],)
 
 
 def _fixed_script(program: str, rest: Sequence[str]) -> tuple[str, ...] | None:
     """Return the fixed words of a call of an interpreter: a module that is known, or a script."""
     if program.startswith("python") and rest[:1] == ("-m",) and len(rest) > 1:
         if rest[1] in _MODULES_WITH_SUBCOMMAND:
-            return (program, *rest[:3]) if len(rest) > 2 and _SUBCOMMAND.fullmatch(rest[2]) else None
-        return (program, *rest[:2]) if rest[1] in _MODULES else None
-    return (program, rest[0]) if rest and _SCRIPT.fullmatch(rest[0]) else None
-
-
-def _runs_any_code(word: str) -> bool:
-    return word in _NO_KIND or word in _SUBCOMMANDS or _LANGUAGES.fullmatch(word) is not None
+            return tuple(rest[:3]) if len(rest) > 2 and _SUBCOMMAND.fullmatch(rest[2]) else None
+        return tuple(rest[:2]) if rest[1] in _MODULES else None
+    return (rest[0],) if rest and _SCRIPT.fullmatch(rest[0]) else None
 
 
 def why_without_kind(part: CommandPart) -> str | None:

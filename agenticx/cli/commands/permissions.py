@@ -119,7 +119,7 @@ def _list(arguments: Namespace) -> int:
         else:
             print(f"{'*' if holds else ' '} {_row(rule)}")
     if not rules:
-        _note("there are no rules; `agx permissions add` adds one, and so does the answer a to a question")
+        _note("there are no rules; `agx permissions add` adds one, and so does the answer `a` to a question")
     return DONE
 
 

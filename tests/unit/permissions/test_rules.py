@@ -110,6 +110,7 @@ def test_a_kind_of_edits_covers_the_folder_and_nothing_beside_it(project: Path) 
         ("pytest | tail -n 3", ["pytest … (it runs the project's code)"]),
         ("mkdir -p build; touch build/x", ["mkdir …", "touch …"]),
         ("terraform plan -out x", ["terraform plan …"]),
+        ("venv/bin/python -m pytest", ["venv/bin/python -m pytest … (it runs the project's code)"]),
         *(
             (text, [])
             for text in (
@@ -135,6 +136,16 @@ def test_a_kind_of_edits_covers_the_folder_and_nothing_beside_it(project: Path) 
                 "'pytest'",
                 "git 'commit'",
                 "git fetch --upload-pack=./x",
+                "/bin/bash -c id",
+                "/usr/bin/env x",
+                "venv/bin/python -c 1",
+                "bin/sudo x",
+                "../x/tool",
+                "/usr/bin/git commit",
+                "docker compose exec x y",
+                "unshare x",
+                "pdm run x",
+                "cmake -E env x",
             )
         ),
     ],
@@ -376,6 +387,10 @@ mypy --python-executable ./e src
 eslint --plugin x
 pip install --index-url https://x.test y
 pip install -i https://x.test y
+git fetch --up*
+git init -*
+git clone -c core.x=y x
+pytest -*
 tar -cIf ./e x
 rsync -ae ./e a b""".splitlines():
         program, subcommand, *_ = text.split()
