@@ -11,6 +11,7 @@ variable names, makes the reading incomplete. It never serves to allow a command
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,8 @@ _MAX_CHARS = 64 * 1024
 _MAX_DEPTH = 12
 _MAX_RUNS = 2_000
 _MAX_EXECUTED = 20
+_MAX_GUESSED = 64
+_MAX_INNER_CHARS = 8 * _MAX_CHARS
 
 _KEYWORDS = frozenset({"!", "{", "}", "coproc", "do", "elif", "else", "fi", "done", "if", "then", "until", "while"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
@@ -33,7 +36,7 @@ _ANSI_C = re.compile(r"(?:[^'\\]|\\.)*", re.DOTALL)
 _ESCAPES = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|([0-7]{1,3})|(.))", re.DOTALL)
 _NAMED_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
 
-_SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "sh", "zsh"})
+_SHELLS = frozenset({"ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "sh", "tcsh", "yash", "zsh"})
 # Programs that run code of an argument, in another language, and the options that are followed by it.
 _CODE_OPTIONS = {
     "python": "c", "perl": "eE", "ruby": "e", "node": "ep", "php": "r", "lua": "e", "deno": "", "bun": "e",
@@ -53,36 +56,86 @@ class _Wrapper:
     takes_assignments: bool = False
     is_code: bool = False
     """True if the rest is code of the shell, joined by blanks."""
+    attached: str = ""
+    """The options whose value, if there is one, is in the same word."""
+    adds_arguments: bool = False
+    """True if it runs the program with more arguments than are written."""
 
 
 _WRAPPERS = {
     "builtin": _Wrapper(),
     "busybox": _Wrapper(),
     "caffeinate": _Wrapper("tw"),
-    "chroot": _Wrapper(operands=1),
-    "chrt": _Wrapper("TPD", operands=1),
+    "chroot": _Wrapper("", ("--userspec", "--groups"), operands=1),
+    "chrt": _Wrapper("TPD", ("--sched-runtime", "--sched-period", "--sched-deadline"), operands=1),
     "command": _Wrapper(),
     "doas": _Wrapper("uC"),
-    "env": _Wrapper("uC", ("--unset", "--chdir"), takes_assignments=True),
+    "env": _Wrapper("uCS", ("--unset", "--chdir", "--split-string"), takes_assignments=True),
     "eval": _Wrapper(is_code=True),
     "exec": _Wrapper("a"),
     "flock": _Wrapper("wE", ("--timeout", "--wait", "--conflict-exit-code"), operands=1),
     "gtimeout": _Wrapper("ks", ("--kill-after", "--signal"), operands=1),
-    "ionice": _Wrapper("cnpPu", ("--class", "--classdata")),
+    "ionice": _Wrapper("cnpPu", ("--class", "--classdata", "--pid", "--pgid", "--uid")),
     "nice": _Wrapper("n", ("--adjustment",)),
     "nohup": _Wrapper(),
-    "parallel": _Wrapper("jNnIaL", is_code=True),
+    "parallel": _Wrapper("jNnIaLS", ("--jobs", "--max-args", "--arg-file"), is_code=True, adds_arguments=True),
     "setsid": _Wrapper(),
+    "ssh": _Wrapper("BbcDEeFIiJLlmOopPQRSWw", operands=1, is_code=True),
     "stdbuf": _Wrapper("ioe", ("--input", "--output", "--error")),
-    "sudo": _Wrapper("ughpCDrtTUR", ("--user", "--group", "--chdir", "--prompt", "--host"), takes_assignments=True),
+    "sudo": _Wrapper(
+        "ughpCDrtTUR",
+        ("--user", "--group", "--host", "--prompt", "--close-from", "--chdir", "--role", "--type",
+         "--command-timeout", "--other-user", "--chroot"),
+        takes_assignments=True,
+    ),
     "taskset": _Wrapper(operands=1),
     "time": _Wrapper("fo", ("--format", "--output")),
     "timeout": _Wrapper("ks", ("--kill-after", "--signal"), operands=1),
     "toybox": _Wrapper(),
     "trap": _Wrapper(is_code=True),
     "unbuffer": _Wrapper(),
-    "watch": _Wrapper("n", ("--interval",), is_code=True),
-    "xargs": _Wrapper("aEdILnPs", ("--arg-file", "--delimiter", "--max-args", "--max-procs", "--max-lines")),
+    "watch": _Wrapper("nq", ("--interval", "--equexit"), is_code=True, attached="d"),
+    "xargs": _Wrapper(
+        "aEdILnPs",
+        ("--arg-file", "--delimiter", "--max-args", "--max-procs", "--max-chars", "--process-slot-var"),
+        attached="eil",
+        adds_arguments=True,
+    ),
+}  # fmt: skip
+# The long options of these programs that have no value, or have it in the same word.
+_LONG_FLAGS = frozenset(
+    {"--append", "--background", "--block-signal", "--default-signal", "--differences", "--eof", "--exclusive",
+     "--exit", "--foreground", "--ignore-environment", "--ignore-signal", "--interactive", "--login", "--max-lines",
+     "--no-run-if-empty", "--non-interactive", "--nonblock", "--null", "--open-tty", "--portability",
+     "--preserve-env", "--preserve-status", "--quiet", "--replace", "--set-home", "--shared", "--stdin", "--verbose"}
+)  # fmt: skip
+# Programs that run another one in so many ways that it is read only if it directly follows.
+_LAUNCHERS = frozenset(
+    {"bwrap", "catchsegv", "choom", "cpulimit", "dbus-run-session", "entr", "faketime", "fakeroot",
+     "firejail", "gosu", "hyperfine", "linux32", "linux64", "ltrace", "nsenter", "numactl", "perf", "prlimit",
+     "proot", "rlwrap", "runcon", "runuser", "script", "setarch", "setpriv", "ssh-agent", "strace", "su",
+     "systemd-run", "tmux", "screen", "unshare", "valgrind", "xvfb-run", "npx", "bunx", "pnpx", "uvx", "pipx", "tsx",
+     "x86_64", "i386", "pkexec", "run0", "start-stop-daemon", "dbus-launch", "direnv", "mise", "asdf"}
+)  # fmt: skip
+_DIRECT_LAUNCHERS = frozenset(
+    {"catchsegv", "entr", "fakeroot", "linux32", "linux64", "ltrace", "npx", "bunx", "pnpx", "uvx", "strace",
+     "dbus-run-session", "ssh-agent", "unshare", "valgrind", "firejail", "systemd-run", "pkexec", "run0", "xvfb-run"}
+)  # fmt: skip
+_LAUNCHING_SUBCOMMANDS = {
+    "bundle": ("exec",),
+    "bun": ("x",),
+    "docker": ("exec", "run", "container", "compose"),
+    "hatch": ("run",),
+    "kubectl": ("exec", "run", "debug"),
+    "npm": ("exec", "x"),
+    "pdm": ("run",),
+    "pipenv": ("run",),
+    "pnpm": ("exec", "dlx"),
+    "podman": ("exec", "run", "container", "compose"),
+    "poetry": ("run",),
+    "rye": ("run",),
+    "uv": ("run", "tool"),
+    "yarn": ("exec", "dlx"),
 }
 
 
@@ -112,6 +165,8 @@ def read_commands(command: str) -> CommandReading:
 class _Found:
     runs: list[tuple[str | None, ...]] = field(default_factory=list[tuple[str | None, ...]])
     is_complete: bool = True
+    inner_chars: int = 0
+    """The length of the code in arguments that has been read."""
 
     def add(self, words: Sequence[str | None], depth: int) -> None:
         """Add a simple command, and those that it runs itself."""
@@ -137,8 +192,14 @@ class _Found:
         language = _LANGUAGE.fullmatch(program)
         if program in _SHELLS:
             self._add_shell(arguments, depth)
-        elif program == "su":
-            self._add_code(_following(arguments, "-c", "--command"), depth)
+        elif program in _LAUNCHERS:
+            self._add_launched(arguments, depth, is_direct=program in _DIRECT_LAUNCHERS)
+        elif (subcommands := _LAUNCHING_SUBCOMMANDS.get(program)) is not None and (
+            arguments[:1] == [None] or any(word in subcommands for word in arguments[:_MAX_EXECUTED])
+        ):
+            is_direct = arguments[0] in subcommands and arguments[0] not in ("container", "compose", "tool")
+            is_direct &= program not in ("docker", "kubectl", "podman")
+            self._add_launched(arguments[1:], depth, is_direct=is_direct)
         elif program == "find":
             self._add_executed(arguments, depth)
         elif (wrapper := _WRAPPERS.get(program)) is not None:
@@ -165,7 +226,8 @@ class _Found:
         self.is_complete = False  # a script, or code from its input
 
     def _add_code(self, code: str | None, depth: int) -> None:
-        if code is None or depth >= _MAX_DEPTH:
+        self.inner_chars += len(code or "")
+        if code is None or depth >= _MAX_DEPTH or self.inner_chars > _MAX_INNER_CHARS:
             self.is_complete = False
         else:
             _Reader(code, self, depth + 1).read()
@@ -178,47 +240,81 @@ class _Found:
             ends = [end for end, one in enumerate(inner) if one in (";", "+")]
             self.add(inner[: ends[0]] if ends else inner, depth + 1)
 
-    def _add_wrapped(self, wrapper: _Wrapper, program: str, arguments: list[str | None], depth: int) -> None:
-        rest = self._without_options(wrapper, arguments)
-        options = arguments[: len(arguments) - len(rest)]
-        if program == "command" and ("-v" in options or "-V" in options):
+    def _add_launched(self, arguments: Sequence[str | None], depth: int, *, is_direct: bool) -> None:
+        """Add the program that follows; behind options, every argument may be it, or be code."""
+        first = arguments[1:2] if arguments[:1] == ["--"] else arguments[:1]
+        if is_direct and first and first[0] is not None and not re.search(r"^-|\s", first[0]):
+            self.add(arguments[1:] if arguments[0] == "--" else arguments, depth + 1)
             return
-        if program == "env" and any(word is not None and word.startswith(("-S", "--split")) for word in options):
-            self.is_complete = False
-        elif program == "flock" and ("-c" in arguments or "--command" in arguments):
-            self._add_code(_following(arguments, "-c", "--command"), depth)
-        elif wrapper.is_code and rest:
-            known = [word for word in rest if word is not None]
-            self._add_code(" ".join(known) if len(known) == len(rest) else None, depth)
-        else:
-            self.add(rest[wrapper.operands :], depth + 1)
+        self.is_complete = False
+        for place, word in enumerate(arguments[:_MAX_EXECUTED]):
+            inner = word if word is None or not word.startswith("-") else re.sub(r"^(?:--[^=\s]*=?|-\w*?c)", "", word)
+            if inner and re.search(r"\s", inner):
+                self._add_code(inner, depth + _MAX_DEPTH // 2)
+            elif inner and inner == word:
+                self.add(arguments[place : place + _MAX_GUESSED], depth + _MAX_DEPTH // 2)
 
-    def _without_options(self, wrapper: _Wrapper, arguments: Sequence[str | None]) -> list[str | None]:
-        """Return the arguments of a wrapper after its options and assignments."""
+    def _add_wrapped(self, wrapper: _Wrapper, program: str, arguments: list[str | None], depth: int) -> None:
+        rest, options = self._split_options(wrapper, arguments)
+        if program == "command" and ("v" in options or "V" in options):
+            return
+        if wrapper.adds_arguments:
+            replaced = [options.get("I"), *("{}" for option in ("i", "--replace") if option in options)]
+            if program == "parallel" or options.get("i") or options.get("--replace"):
+                self.is_complete = False
+            rest = [None if word and any(one and one in word for one in replaced) else word for word in rest]
+            rest += [None] if rest and program == "xargs" else []
+        operands, inner = rest[: wrapper.operands], rest[wrapper.operands :]
+        code = options.get("S", options.get("--split-string"))
+        if program == "env" and ("S" in options or "--split-string" in options):
+            known = ["env", code, *(None if word is None else shlex.quote(word) for word in rest)]
+            is_known = None not in known and "\\" not in (code or "")
+            self._add_code(" ".join(filter(None, known)) if is_known else None, depth)
+        elif program == "flock" and operands and inner[:1] in (["-c"], ["--command"]):
+            self._add_code(inner[1] if len(inner) > 1 else None, depth)
+        elif wrapper.is_code and inner:
+            known = [word for word in inner if word is not None]
+            self._add_code(" ".join(known) if len(known) == len(inner) else None, depth)
+            self.is_complete &= program != "ssh" or ("o" not in options and "F" not in options)
+            if program == "ssh" and inner[0] is not None and inner[0].startswith("-"):
+                self._add_launched(inner, depth, is_direct=False)
+        else:
+            self.is_complete &= program != "ssh"  # it reads code from its input
+            self.add(inner, depth + 1)
+
+    def _split_options(
+        self, wrapper: _Wrapper, arguments: Sequence[str | None]
+    ) -> tuple[list[str | None], dict[str, str | None]]:
+        """Return the arguments of a wrapper after its options and assignments, and its options with their values."""
+        options: dict[str, str | None] = {}
         position = 0
         while position < len(arguments):
             word = arguments[position]
             if word is None:
                 self.is_complete = False
-                return []
+                return [], options
+            following = arguments[position + 1] if position + 1 < len(arguments) else None
             position += 1
             if word == "--":
                 break
-            if word.startswith("-") and len(word) > 1:
-                is_valued = word in wrapper.long_valued or (len(word) == 2 and word[1] in wrapper.valued)
-                position += 1 if is_valued else 0
+            if word.startswith("--"):
+                name, equals, value = word.partition("=")
+                long = [option for option in wrapper.long_valued if option.startswith(name)]
+                self.is_complete &= bool(long) or any(option.startswith(name) for option in _LONG_FLAGS)
+                options[long[0] if long else name] = value if equals else following if long else None
+                position += bool(long) and not equals
+            elif word.startswith("-") and len(word) > 1:
+                valued = re.search(f"[{wrapper.valued}{wrapper.attached}]", word) if wrapper.valued else None
+                options |= dict.fromkeys(word[1:] if valued is None else word[1 : valued.start()])
+                if valued is not None:
+                    attached = word[valued.end() :]
+                    is_next = not attached and valued[0] in wrapper.valued
+                    options[valued[0]] = following if is_next else attached
+                    position += is_next
             elif not (wrapper.takes_assignments and _ASSIGNMENT.match(word)):
                 position -= 1
                 break
-        return list(arguments[position:])
-
-
-def _following(arguments: Sequence[str | None], *options: str) -> str | None:
-    """Return the argument after one of the options, None if there is none."""
-    for position, word in enumerate(arguments[:-1]):
-        if word in options:
-            return arguments[position + 1]
-    return None
+        return list(arguments[position:]), options
 
 
 class _Reader:

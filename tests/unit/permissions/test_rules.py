@@ -349,6 +349,8 @@ def test_only_a_rule_that_covers_no_more_than_the_offered_one_is_narrower(projec
         "\\",
         "${",
         "bash -c ",
+        "strace -f ",
+        "strace -f 'bash -c a' ",
         "sudo ",
         "{",
         "find -exec a ",
@@ -454,3 +456,54 @@ def test_arithmetic_and_parameters_are_read_as_such(project: Path) -> None:
         assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, "allow")
     for text in ('echo "${x:-\'}"', "echo $(case a in b) git push;; esac)"):
         assert (text, decide("auto", command(text, project), rules=denied).decided_by) == (text, "unread")
+
+
+@pytest.mark.promise("E5")
+def test_a_denied_command_is_found_behind_options_of_what_runs_it(project: Path) -> None:
+    denied = [parse_rule('deny bash_exec command="git push"')]
+    for text in """\
+echo a | xargs -rn 1 git push
+timeout -vk 5 10 git push
+env -iS '/usr/bin/git push x'
+env -S 'A=1 git' push
+sudo -iu me git push
+sudo -i git push
+nice -n5 git push
+env -u X git push
+xargs --max-chars 5 git push
+xargs -in git push
+flock lock git push -c x
+rbash -c 'git push'
+uv run git push
+uv run --with x git push
+npx git push
+poetry run git push
+bundle exec git push
+strace -f git push
+script -qc 'git push' /dev/null
+script -qc'git push'
+su me --command='git push'
+ssh-agent git push
+dbus-run-session -- git push
+unshare -r git push
+nsenter -t 1 -m git push
+bwrap --ro-bind / / git push
+docker exec -it x git push
+docker run --rm x sh -c 'git push'
+systemd-run --user git push
+hyperfine 'git push'
+setarch -R git push
+runuser -u me -- git push
+ssh -p 22 host git push""".splitlines():
+        assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, "deny")
+    for text in """\
+echo push | xargs git
+echo push | xargs -I % git %
+echo git | xargs -I % % push
+echo push | parallel git
+sudo --unknown x git push
+ssh -o ProxyCommand=x host ls
+docker run x push""".splitlines():
+        assert (text, decide("auto", command(text, project), rules=denied).decided_by) == (text, "unread")
+    for text in ("uv run pytest -q", "npx eslint src", "docker ps", "uv pip list", "find . | xargs -n1 grep x"):
+        assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, "allow")
