@@ -40,6 +40,17 @@ _RUNNING_LETTERS = {
 }  # fmt: skip
 _RUNNING_LETTERS_OF_GIT = {"clone": "uc", "rebase": "x"}
 
+_GIT_CHANGING = ("-c", "--config-env", "--exec-path=")
+# The long forms of short options, by program.
+_LONG_OPTIONS = {
+    "chmod": {"--recursive": "R"},
+    "chown": {"--recursive": "R"},
+    "cp": {"--recursive": "r", "--force": "f", "--archive": "a"},
+    "rm": {"--recursive": "r", "--force": "f", "--dir": "d", "--interactive": "i", "--verbose": "v"},
+}
+# Programs whose long options begin with one dash, so that a word is no set of letters.
+_LONG_WITH_ONE_DASH = frozenset({"clang", "find", "ffmpeg", "gcc", "go", "java", "javac", "ld", "openssl", "terraform"})
+
 
 def is_exactly(rule: Rule, command: ShellCommand) -> bool:
     """Return whether a rule about an exact command is about this one."""
@@ -118,12 +129,37 @@ def _match(words: Sequence[str], run: Sequence[str | None]) -> Match:
     program = run[0]
     if program is None:
         return "unknown"
-    if program != words[0] and program.rpartition("/")[2] != words[0].rpartition("/")[2]:
+    name, expected = program.rpartition("/")[2], words[0].rpartition("/")[2]
+    if expected == "git" and name.startswith("git-"):
+        run = ("git", name.removeprefix("git-"), *run[1:])  # as in `/usr/lib/git-core/git-push`
+    elif name != expected:
         return "no"
     match = _match_rest(words[1:], run[1:], _GLOBAL_OPTIONS.get(words[0], ()))
-    if match == "no" and words[0] == "git" and any(word in ("-c", "--config-env") for word in run):
+    if match != "yes" and expected not in _GLOBAL_OPTIONS and expected not in _LONG_WITH_ONE_DASH:
+        match = _match_letters(expected, words[1:], run[1:]) or match
+    if match == "no" and expected == "git" and any(word and word.startswith(_GIT_CHANGING) for word in run):
         return "unknown"  # it may define an alias
     return match
+
+
+def _match_letters(program: str, words: Sequence[str], rest: Sequence[str | None]) -> Match | None:
+    """Match words that are short options, in whatever order and place; None if there are others."""
+    if not words or not all(word[:1] == "-" and word[1:].isalnum() for word in words):
+        return None
+    long = _LONG_OPTIONS.get(program, {})
+    found: set[str] = set()
+    for word in rest:
+        if word == "--":
+            break
+        if word is not None and word.startswith("--"):
+            found.update(letter for option, letter in long.items() if option.startswith(word.partition("=")[0]))
+        elif word is not None and word.startswith("-"):
+            found.update(word[1:])
+    same = {"R": "r"} if program == "rm" else {}
+    wanted = {same.get(letter, letter) for word in words for letter in word[1:]}
+    if wanted <= {same.get(letter, letter) for letter in found}:
+        return "yes"
+    return "unknown" if None in rest else "no"
 
 
 def _match_rest(words: Sequence[str], rest: Sequence[str | None], valued: Sequence[str]) -> Match:

@@ -4,6 +4,8 @@ Unlike the strict `grammar`, it reads all of bash: quotes, substitutions, here d
 programs that run others (`sudo`, `env`, `xargs`, `bash -c`, …). What it cannot know, for example a program that a
 variable names, makes the reading incomplete. It never serves to allow a command.
 
+Not read is what `pytest`, `make`, `npm test` and the like run of the project; a script makes the reading incomplete.
+
     >>> read_commands('x=$(git push) && sudo -u me env A=1 "rm" -r build').runs[:2]
     (('git', 'push'), ('sudo', '-u', 'me', 'env', 'A=1', 'rm', '-r', 'build'))
 """
@@ -25,7 +27,7 @@ _MAX_GUESSED = 64
 _MAX_INNER_CHARS = 8 * _MAX_CHARS
 
 _KEYWORDS = frozenset({"!", "{", "}", "coproc", "do", "elif", "else", "fi", "done", "if", "then", "until", "while"})
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^][\s<>;&|]*\])?\+?=")
 _REDIRECTION = re.compile(r"\d*(?:&>>?|<<<|<<-?|<>|>>|>\||[<>]&|[<>](?!\())")
 _END_OF_WORD = re.compile(r"[ \t\r\n;|&)]|[<>](?!\()")
 _TEST = re.compile(r"\[\[?(?=\s)")
@@ -37,12 +39,81 @@ _ESCAPES = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|([0-7]{1,3}
 _NAMED_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
 
 _SHELLS = frozenset({"ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "sh", "tcsh", "yash", "zsh"})
-# Programs that run code of an argument, in another language, and the options that are followed by it.
-_CODE_OPTIONS = {
-    "python": "c", "perl": "eE", "ruby": "e", "node": "ep", "php": "r", "lua": "e", "deno": "", "bun": "e",
-    "osascript": "e", "Rscript": "e", "julia": "eE", "gdb": "", "vim": "", "vi": "", "emacs": "", "expect": "c",
+# Programs that run code in another language, or a script, and how they are called to run tests.
+_LANGUAGES: dict[str, tuple[str, ...]] = {
+    "R": (), "Rscript": (), "bun": ("test",), "deno": ("test", "fmt", "lint", "check"), "emacs": (), "ex": (),
+    "expect": (), "gdb": (), "irb": (), "java": (), "julia": (), "lldb": (), "lua": (), "luajit": (),
+    "node": ("--test",), "nodejs": ("--test",), "nvim": (), "osascript": (),
+    "perl": (), "php": (), "pwsh": (), "pypy": (), "python": (),
+    "ruby": (), "tclsh": (), "vi": (), "vim": (), "wish": (),
 }  # fmt: skip
+_MODULES = frozenset(
+    {"black", "build", "compileall", "flake8", "isort", "mypy", "pip", "pylint", "pyright", "pytest", "ruff", "tox",
+     "unittest", "venv"}
+)  # fmt: skip
+_INFORMATION = frozenset({"--version", "-V", "--help", "-h"})
+_SCRIPT = re.compile(r".*\.(?:bash|bat|cjs|js|lua|mjs|php|pl|ps1|py|rb|sh|ts|zsh)", re.DOTALL)
+_AWK_CODE = re.compile(r"system|[|@]|^-[fiElef]|^--")
+_GIT_CONFIG = re.compile(r"(?:alias|include|core|pager|filter|diff|merge|credential)\w*\.|-[ef]", re.IGNORECASE)
+_SYSTEM_FOLDERS = tuple(f"{root}{name}/" for root in ("/", "/usr/", "/usr/local/") for name in ("bin", "sbin"))
 _LANGUAGE = re.compile(r"([a-zA-Z]+)[\d.]*")
+# Options whose value is a command: the letters, and the long names.
+_CODE_OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "bsdtar": ("", ("--use-compress-program",)),
+    "compgen": ("CF", ()),
+    "complete": ("CF", ()),
+    "fd": ("xX", ("--exec", "--exec-batch")),
+    "fdfind": ("xX", ("--exec", "--exec-batch")),
+    "git bisect": ("", ()),
+    "git clone": ("u", ("--upload-pack", "--config")),
+    "git difftool": ("x", ("--extcmd",)),
+    "git fetch": ("", ("--upload-pack",)),
+    "git filter-branch": ("", ("--env-filter", "--tree-filter", "--index-filter", "--parent-filter", "--msg-filter",
+                               "--commit-filter", "--tag-name-filter", "--setup")),
+    "git grep": ("O", ("--open-files-in-pager",)),
+    "git ls-remote": ("", ("--upload-pack", "--exec")),
+    "git pull": ("", ("--upload-pack",)),
+    "git push": ("", ("--receive-pack", "--exec")),
+    "git rebase": ("x", ("--exec",)),
+    "go": ("", ("-exec", "-toolexec", "-vettool")),
+    "gtar": ("IF", ("--checkpoint-action", "--to-command", "--use-compress-program", "--info-script",
+                    "--new-volume-script", "--rsh-command", "--rmt-command")),
+    "make": ("", ("--eval",)),
+    "man": ("PH", ("--pager", "--html")),
+    "mapfile": ("C", ()),
+    "pytest": ("", ("--debugger",)),
+    "readarray": ("C", ()),
+    "rg": ("", ("--pre", "--hostname-bin")),
+    "rsync": ("e", ("--rsh", "--rsync-path")),
+    "scp": ("S", ()),
+    "sort": ("", ("--compress-program",)),
+    "split": ("", ("--filter",)),
+    "tar": ("IF", ("--checkpoint-action", "--to-command", "--use-compress-program", "--info-script",
+                   "--new-volume-script", "--rsh-command", "--rmt-command")),
+    "zip": ("", ("--unzip-command",)),
+}  # fmt: skip
+_GIT_VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--attr-source", "--super-prefix")
+_HARMLESS_SETTINGS = ("advice.", "color.", "commit.gpgsign", "core.quote", "user.")
+# Variables that change which programs run, or what they run. Of git there are more, and they are about git alone.
+_CHANGING = re.compile(
+    r"(?:PATH|LD_\w+|DYLD_\w+|BASH_ENV|ENV|IFS|SHELLOPTS|BASHOPTS|PS[0-4]|PROMPT_COMMAND|BASH_FUNC_.*|BASH_\w+|HOME|"
+    r"XDG_CONFIG_\w+|SHELL|LESSOPEN|LESSCLOSE|\w*PAGER|\w*EDITOR|VISUAL|BROWSER|\w*ASKPASS|MAKEFLAGS|\w*_WRAPPER|"
+    r"PYTHON(?:PATH|HOME|STARTUP|BREAKPOINT)|NODE_OPTIONS|NODE_PATH|PERL5\w+|RUBY\w+|GIT_\w*|"
+    r"CDPATH|GLOBIGNORE|RSYNC_RSH|TAR_OPTIONS|GCONV_PATH|(?i:npm_config_\w+)|RUSTC\w*|GOFLAGS|"
+    r"CARGO_(?:ALIAS_\w+|HOME|BUILD_RUSTC\w*|TARGET_\w+_(?:RUNNER|LINKER)))(?:\[|\+?=|$)",
+    re.DOTALL,
+)
+_DECLARING = frozenset({"declare", "export", "getopts", "local", "mapfile", "read", "readarray", "readonly",
+                        "typeset"})  # fmt: skip
+_PROGRAM_VALUE = re.compile(r"(\w*PAGER|\w*EDITOR|VISUAL)=(?:cat|true|:|less|more|vi|vim|nano)")
+_SED_FLAGS = ("--in-place", "--null-data", "--quiet", "--regexp-extended", "--silent")
+_SED_SCRIPT = re.compile(
+    r"(?:[\s;{}]*+(?:(?:\d+|\$|/(?:[^/\\\n]|\\.)*+/I?)(?:[,~]\s*[+~]?(?:\d+|\$|/(?:[^/\\\n]|\\.)*+/I?))?\s*+)?!?\s*+"
+    r"(?:s(?:/(?:[^/\\\n]|\\.)*+/(?:[^/\\\n]|\\.)*+/|\|(?:[^|\\\n]|\\.)*+\|(?:[^|\\\n]|\\.)*+\||#(?:[^#\\\n]|\\.)*+#"
+    r"(?:[^#\\\n]|\\.)*+#|,(?:[^,\\\n]|\\.)*+,(?:[^,\\\n]|\\.)*+,|@(?:[^@\\\n]|\\.)*+@(?:[^@\\\n]|\\.)*+@)[gpiI\d]*+|"
+    r"[=dDgGhHlnNpPqQxz]|[aic][^\n\\]*+)[ \t]*+(?=[;\n}]|\Z))*+[\s;{}]*+",
+    re.DOTALL,
+)
 _OPAQUE = frozenset({"alias", "source", ".", "shopt", "enable", "hash", "at", "batch", "crontab"})
 
 
@@ -170,15 +241,20 @@ class _Found:
 
     def add(self, words: Sequence[str | None], depth: int) -> None:
         """Add a simple command, and those that it runs itself."""
-        position = 0
+        position, changed = 0, False
         while position < len(words) and (
             (word := words[position]) in _KEYWORDS or word == "function" or (word and _ASSIGNMENT.match(word))
         ):
+            changed |= self._note_assignment(word)
             is_named = word == "function" or (word == "coproc" and words[position + 2 : position + 3] == ["{"])
             position += 2 if is_named else 1
         words = words[position:]
+        is_git = bool(words) and words[0] is not None and words[0].rpartition("/")[2] == "git"
+        self.is_complete &= not changed or is_git
         if not words:
             return
+        if changed and is_git:
+            self.runs.append((words[0], None))  # it may be any command of git
         if len(self.runs) >= _MAX_RUNS or depth > _MAX_DEPTH:
             self.is_complete = False
             return
@@ -186,10 +262,20 @@ class _Found:
         if words[0] is None:
             self.is_complete = False
             return
-        self._add_inner(words[0].rpartition("/")[2], list(words[1:]), depth)
+        folder, _, program = words[0].rpartition("/")
+        if "/" in words[0] and folder + "/" not in _SYSTEM_FOLDERS:
+            self.is_complete = False  # of the project, for example a script or a link to a program
+        self._add_inner(program, list(words[1:]), depth)
+
+    def _note_assignment(self, word: str) -> bool:
+        """Note an assignment that may change what any program does; return True if it is one for git alone."""
+        changing = _CHANGING.match(word) is not None and _PROGRAM_VALUE.fullmatch(word) is None
+        is_git = word.startswith("GIT_")
+        self.is_complete &= not changing or is_git
+        return changing and is_git
 
     def _add_inner(self, program: str, arguments: list[str | None], depth: int) -> None:
-        language = _LANGUAGE.fullmatch(program)
+        self._note_code(program, arguments)
         if program in _SHELLS:
             self._add_shell(arguments, depth)
         elif program in _LAUNCHERS:
@@ -204,16 +290,115 @@ class _Found:
             self._add_executed(arguments, depth)
         elif (wrapper := _WRAPPERS.get(program)) is not None:
             self._add_wrapped(wrapper, program, arguments, depth)
-        elif program in _OPAQUE:
-            self.is_complete = False
-        elif program in ("awk", "gawk", "mawk", "nawk"):
-            self.is_complete &= not any(word is None or "system" in word or "|" in word for word in arguments)
-        elif language is not None and (options := _CODE_OPTIONS.get(language[1])) is not None:
-            has_code = any(
-                word is None or (word.startswith("-") and (not options or any(letter in word for letter in options)))
-                for word in arguments
+        elif program == "git":
+            self._add_of_git(arguments, depth)
+        elif (code_options := _CODE_OPTIONS.get(program)) is not None:
+            self._add_code_options(*code_options, arguments, depth)
+        elif (language := _LANGUAGE.fullmatch(program)) is not None and language[1] in _LANGUAGES:
+            self._add_language(language[1], arguments, depth)
+
+    def _note_code(self, program: str, arguments: list[str | None]) -> None:
+        """Note a program that runs code which is not read."""
+        has_code = program in _OPAQUE or _SCRIPT.fullmatch(program) is not None
+        match program:
+            case "sed" | "gsed":
+                self._note_sed(arguments)
+            case "awk" | "gawk" | "mawk" | "nawk":
+                has_code = any(word is None or _AWK_CODE.search(word) for word in arguments)
+            case "cargo" | "go":
+                has_code = any(word in ("run", "r", "generate", "tool") for word in arguments[:1])
+            case "make" | "gmake":
+                has_code = any(word is not None and _ASSIGNMENT.match(word) and " " in word for word in arguments)
+                has_code |= any(word is not None and word.startswith("SHELL=") for word in arguments)
+            case "tar" | "gtar":
+                has_code = bool(arguments and arguments[0] and re.match("[^-]*[IF]", arguments[0]))
+            case "printf":
+                has_code = arguments[:1] in (["-v"], [None])
+            case _ if program in _DECLARING:
+                has_code = any(word is None or _CHANGING.match(word) for word in arguments)
+            case _:
+                pass
+        self.is_complete &= not has_code
+
+    def _add_language(self, language: str, arguments: list[str | None], depth: int) -> None:
+        flags = r"-[BbdEIOqsSuvx]*"
+        module = next((at for at, word in enumerate(arguments) if word is None or not re.fullmatch(flags, word)), None)
+        if language in ("python", "pypy") and module is not None and re.fullmatch(flags + "m", arguments[module] or ""):
+            self.is_complete &= arguments[module + 1 : module + 2] != [] and arguments[module + 1] in _MODULES
+            self.add(arguments[module + 1 :], depth + 1)
+        else:
+            self.is_complete &= bool(arguments) and (
+                all(word in _INFORMATION for word in arguments) or arguments[0] in _LANGUAGES[language]
             )
-            self.is_complete &= not has_code and bool(arguments)  # without arguments it reads code from its input
+
+    def _add_of_git(self, arguments: list[str | None], depth: int) -> None:
+        position = 0
+        while position < len(arguments) and (word := arguments[position]) is not None and word.startswith("-"):
+            following = arguments[position + 1] if position + 1 < len(arguments) else None
+            is_setting = word == "-c" and following is not None and following.startswith(_HARMLESS_SETTINGS)
+            if (word == "-c" and not is_setting) or word.startswith(("--config-env", "--exec-path=")):
+                self.is_complete = False
+            position += 2 if word in _GIT_VALUED else 1
+        subcommand, rest = arguments[position : position + 1], arguments[position + 1 :]
+        if any(word is not None and word.startswith("ext::") for word in rest):
+            self.is_complete = False
+        name = subcommand[0] if subcommand and subcommand[0] is not None else ""
+        if name == "bisect" and rest[:1] == ["run"]:
+            self.add(rest[1:], depth + 1)
+        elif name == "submodule" and "foreach" in rest:
+            rest = [word for word in rest[rest.index("foreach") + 1 :] if word not in ("--recursive", "-q", "--quiet")]
+            known = [word for word in rest if word is not None]
+            self._add_code(" ".join(known) if len(known) == len(rest) else None, depth)
+        elif name in ("filter-branch", "for-each-repo", "difftool", "mergetool"):
+            self.is_complete = False
+        elif name == "config":
+            self.is_complete &= not any(word is None or _GIT_CONFIG.match(word) for word in rest)
+        if (code_options := _CODE_OPTIONS.get(f"git {name}")) is not None:
+            self._add_code_options(*code_options, rest, depth)
+
+    def _add_code_options(
+        self, letters: str, names: Sequence[str], arguments: Sequence[str | None], depth: int
+    ) -> None:
+        """Add the code that is the value of an option."""
+        hits = 0
+        for position, word in enumerate(arguments):
+            following = arguments[position + 1] if position + 1 < len(arguments) else None
+            if word is None:
+                continue
+            name, equals, value = word.partition("=")
+            if word.startswith("-") and len(name) > 3 and any(one.startswith(name) for one in names):
+                code = value.removeprefix("exec=") if equals else (following or "").removeprefix("exec=") or None
+            elif letters and not word.startswith("--") and (letter := re.match(f"-\\w*?[{letters}]", word)):
+                code = word[letter.end() :] or following
+                self.is_complete &= letter.end() == len(word)  # else it may be the value of another option
+            else:
+                continue
+            hits += 1
+            self._add_code(code if hits <= _MAX_EXECUTED else None, depth)
+
+    def _note_sed(self, arguments: list[str | None]) -> None:
+        """Note whether a script of sed may run a command."""
+        scripts: list[str | None] = []
+        operands: list[str | None] = []
+        words = iter(arguments)
+        for word in words:
+            if word is None:
+                self.is_complete = False
+            elif word == "--":
+                operands += words
+            elif word.startswith("--expression="):
+                scripts.append(word.partition("=")[2])
+            elif word.startswith("--"):
+                self.is_complete &= word.startswith(_SED_FLAGS)
+            elif option := re.fullmatch(r"-[nErsuz]*(?:e(?P<script>.*)|i.*|l\d+)?", word, re.DOTALL):
+                if option["script"] is not None:
+                    scripts.append(option["script"] or next(words, None))
+            elif word.startswith("-"):
+                self.is_complete = False
+            else:
+                operands.append(word)
+        for script in scripts or operands[: 2 if operands[:1] == [""] else 1]:
+            self.is_complete &= script is not None and ("e" not in script or _SED_SCRIPT.fullmatch(script) is not None)
 
     def _add_shell(self, arguments: list[str | None], depth: int) -> None:
         for position, word in enumerate(arguments):
@@ -280,7 +465,7 @@ class _Found:
                 self._add_launched(inner, depth, is_direct=False)
         else:
             self.is_complete &= program != "ssh"  # it reads code from its input
-            self.add(inner, depth + 1)
+            self.add(["GIT_="] * (options.get("GIT_") is not None) + inner, depth + 1)
 
     def _split_options(
         self, wrapper: _Wrapper, arguments: Sequence[str | None]
@@ -311,7 +496,9 @@ class _Found:
                     is_next = not attached and valued[0] in wrapper.valued
                     options[valued[0]] = following if is_next else attached
                     position += is_next
-            elif not (wrapper.takes_assignments and _ASSIGNMENT.match(word)):
+            elif wrapper.takes_assignments and _ASSIGNMENT.match(word):
+                options["GIT_"] = "" if self._note_assignment(word) else options.get("GIT_")
+            else:
                 position -= 1
                 break
         return list(arguments[position:]), options

@@ -507,3 +507,69 @@ docker run x push""".splitlines():
         assert (text, decide("auto", command(text, project), rules=denied).decided_by) == (text, "unread")
     for text in ("uv run pytest -q", "npx eslint src", "docker ps", "uv pip list", "find . | xargs -n1 grep x"):
         assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, "allow")
+
+
+@pytest.mark.promise("E5")
+def test_what_changes_or_runs_programs_in_other_ways_is_unknown_to_rules_that_deny(project: Path) -> None:
+    denied = [parse_rule('deny bash_exec command="git push"')]
+    for text in """\
+GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.p GIT_CONFIG_VALUE_0=push git p
+env GIT_CONFIG_COUNT=1 git p
+export GIT_CONFIG_COUNT=1
+declare -x PATH=/tmp
+PATH=/tmp:$PATH ls
+LD_PRELOAD=x ls
+BASH_ENV=x make
+HOME=/tmp/x git p
+sed '1e git push' a
+sed -ne 's/a/git push/e' a
+sed -f x a
+tar -cIf x y
+git config alias.p push
+git --exec-path=/tmp p
+./x.sh
+python x.py
+node x.js
+bash x.sh
+./g push
+uv run x.py
+go run x.go
+make SHELL='git push'
+awk -f x.awk""".splitlines():
+        verdict = decide("auto", command(text, project), rules=denied)
+        assert (text, verdict.decision, verdict.decided_by) == (text, "ask", "unread")
+    for text in """\
+GIT_X=1 git push
+mapfile -C 'git push' -c 1
+tar --checkpoint-action=exec='git push' -cf x y
+git rebase -x 'git push' main
+git rebase -i --exec='git push' main
+git bisect run git push
+git submodule foreach --recursive 'git push'
+/usr/lib/git-core/git-push""".splitlines():
+        assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, "deny")
+    for text in """\
+A=1 pytest -q
+make test
+npm test
+cargo test
+python -m pytest -q
+sed -i 's/the/a/g; 3d' a
+sed -n '/begin/,/end/p' a
+GIT_PAGER=cat git log
+GIT_X=1 git
+git config user.name x
+git rebase -x 'make test' main
+tar -xzf a.tar.gz -C here
+export A=1; make""".replace("GIT_X=1 git\n", "").splitlines():
+        assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, "allow")
+
+
+@pytest.mark.promise("E5")
+def test_denied_short_options_are_found_in_whatever_order_and_place(project: Path) -> None:
+    denied = [parse_rule('deny bash_exec command="rm -rf"')]
+    for options in ("-rf x", "-fr x", "-r -f x", "-rfv x", "x -rf", "-Rf x", "--recursive --force x", "--rec -f x"):
+        text = f"rm {options}"
+        assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, "deny")
+    for text, decision in {"rm -r x": "allow", "rm -f -- -r": "allow", "rm -f $x": "ask", "ls -rf": "allow"}.items():
+        assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, decision)
