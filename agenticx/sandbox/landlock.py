@@ -3,7 +3,9 @@
 1. It is weaker. It takes rights to whole folders only: in a writable workspace it cannot keep `.git/config` or hooks
    from being changed; what a command changed is found and reported after it.
 2. Sockets with a path, and UDP, pass; TCP passes before version 4, signals and abstract sockets before version 6.
-3. Temporary files have a folder of their own, which TMPDIR names; /tmp itself is out of reach.
+3. Temporary files have a folder of their own, which TMPDIR names; /tmp itself is out of reach. /dev/shm is shared with
+   other programs: semaphores of Python's multiprocessing are in it.
+4. The kernel does not restrict changes of permissions, owners and times: a command may make them wherever its user may.
 """
 
 from __future__ import annotations
@@ -32,7 +34,13 @@ def landlock_version() -> int:
 
 def describe_version(version: int) -> str:
     """Return a clause about what a version of Landlock does not keep a command from."""
-    missing = ["UDP", "sockets with a path", "changes of .git/config and hooks in the workspace"]
+    missing = [
+        "changes of the permissions and times of your other files",
+        "writing in /dev/shm",
+        "UDP",
+        "sockets with a path",
+        "changes of .git/config and hooks in the workspace",
+    ]
     if version < 4:
         missing.insert(0, "TCP")
     if version < 6:

@@ -79,7 +79,11 @@ def sandbox_reasons(context: ToolContext, wishes: Wishes, status: SandboxStatus)
     if status.kind == "landlock":
         yield f"{limits} and {home}. It is not kept from {status.gaps}."
     else:
-        yield f"{limits}, {home}, and {'has the network' if wishes.network else 'has no network'}."
+        yield (
+            f"{limits}, {home}, and {'has the network' if wishes.network else 'has no network'}. "
+            "New files of it that decide what runs, such as .git/commondir, are moved away only once it has ended: "
+            "until then, git and other programs that you start in the workspace follow them."
+        )
     if wishes.network:
         yield "It asks for the network: it can send what it reads, and use the servers of this machine."
 

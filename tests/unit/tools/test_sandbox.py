@@ -386,6 +386,7 @@ async def test_a_command_under_landlock_asks_and_says_what_passes(weak_machine, 
     assert (assessment.sandboxed, assessment.contained) == ("landlock", False)
     assert "It is not kept from " in assessment.reasons[1]
     assert "UDP, sockets with a path and changes of .git/config and hooks" in assessment.reasons[1]
+    assert "changes of the permissions and times of your other files, writing in /dev/shm, " in assessment.reasons[1]
     with server() as port:
         command = f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo done"
         assert await runner.call(bash_exec, command=command, network=True) == "done\n[exit code 0]"

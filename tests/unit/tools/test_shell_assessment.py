@@ -20,7 +20,9 @@ POWERS = {
     "off": ("It runs without a sandbox, with all your permissions, and could read AgenticX's access token.",),
     "auto": (
         "It runs in a sandbox (bubblewrap): it can change files of the workspace only, sees your home folder only as"
-        " far as toolchains are in it, and has no network.",
+        " far as toolchains are in it, and has no network."
+        " New files of it that decide what runs, such as .git/commondir, are moved away only once it has ended: until"
+        " then, git and other programs that you start in the workspace follow them.",
     ),
 }
 
