@@ -18,7 +18,17 @@ Match = Literal["yes", "no", "unknown"]
 
 # Options before the subcommand that are followed by a value, by program.
 _GLOBAL_OPTIONS = {
-    "git": ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"),
+    "git": (
+        "-C",
+        "-c",
+        "--git-dir",
+        "--work-tree",
+        "--namespace",
+        "--exec-path",
+        "--config-env",
+        "--attr-source",
+        "--super-prefix",
+    ),
     "docker": ("-H", "--host", "-c", "--context", "--config", "-l", "--log-level"),
     "kubectl": ("-n", "--namespace", "--context", "--kubeconfig", "-s", "--server"),
     "npm": ("--prefix", "-w", "--workspace"),

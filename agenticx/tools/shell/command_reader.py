@@ -195,17 +195,17 @@ _DIRECT_LAUNCHERS = frozenset(
 _LAUNCHING_SUBCOMMANDS = {
     "bundle": ("exec",),
     "bun": ("x",),
-    "docker": ("exec", "run", "container", "compose"),
+    "docker": ("exec", "run"),
     "hatch": ("run",),
     "kubectl": ("exec", "run", "debug"),
     "npm": ("exec", "x"),
     "pdm": ("run",),
     "pipenv": ("run",),
     "pnpm": ("exec", "dlx"),
-    "podman": ("exec", "run", "container", "compose"),
+    "podman": ("exec", "run"),
     "poetry": ("run",),
     "rye": ("run",),
-    "uv": ("run", "tool"),
+    "uv": ("run",),
     "yarn": ("exec", "dlx"),
 }
 
@@ -283,7 +283,7 @@ class _Found:
         elif (subcommands := _LAUNCHING_SUBCOMMANDS.get(program)) is not None and (
             arguments[:1] == [None] or any(word in subcommands for word in arguments[:_MAX_EXECUTED])
         ):
-            is_direct = arguments[0] in subcommands and arguments[0] not in ("container", "compose", "tool")
+            is_direct = arguments[0] in subcommands
             is_direct &= program not in ("docker", "kubectl", "podman")
             self._add_launched(arguments[1:], depth, is_direct=is_direct)
         elif program == "find":

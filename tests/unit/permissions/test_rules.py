@@ -489,6 +489,9 @@ unshare -r git push
 nsenter -t 1 -m git push
 bwrap --ro-bind / / git push
 docker exec -it x git push
+git --attr-source X push
+docker compose exec x git push
+uv tool run git push
 docker run --rm x sh -c 'git push'
 systemd-run --user git push
 hyperfine 'git push'
@@ -505,7 +508,7 @@ sudo --unknown x git push
 ssh -o ProxyCommand=x host ls
 docker run x push""".splitlines():
         assert (text, decide("auto", command(text, project), rules=denied).decided_by) == (text, "unread")
-    for text in ("uv run pytest -q", "npx eslint src", "docker ps", "uv pip list", "find . | xargs -n1 grep x"):
+    for text in ("uv run pytest -q", "npx eslint src", "docker compose up", "uv pip list", "find . | xargs -n1 grep x"):
         assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, "allow")
 
 
