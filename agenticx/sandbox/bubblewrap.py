@@ -87,6 +87,9 @@ def _mounts(profile: Profile) -> Iterator[str]:
     if profile.network:
         yield from ("--ro-bind-try", _NAME_SERVICE, _NAME_SERVICE)
     homes = [home for home in home_folders() if not home.is_relative_to(workspace)]
+    parents = [workspace.parent] if _is_lost(workspace.parent, homes) else []
+    for parent in parents:
+        yield from ("--tmpfs", str(parent))
     yield from _empty_homes(homes, profile)
     around = [path for path in profile.private if workspace.is_relative_to(path)]
     yield from _hide(around)
@@ -96,8 +99,14 @@ def _mounts(profile: Profile) -> Iterator[str]:
     for path in profile.read_only:
         yield from ("--ro-bind-try", str(path), str(path))
     yield from _hide(path for path in profile.private if path not in around)
-    for home in homes:
-        yield from ("--remount-ro", str(home))
+    for folder in (*homes, *parents):
+        yield from ("--remount-ro", str(folder))
+
+
+def _is_lost(parent: Path, homes: Sequence[Path]) -> bool:
+    """Return whether what a command writes beside the workspace would seem to be written, but end with the command."""
+    empty = any(parent != Path(folder) and parent.is_relative_to(folder) for folder in EMPTY_FOLDERS)
+    return empty and not any(map(parent.is_relative_to, homes))
 
 
 def _empty_homes(homes: Sequence[Path], profile: Profile) -> Iterator[str]:

@@ -164,6 +164,12 @@ async def test_a_command_that_only_reads_can_write_nothing(machine, tmp_path) ->
     assert {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
+async def test_writing_beside_the_workspace_fails_instead_of_being_lost(machine, tmp_path) -> None:
+    result = await machine().call(bash_exec, command="touch t.txt ../u.txt")
+    assert ("Read-only file system" in result, "[exit code 1]" in result) == (True, True)
+    assert ((tmp_path / "work/t.txt").exists(), (tmp_path / "u.txt").exists()) == (True, False)
+
+
 async def test_honest_work_goes_on_in_the_sandbox(machine, tmp_path) -> None:
     runner = machine()
     (runner.workspace / "test_one.py").write_text("def test_one(tmp_path):\n    (tmp_path / 'x').touch()\n")
