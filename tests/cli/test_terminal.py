@@ -120,7 +120,7 @@ def test_anything_else_asks_again_and_a_reason_reaches_the_model(agx: Any, termi
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)
     screen.type("yep\n")
-    screen.wait_for("in this session ask no more about exactly this call\n")
+    screen.wait_for("in this session ask no more about this file, whatever is written to it\n")
     screen.wait_for("  n [reason]  do not run it, and tell the model the reason\n")
     screen.wait_for(AGAIN)
     screen.type("y please\ny\n")  # the second line was typed before the next question

@@ -52,6 +52,7 @@ async def test_a_user_enters_by_ticket_allows_a_write_and_reads_the_answer(make_
         assert tab.errors == []
 
 
+@pytest.mark.shares_secrets
 async def test_a_user_allows_a_kind_of_calls_for_the_session_and_always_and_revokes_it(
     make_studio: StudioMaker, tab: Tab
 ) -> None:
@@ -81,7 +82,7 @@ async def test_a_user_allows_a_kind_of_calls_for_the_session_and_always_and_revo
                 await tab.wait_for(f"{revoking}.length === 1")
                 await tab.evaluate(f"{box}.querySelector('.exact input').click()")
                 exact = await tab.evaluate(f"{box}.querySelector('.allow-always').textContent")
-                assert exact == "Always in this folder: exactly this call"
+                assert exact == "Always in this folder: this file, whatever is written to it"
             await tab.evaluate(f"{box}.querySelector('.{button}').click()")
         again = await tab.wait_for("document.querySelectorAll('.ask')[3]?.innerText")
         assert "lib/e.py" in again

@@ -81,6 +81,8 @@ async def test_a_body_over_the_limit_is_413_with_or_without_a_declared_length(st
     most = {
         "/api/ticket": 1024,
         "/api/confirms/cfm_x": 4 << 20,
+        "/api/permissions": 4 << 20,
+        "/api/permissions/explain": 4 << 20,
         "/api/questions/qst_x": QuestionAnswerBody.max_bytes,
         "/api/sessions": CreateSessionBody.max_bytes,
         "/api/sessions/ses_x": ChangeSessionBody.max_bytes,
