@@ -77,7 +77,7 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     status = find_sandbox_for(context, wishes)
     kind, power = status.kind, tuple(sandbox_reasons(context, wishes, status))
     asked = wishes if find_sandbox_for(context, Wishes()).kind is not None else Wishes()
-    shell = _read_command(command, context, environment, file_system)
+    shell = _read_command(command, context, environment, file_system, has_parts=unchecked is None)
     own = _find_own_command(shell)
     reasons = (*_reasons(command, workspace, power, named, deleted, unchecked), *([] if own is None else [own]))
     return Assessment(
@@ -101,9 +101,16 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
 
 
 def _read_command(
-    command: str, context: ToolContext, environment: Mapping[str, str], file_system: FileSystemCache
+    command: str,
+    context: ToolContext,
+    environment: Mapping[str, str],
+    file_system: FileSystemCache,
+    *,
+    has_parts: bool,
 ) -> ShellCommand:
     reading = read_commands(command)
+    if not has_parts:
+        return ShellCommand(command, None, reading.runs, reading.is_complete)
     search_path, private = environment.get("PATH", ""), context.protected_roots
     workspace = context.workspace.resolve()
     parts = read_parts(command, workspace, search_path, private, file_system, git_environment=environment)
