@@ -204,6 +204,8 @@ class Hub:
         self._serving, self._is_serving = AsyncExitStack(), False
         self._draining = False
         self._started_at = rfc3339(self._services.clock.now())
+        self.asks_before_auto = False
+        """True to ask once before the first change in mode auto in each session that is older than this hub."""
         self._auto_consents = dict[str, AutoConsent]()  # of sessions that are older than this hub
         self._readers = WeakSet[EventReader]()
 
@@ -912,7 +914,8 @@ class Hub:
         try:
             loaded = await lease.load()
             actor = SessionActor(lease, loaded, self._services)
-            if loaded.record.created_at < self._started_at or loaded.record.forked_from is not None:
+            is_older = loaded.record.created_at < self._started_at or loaded.record.forked_from is not None
+            if self.asks_before_auto and is_older:
                 missing = AutoConsent(is_given=False)
                 actor.session.auto_consent = self._auto_consents.setdefault(session_id, missing)
             if (actor.has_work or loaded.damaged_facts) and actor.is_here and not self._services.closing:
