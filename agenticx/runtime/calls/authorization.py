@@ -166,15 +166,16 @@ class _Authorization:
             turn.read_only_calls.add(self.context.call_id)
         permitted = ValidatedArguments(arguments)
         while True:
-            call = await self._call(permitted.arguments, assessment)
-            verdict = await self._decide(call)
+            rules = await self._rules()
+            call = await self._call(permitted.arguments, assessment, rules)
+            verdict = await self._decide(call, rules)
             if verdict.decision != "ask":
                 self._take_earlier()
                 await self._apply_verdict(verdict)
                 return replace(permitted, risk=assessment.risk)
             call = await self._bind(call)
             self._take_earlier()
-            offer = NO_OFFER if verdict.is_in_every_mode else await self._offer(call)
+            offer = NO_OFFER if verdict.is_in_every_mode else await self._offer(call, rules)
             answer = await self._confirm(call, verdict, offer)
             if verdict.decided_by == "resumed":
                 turn.root.session.auto_consent.is_given = True
@@ -184,22 +185,25 @@ class _Authorization:
             permitted = await _validate_replacement(self.tool, answer.arguments)
             self.earlier = self.open_request = None
             assessment = await self._assess(permitted.arguments)
-            call = await self._call(permitted.arguments, assessment)
-            call, verdict = await self._bind(call), await self._decide(call)
+            rules = await self._rules()
+            call = await self._bind(await self._call(permitted.arguments, assessment, rules))
+            verdict = await self._decide(call, rules)
             if verdict.decision == "deny":
                 raise CallRefused(f"Denied: the changed arguments: {' '.join(verdict.reasons)}", "denied")
             if not (verdict.decision == "ask" and verdict.is_in_every_mode):
-                offer = await self._offer(call)
+                offer = await self._offer(call, rules)
                 break  # the person who wrote them has seen them
         await self._store_rules(answer, offer)
-        now = await self._call(permitted.arguments, await self._assess(permitted.arguments))
+        now = replace(
+            call, arguments=permitted.arguments, assessment=await self._assess(permitted.arguments), digest=""
+        )
         if (await self._bind(now)).digest != call.digest:
             raise CallRefused("Denied: the effect of the call changed after the user was asked; ask again.", "denied")
         return replace(permitted, risk=now.assessment.risk)
 
-    async def _call(self, arguments: Mapping[str, Any], assessment: Assessment) -> Call:
-        """Return the call as rules see it."""
-        rules, workspace = await self._rules(), self.context.workspace
+    async def _call(self, arguments: Mapping[str, Any], assessment: Assessment, rules: Sequence[Rule]) -> Call:
+        """Return the call as the rules see it."""
+        workspace = self.context.workspace
         if any(rule.workspace is not None for rule in rules):
             workspace = await run_in_thread(workspace.resolve, name="agx workspace")
         call = Call(tool=self.tool.schema.name, assessment=assessment, arguments=arguments, workspace=workspace)
@@ -220,9 +224,8 @@ class _Authorization:
         rules = (*stored, *turn.root.session.rules)
         return tuple(rule for rule in rules if rule.decision != "allow") if turn.has_own_gate else rules
 
-    async def _decide(self, call: Call) -> Verdict:
-        turn = self.turn
-        assessment, rules = call.assessment, await self._rules()
+    async def _decide(self, call: Call, rules: Sequence[Rule]) -> Verdict:
+        turn, assessment = self.turn, call.assessment
         sources, files = (), ()
         if assessment.sends or assessment.risk != "read":
             sources = turn.foreign_sources
@@ -243,9 +246,8 @@ class _Authorization:
             return verdict
         return Verdict("ask", "resumed", (*assessment.reasons, _RESUMED_REASON))
 
-    async def _offer(self, call: Call) -> Offer:
+    async def _offer(self, call: Call, rules: Sequence[Rule]) -> Offer:
         """Return the rules that a yes to the call can store."""
-        rules = await self._rules()
         found = partial(offer_rules, call, rules)
         return await run_in_thread(found, name="agx rules") if _takes_long(call, rules) else found()
 
@@ -282,7 +284,7 @@ class _Authorization:
                     changed.cancel()
                 if task.done():
                     return task.result()
-                verdict = await self._decide(call)
+                verdict = await self._decide(call, await self._rules())
                 if verdict.decision == "ask":
                     continue
                 reason = None if verdict.decision == "allow" else " ".join(verdict.reasons)
@@ -416,6 +418,8 @@ class _Authorization:
 
     async def _bind(self, call: Call) -> Call:
         """Return the call with its arguments as JSON, and the digest of all that a confirmation of it covers."""
+        if call.digest:
+            return call
         bound: Call = await self._in_thread(_bind, call, what=f"the confirmation of tool {call.tool!r}")
         return bound
 
