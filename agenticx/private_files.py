@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["acquire_lock", "locked_folder", "make_folders", "replace_file"]
+__all__ = ["acquire_lock", "file_signature", "locked_folder", "make_folders", "replace_file"]
 
 _PAUSE_SECONDS = 0.02
 
@@ -33,6 +33,15 @@ def replace_file(path: Path, content: bytes, temporary: Path) -> None:
             temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def file_signature(path: Path) -> tuple[int, ...] | None:
+    """Return numbers that change with each change of a file, None if there is none; raises any other `OSError`."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def make_folders(folder: Path, home: Path) -> None:

@@ -22,7 +22,7 @@ from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, InvalidArguments, SettingsError, StoreError
 from agenticx.messages import new_id
 from agenticx.permissions.rules import Rule, rule_from
-from agenticx.private_files import acquire_lock, replace_file
+from agenticx.private_files import acquire_lock, file_signature, replace_file
 from agenticx.shared_place import SharedPlace
 
 __all__ = [
@@ -241,12 +241,9 @@ def _parsed(text: str) -> object:
 
 def _signature(path: Path) -> object:
     try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
+        return file_signature(path)
     except OSError as exc:
         raise RulesUnusable(f"the rules in {str(path)!r} cannot be read: {exc.strerror or exc}") from exc
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _table(rule: Rule) -> str:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SettingsError, StoreError
 from agenticx.logs import get_logger
-from agenticx.private_files import acquire_lock, replace_file
+from agenticx.private_files import acquire_lock, file_signature, replace_file
 from agenticx.shared_place import SharedPlace
 from agenticx.tools.agents_files import digests_by_name, find_agents_files, instructions_prompt
 
@@ -121,7 +121,7 @@ class FileTrust:
 
     def list(self) -> Mapping[str, TrustedFile]:
         with self._lock, self._unusable_errors("read"):
-            signature = _signature(self.path)
+            signature = file_signature(self.path)
             if self._copy is None or self._copy[0] != signature:
                 self._copy = signature, {} if signature is None else _read(self.path)
             return self._copy[1]
@@ -168,14 +168,6 @@ class FileTrust:
 
 
 _FILES = TypeAdapter(list[TrustedFile])
-
-
-def _signature(path: Path) -> object:
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _read(path: Path) -> Mapping[str, TrustedFile]:
