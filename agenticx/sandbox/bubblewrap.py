@@ -32,7 +32,7 @@ class Profile:
     """The rules for one command; all paths are absolute, `workspace` and `private` with links resolved.
 
     - `private` are AgenticX's own files and folders, which are hidden.
-    - `home_paths` stay readable in the home folder, which is empty otherwise.
+    - `visible` paths stay readable in the home folder and in /tmp, which are empty otherwise.
     - `pinned` are folders of a writable workspace that cannot be renamed, such as `.git`; `read_only` are paths in it
       that cannot be changed.
     """
@@ -41,7 +41,7 @@ class Profile:
     writable: bool
     network: bool = False
     private: tuple[Path, ...] = ()
-    home_paths: tuple[Path, ...] = ()
+    visible: tuple[Path, ...] = ()
     pinned: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
 
@@ -91,6 +91,10 @@ def _mounts(profile: Profile) -> Iterator[str]:
     for parent in parents:
         yield from ("--tmpfs", str(parent))
     yield from _empty_homes(homes, profile)
+    emptied = (*homes, *map(Path, EMPTY_FOLDERS))
+    for path in profile.visible:
+        if any(map(path.is_relative_to, emptied)):
+            yield from ("--ro-bind-try", str(path), str(path))
     around = [path for path in profile.private if workspace.is_relative_to(path)]
     yield from _hide(around)
     yield from ("--bind" if profile.writable else "--ro-bind", str(workspace), str(workspace))
@@ -114,9 +118,6 @@ def _empty_homes(homes: Sequence[Path], profile: Profile) -> Iterator[str]:
         yield from ("--tmpfs", str(home))
         for cache in _caches(home) if profile.writable else ():
             yield from ("--tmpfs", str(cache))
-    for path in profile.home_paths:
-        if any(map(path.is_relative_to, homes)):
-            yield from ("--ro-bind-try", str(path), str(path))
 
 
 def _caches(home: Path) -> Iterator[Path]:

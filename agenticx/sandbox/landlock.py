@@ -53,7 +53,7 @@ def restricted(profile: Profile, temporary: Path, command: Sequence[str]) -> lis
     homes = [home for home in home_folders() if not home.is_relative_to(profile.workspace)]
     hidden = [*homes, *profile.private, *map(Path, EMPTY_FOLDERS), Path("/dev")]
     read = [*_visible(Path("/"), hidden), str(profile.workspace)]
-    read += [str(path) for path in profile.home_paths if not any(map(path.is_relative_to, profile.private))]
+    read += [str(path) for path in profile.visible if not any(map(path.is_relative_to, profile.private))]
     write = [*_DEVICES, _ZERO, str(temporary)]
     if profile.writable:
         write.append(str(profile.workspace))

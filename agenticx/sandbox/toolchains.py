@@ -1,14 +1,15 @@
-"""Folders and files of the home folder that commands may read: toolchains, and git's configuration without secrets."""
+"""Folders and files that commands may read though the sandbox hides what is around them, such as toolchains."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agenticx.secret_names import holds_credentials
 
-__all__ = ["visible_home_paths"]
+__all__ = ["virtual_environments", "visible_home_paths"]
 
 _TOOLCHAINS = """
     .asdf .bun/bin .cargo/bin .deno/bin .local/bin .local/lib .local/share/mise .local/share/pipx .local/share/uv .nvm
@@ -29,6 +30,17 @@ def visible_home_paths(home: Path, extra: Sequence[str]) -> tuple[Path, ...]:
     paths += [home / Path(name).expanduser() for name in extra]
     found = [path for path in dict.fromkeys(paths) if path.exists()]
     return (*found, *dict.fromkeys(_link_targets(home, found)))
+
+
+def virtual_environments(search_path: str, around: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the virtual environments of `search_path`, a value of PATH, and the one of this process.
+
+    An environment in which one of the paths `around` lies, such as the home folder, is left out: it would show that.
+    """
+    folders = [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []
+    folders += [Path(entry).parent for entry in search_path.split(os.pathsep) if os.path.isabs(entry)]
+    found = [folder for folder in dict.fromkeys(folders) if (folder / "pyvenv.cfg").is_file()]
+    return tuple(folder for folder in found if not any(path.is_relative_to(folder) for path in around))
 
 
 def _link_targets(home: Path, found: Sequence[Path]) -> Iterator[Path]:

@@ -16,7 +16,7 @@ from agenticx.sandbox.explain import explain_failure
 from agenticx.sandbox.landlock import restricted
 from agenticx.sandbox.options import SandboxKind
 from agenticx.sandbox.probe import SandboxStatus, find_sandbox
-from agenticx.sandbox.toolchains import visible_home_paths
+from agenticx.sandbox.toolchains import virtual_environments, visible_home_paths
 from agenticx.settings import home_folder
 from agenticx.tools.context import ToolContext
 from agenticx.tools.shell.file_system_cache import FileSystemCache
@@ -205,9 +205,7 @@ def prepare(command: str, bash: str, environment: Mapping[str, str], context: To
         writable=not only_reads,
         network=wishes.network and not only_reads,
         private=private,
-        home_paths=tuple(
-            path for home in home_folders() for path in visible_home_paths(home, context.sandbox.home_paths)
-        ),
+        visible=_visible_paths(context, environment, private),
         pinned=before.repositories if before else (),
         read_only=tuple(before.mountable(consented)) if before else (),
     )
@@ -228,3 +226,9 @@ def prepare(command: str, bash: str, environment: Mapping[str, str], context: To
         {path: newest_change(path) for path in profile.read_only},
         temporary,
     )
+
+
+def _visible_paths(context: ToolContext, environment: Mapping[str, str], private: Sequence[Path]) -> tuple[Path, ...]:
+    homes = home_folders()
+    toolchains = [path for home in homes for path in visible_home_paths(home, context.sandbox.home_paths)]
+    return (*toolchains, *virtual_environments(environment.get("PATH", ""), (*homes, *private)))

@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -289,6 +290,29 @@ async def test_a_failure_that_the_sandbox_explains_says_so(machine, tmp_path, mo
     assert lines[-1] == (f"[{explanation}]" if explanation else "[exit code 1]")
     if command == "mytool":
         assert await machine(home_paths=("tools",)).call(bash_exec, command=command) == "found\n[exit code 0]"
+
+
+@pytest.mark.parametrize("name", ["machine", "weak_machine"])
+async def test_a_virtual_environment_on_the_path_works_wherever_it_is(request, tmp_path, monkeypatch, name) -> None:
+    make = request.getfixturevalue(name)
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
+        for folder in (tmp_path / "me/env", Path(temporary) / "env"):
+            (folder / "bin").mkdir(parents=True)
+            (folder / "pyvenv.cfg").write_text("home = /usr/bin\n")
+            (folder / "bin/tool").write_text("#!/bin/sh\necho works\n")
+            (folder / "bin/tool").chmod(0o755)
+            with monkeypatch.context() as patch:
+                patch.setenv("PATH", f"{os.environ['PATH']}:{folder}/bin")
+                command = f"tool; touch {folder}/x; ls ~/.ssh || echo hidden"
+                result = await make().call(bash_exec, command=command)
+            assert ("works" in result, "hidden" in result, (folder / "x").exists()) == (True, True, False), result
+
+
+async def test_a_home_folder_is_no_virtual_environment(machine, tmp_path, monkeypatch) -> None:
+    (tmp_path / "me/pyvenv.cfg").write_text("home = /usr/bin\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/me/bin:{os.environ['PATH']}")
+    result = await machine().call(bash_exec, command="test -e ~/.ssh || echo hidden")
+    assert result == "hidden\n[exit code 0]"
 
 
 async def test_a_call_may_have_the_network_or_no_sandbox(machine, tmp_path) -> None:
