@@ -91,10 +91,7 @@ def _mounts(profile: Profile) -> Iterator[str]:
     for parent in parents:
         yield from ("--tmpfs", str(parent))
     yield from _empty_homes(homes, profile)
-    emptied = (*homes, *map(Path, EMPTY_FOLDERS))
-    for path in profile.visible:
-        if any(map(path.is_relative_to, emptied)):
-            yield from ("--ro-bind-try", str(path), str(path))
+    yield from _visible_paths(homes, profile)
     around = [path for path in profile.private if workspace.is_relative_to(path)]
     yield from _hide(around)
     yield from ("--bind" if profile.writable else "--ro-bind", str(workspace), str(workspace))
@@ -118,6 +115,13 @@ def _empty_homes(homes: Sequence[Path], profile: Profile) -> Iterator[str]:
         yield from ("--tmpfs", str(home))
         for cache in _caches(home) if profile.writable else ():
             yield from ("--tmpfs", str(cache))
+
+
+def _visible_paths(homes: Sequence[Path], profile: Profile) -> Iterator[str]:
+    emptied = (*homes, *map(Path, EMPTY_FOLDERS))
+    for path in profile.visible:
+        if any(map(path.is_relative_to, emptied)):
+            yield from ("--ro-bind-try", str(path), str(path))
 
 
 def _caches(home: Path) -> Iterator[Path]:

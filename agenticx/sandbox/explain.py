@@ -26,8 +26,8 @@ _MISSING = lazy_compile(r"(?:^|: )([\w.+-]{1,100}): (?:command )?not found", re.
 
 _DENIED_BY_LANDLOCK = lazy_compile(r"permission denied|operation not permitted|\bEACCES\b", re.IGNORECASE)
 _LANDLOCK = (
-    "The sandbox allows writing in the workspace and in $TMPDIR only, hides /tmp and the home folder, except "
-    "toolchains, and has no TCP; a command that needs more is called with network=true or unsandboxed=true, "
+    "The sandbox allows writing in the workspace, in $TMPDIR and in /dev/shm only, hides /tmp and the home folder, "
+    "except toolchains, and has no TCP; a command that needs more is called with network=true or unsandboxed=true, "
     "which asks the user."
 )
 

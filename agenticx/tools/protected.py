@@ -23,6 +23,7 @@ __all__ = [
     "PROTECTED_NAMES",
     "PROTECTED_PAIRS",
     "changes_bare_repository",
+    "is_instruction",
     "is_within",
     "protected_part",
     "protected_settings_part",
@@ -121,9 +122,14 @@ def protected_part(path: Path, roots: Iterable[Path] = ()) -> str | None:
 
 def protection_reason(part: str) -> str:
     """Return a sentence with the reason why `part`, a result of `protected_part`, is protected."""
-    if part in _INSTRUCTIONS or any(_has_affix(part, affix) for affix in _INSTRUCTION_AFFIXES):
+    if is_instruction(part.split("/")):
         return f"{visible(part)} contains instructions for other agents."
     return f"{visible(part)} decides what runs on this machine or which calls need approval."
+
+
+def is_instruction(parts: Iterable[str]) -> bool:
+    """Return whether a path is, or is in, a file or folder of instructions for agents, such as `AGENTS.md`."""
+    return _first_match(_normalized(parts), _INSTRUCTIONS, _INSTRUCTION_AFFIXES) is not None
 
 
 def protected_settings_part(parts: Iterable[str]) -> str | None:

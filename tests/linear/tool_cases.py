@@ -54,7 +54,7 @@ from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.lines import count_lines, is_valid_utf8, iter_lines
 from agenticx.tools.patterns import LinearPattern, compile_file_globs, compile_glob, compile_pattern
-from agenticx.tools.protected import protected_part, protected_settings_part
+from agenticx.tools.protected import is_instruction, protected_part, protected_settings_part
 from agenticx.tools.schema import CallSchema, read_signature
 from agenticx.tools.shell.braces import expand_braces, has_braces
 from agenticx.tools.shell.command_reader import read_commands
@@ -430,7 +430,7 @@ TOOL_CASES = [
         run=lambda text: protected_part(Path(text)),
         inputs=TEXTS,
         where="thread",
-        also=(protected_settings_part, without_invisible),
+        also=(protected_settings_part, is_instruction, without_invisible),
     ),
     LinearCase(
         of=is_secret_file,

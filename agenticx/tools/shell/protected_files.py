@@ -4,6 +4,8 @@ What exists is mounted read-only for the command. What does not exist yet cannot
 stay behind as an empty file; so what a command creates under a protected name is moved away after it. A command may
 also rename the folder above a protected file and make another one in its place: files are compared by identity.
 
+Instructions for agents, such as `AGENTS.md`, stay writable, for `git checkout` and formatters: they are compared only.
+
 A repository is protected in those parts that decide what git runs: its configuration, hooks and attributes. The rest of
 `.git` stays writable, for commits. A new repository stays, unless its configuration or its hooks could run something.
 """
@@ -22,9 +24,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from agenticx.private_files import make_folders
-from agenticx.tools.protected import PROTECTED_PAIRS, protected_settings_part
+from agenticx.tools.protected import PROTECTED_PAIRS, is_instruction, protected_settings_part
 
-__all__ = ["ProtectedFiles", "find_protected_files", "move_new_ones", "newest_change"]
+__all__ = ["ProtectedFiles", "changed_instructions", "find_protected_files", "move_new_ones", "newest_change"]
 
 _UNSEARCHED_FOLDERS = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "site-packages"})
 MAX_SECONDS = 2.0
@@ -54,12 +56,14 @@ class _Identity:
 class ProtectedFiles:
     """The protected paths of a workspace, with their identities; `repositories` are the `.git` folders among them.
 
-    `is_complete` is False if the workspace was too large to be searched in time; folders near its top come first.
+    `instructions` are files that agents read. `is_complete` is False if the workspace was too large to be searched in
+    time; folders near its top come first.
     """
 
     workspace: Path
     identities: Mapping[Path, _Identity] = field(default_factory=dict[Path, _Identity])
     repositories: tuple[Path, ...] = ()
+    instructions: Mapping[Path, _Identity] = field(default_factory=dict[Path, _Identity])
     is_complete: bool = True
 
     def mountable(self, command: str) -> list[Path]:
@@ -82,6 +86,7 @@ def _protected_end(parts: Sequence[str]) -> str:
 def find_protected_files(workspace: Path, seconds: float = MAX_SECONDS) -> ProtectedFiles:
     """Return the protected paths of a workspace; search its folders from the top, for up to so many seconds."""
     identities: dict[Path, _Identity] = {}
+    instructions: dict[Path, _Identity] = {}
     repositories: list[Path] = []
     known, seen = _listings(workspace), dict[Path, _Listing]()
     deadline = time.monotonic() + seconds
@@ -94,6 +99,7 @@ def find_protected_files(workspace: Path, seconds: float = MAX_SECONDS) -> Prote
             repositories.append(repository)
             _add(identities, _existing_parts(repository))
         _add(identities, [folder / name for name in listing.protected])
+        _add(instructions, [folder / name for name in listing.instructions])
         pending.extend(folder / name for name in listing.folders)
     if (linked := _linked_repository(workspace)) is not None:
         for repository in _repositories(linked):
@@ -101,12 +107,12 @@ def find_protected_files(workspace: Path, seconds: float = MAX_SECONDS) -> Prote
             _add(identities, _existing_parts(repository))
     known.clear()
     known.update(seen)
-    return ProtectedFiles(workspace, identities, tuple(repositories), not pending)
+    return ProtectedFiles(workspace, identities, tuple(repositories), instructions, not pending)
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """The names in a folder that matter: protected ones, and folders to search.
+    """The names in a folder that matter: protected ones, instructions for agents, and folders to search.
 
     `version` is device, inode and ctime of the folder, which change with any entry that comes, goes or is renamed, and
     which a program cannot set; they may miss a change shortly before `listed`, in nanoseconds of the clock.
@@ -116,6 +122,7 @@ class _Listing:
     listed: int
     folders: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
+    instructions: tuple[str, ...] = ()
     has_git: bool = False
     is_repository: bool = False
 
@@ -146,6 +153,7 @@ def _list(folder: Path, known: _Listing | None) -> _Listing:
         listed,
         tuple(sorted(folders - protected - _UNSEARCHED_FOLDERS - {".git"})),
         tuple(sorted(protected)),
+        tuple(entry.name for entry in entries if entry.name not in folders and _is_instruction(folder, entry.name)),
         has_git,
         _is_repository({entry.name for entry in entries}),
     )
@@ -217,6 +225,18 @@ def _is_protected(parent: str, name: str) -> bool:
     return name.casefold() in _PAIR_ENDS and protected_settings_part((parent, name)) is not None
 
 
+@lru_cache(65_536)
+def _has_instruction_name(name: str) -> bool:
+    return is_instruction((name,))
+
+
+def _is_instruction(folder: Path, name: str) -> bool:
+    """Return whether an entry of a folder is a file of instructions, or in a folder of them such as `.cursorrules`."""
+    if _has_instruction_name(name) or _has_instruction_name(folder.name):
+        return True
+    return folder.parent.name == ".github" and is_instruction((".github", folder.name))
+
+
 def _add(identities: dict[Path, _Identity], paths: Iterator[Path] | Sequence[Path]) -> None:
     for path in paths:
         try:
@@ -233,8 +253,13 @@ def _add(identities: dict[Path, _Identity], paths: Iterator[Path] | Sequence[Pat
 # --- after the command ------------------------------------------------------------------------------------------------
 
 
+def changed_instructions(before: ProtectedFiles, after: ProtectedFiles) -> list[Path]:
+    """Return the files of instructions that came or changed between two searches of a workspace."""
+    return [path for path, identity in after.instructions.items() if before.instructions.get(path) != identity]
+
+
 def move_new_ones(
-    before: ProtectedFiles, command: str, quarantine: Path, *, home: Path, were_mounted: bool
+    before: ProtectedFiles, after: ProtectedFiles, command: str, quarantine: Path, *, home: Path, were_mounted: bool
 ) -> list[Path]:
     """Move what appeared under a protected name since `before` into `quarantine`, a folder in `home`; return the paths.
 
@@ -243,7 +268,6 @@ def move_new_ones(
     `OSError` if something cannot be moved.
     """
     known = {identity for path, identity in before.identities.items() if not names(command, path)}
-    after = find_protected_files(before.workspace)
     moved: list[Path] = []
     for path, identity in after.identities.items():
         if identity in known or names(command, path) or _others_changed(path, before, identity, were_mounted):

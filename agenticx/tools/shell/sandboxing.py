@@ -21,7 +21,13 @@ from agenticx.settings import home_folder
 from agenticx.tools.context import ToolContext
 from agenticx.tools.shell.file_system_cache import FileSystemCache
 from agenticx.tools.shell.named_paths import examine
-from agenticx.tools.shell.protected_files import ProtectedFiles, find_protected_files, move_new_ones, newest_change
+from agenticx.tools.shell.protected_files import (
+    ProtectedFiles,
+    changed_instructions,
+    find_protected_files,
+    move_new_ones,
+    newest_change,
+)
 from agenticx.tools.visible import visible_line
 
 __all__ = ["Launch", "Wishes", "find_sandbox_for", "is_contained", "prepare", "sandbox_reasons"]
@@ -141,26 +147,33 @@ class Launch:
 
         It blocks.
         """
-        if (moved := self._move_protected()) is not None:
-            yield moved
-        if self.before is not None and not self.before.is_complete:
-            yield (
-                "The workspace has too many folders to find all files in it that decide what runs on this machine: "
-                "deeper ones are not protected."
-            )
+        if self.before is not None:
+            yield from self._compare(self.before, find_protected_files(self.before.workspace))
         changed = [path for path, time in (self.changes or {}).items() if newest_change(path) != time]
         if changed:
             yield f"The command changed {_shown(changed)}, which may decide what runs on this machine: look at it."
         if self.temporary is not None:
             shutil.rmtree(self.temporary, ignore_errors=True)
 
-    def _move_protected(self) -> str | None:
-        """Move away what the command created under protected names; return a sentence about it, or None."""
-        if self.before is None or self.quarantine is None:
+    def _compare(self, before: ProtectedFiles, after: ProtectedFiles) -> Iterator[str]:
+        """Move away what the command created under protected names; yield sentences about that and about changes."""
+        if (moved := self._move_protected(before, after)) is not None:
+            yield moved
+        if not before.is_complete:
+            yield (
+                "The workspace has too many folders to find all files in it that decide what runs on this machine: "
+                "deeper ones are not protected."
+            )
+        if instructions := changed_instructions(before, after):
+            yield f"The command wrote {_shown(instructions)}: instructions that agents follow, look at them."
+
+    def _move_protected(self, before: ProtectedFiles, after: ProtectedFiles) -> str | None:
+        if self.quarantine is None:
             return None
         try:
             moved = move_new_ones(
-                self.before,
+                before,
+                after,
                 self.consented,
                 self.quarantine,
                 home=self.quarantine.parents[1],

@@ -209,6 +209,21 @@ async def test_what_a_question_named_may_be_written(machine) -> None:
     assert await runner.call(bash_exec, command="echo B=2 >> .env; cat .env") == "A=1\nB=2\n[exit code 0]"
 
 
+async def test_instructions_that_a_command_writes_are_reported(machine) -> None:
+    runner = machine()
+    work = runner.workspace
+    (work / "CLAUDE.md").write_text("Be brief.\n")
+    (work / "sub/AGENTS.md").write_text("Be kind.\n")
+    command = (
+        "echo evil >> CLAUDE.md; mkdir -p .github/instructions; touch .github/instructions/a.md new.md; cat */*.md"
+    )
+    lines = (await runner.call(bash_exec, command=command)).splitlines()
+    written = f"{work}/CLAUDE.md, {work}/.github/instructions/a.md"
+    assert lines[:2] == ["Be kind.", "[exit code 0]"]
+    assert lines[2] == f"[The command wrote {written}: instructions that agents follow, look at them.]"
+    assert "instructions" not in await runner.call(bash_exec, command="touch other.md; cat CLAUDE.md")
+
+
 async def test_a_new_guard_rail_is_moved_away_and_reported(machine, sandbox) -> None:
     runner = machine()
     result = await runner.call(bash_exec, command="x=.env; echo evil > sub/${x}rc")
@@ -379,7 +394,7 @@ async def test_landlock_keeps_a_command_from_writing_outside_of_the_workspace(we
         bash_exec, command="; ".join(f"touch {place}/x && echo wrote {place}" for place in places)
     )
     assert "wrote" not in result
-    assert "[The sandbox allows writing in the workspace and in $TMPDIR only," in result
+    assert "[The sandbox allows writing in the workspace, in $TMPDIR and in /dev/shm only," in result
     runner.context = replace(runner.context, permitted_risk="read")
     result = await runner.call(
         bash_exec, command="touch x; sort <<<b; cat <<<$GIT_OPTIONAL_LOCKS; test -e x || echo no x"
