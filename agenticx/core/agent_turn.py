@@ -20,7 +20,6 @@ from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.messages import UserMessage
 from agenticx.runtime.agent_runtime import AgentRuntime
-from agenticx.runtime.budgets.budget import settings_budget
 from agenticx.runtime.events import Event
 from agenticx.runtime.gates.pending import AsyncConfirmGate
 from agenticx.runtime.gates.terminal import DefaultConfirmGate
@@ -328,7 +327,6 @@ class MemoryTurn:
             deps=arguments.deps,
             max_rounds=limit,
             on_exhausted=settings.on_exhausted,
-            budget=settings_budget(settings) if above is None else None,  # a child turn shares its parent's
         )
         runtime = AgentRuntime(acting.model, settings=settings, clock=self._clock)
         return runtime.run_turn(arguments.message, session, self._stop, output_type=arguments.output, context=context)

@@ -14,6 +14,7 @@ from agenticx.llms.message_attachments import with_files_after_results
 from agenticx.llms.openai_rows import messages_to_rows
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext
+from agenticx.runtime.budgets.budget import settings_budget
 from agenticx.runtime.events import Event
 from agenticx.runtime.run_results import own_events, turn_error
 from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
@@ -48,7 +49,9 @@ async def run_chat(
         execute_tools=execute,
         budget=budget,
     )
-    if (parent := turn_above()) is not None:
+    if (parent := turn_above()) is None:
+        context = replace(context, budget=settings_budget(runtime.settings, budget))
+    else:
         context = replace(context, parent=parent, gate=gate)
         session.inherit(parent.session, parent.permission_mode)
     if isinstance(message := session.messages[-1], UserMessage):

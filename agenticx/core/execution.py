@@ -31,6 +31,7 @@ from agenticx.runtime import (
     StopSignal,
     TurnContext,
 )
+from agenticx.runtime.budgets.budget import settings_budget
 from agenticx.runtime.events import Event
 from agenticx.runtime.interrupts import cancel_and_wait
 from agenticx.runtime.run_results import own_events, turn_error
@@ -226,7 +227,7 @@ class Execution:
             gate=self.gate,
             deps=self.deps,
             on_exhausted="error",
-            budget=self.budget,
+            budget=settings_budget(self.runtime.settings, self.budget) if parent is None else self.budget,
         )
 
     def _end_attempt(self, number: int, session: Session, events: Sequence[Event]) -> None:

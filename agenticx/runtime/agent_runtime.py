@@ -32,6 +32,7 @@ from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
 from agenticx.logs import get_logger
 from agenticx.messages import MAIN_AGENT, Message, ToolCall
+from agenticx.runtime.budgets.budget import settings_budget
 from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import read_inline_calls
 from agenticx.runtime.calls.loop_check import check_for_loop
@@ -252,6 +253,11 @@ class AgentRuntime(RunMethods):
         turn.accepts_children = False
         return turn
 
+    @property
+    def settings(self) -> Settings:
+        """The settings of its turns."""
+        return self._settings
+
     async def aclose(self) -> None:
         """Close the connections of its models on the running event loop."""
         for model in (self._model, *self._models_by_name.values()):
@@ -272,6 +278,8 @@ class AgentRuntime(RunMethods):
             raise ValueError(f"a child turn needs an agent_id of its own; {MAIN_AGENT!r} is the main agent")
         if context.parent is not None and agent.organization_id is None:
             agent = replace(agent, organization_id=context.parent.agent.organization_id)
+        if context.parent is None and context.budget is None:
+            context = replace(context, budget=settings_budget(self._settings))
         output_type = agent.output_type if output_type is None else output_type
         return Turn(
             session=session,

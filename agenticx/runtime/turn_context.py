@@ -97,7 +97,7 @@ class TurnContext:
       turn that has used them, by default the runtime's, which pauses agents other than `meta`. `"partial"` asks the
       model for what it found so far, and `"answer"` for its answer, both without tools; `"summary"` makes no call: the
       results of the last round are the answer.
-    - `budget` limits all model calls of the turn and its child turns.
+    - `budget` limits all model calls of the turn and its child turns; without one, the limits of the settings do.
     - `work_seconds` ends it with `timeout.turn`, not counting the time in which it waits for a person; `turn_seconds`
       replaces the setting for the longest time of a turn.
 

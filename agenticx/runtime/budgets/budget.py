@@ -296,10 +296,12 @@ def checked_budget(budget: Budget | None) -> Budget | None:
     return budget
 
 
-def settings_budget(settings: Settings) -> Budget | None:
-    """Return a new budget with the settings' limits for each turn; None if they have none."""
+def settings_budget(settings: Settings, own: Budget | None = None) -> Budget | None:
+    """Return a new budget with the settings' limits for each turn, within `own` too; None if there are no limits."""
     tokens, cost_usd = settings.turn_budget_tokens or None, settings.turn_budget_usd or None
-    return None if tokens is None and cost_usd is None else Budget(tokens=tokens, cost_usd=cost_usd)
+    if tokens is None and cost_usd is None:
+        return own
+    return Budget.joined(own, Budget(tokens=tokens, cost_usd=cost_usd))
 
 
 def _exceeded(limit: str, detail: str) -> BudgetExceeded:

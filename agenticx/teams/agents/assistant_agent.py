@@ -27,7 +27,7 @@ from agenticx.runtime import (
     StopSignal,
     TurnContext,
 )
-from agenticx.runtime.budgets.budget import checked_budget
+from agenticx.runtime.budgets.budget import checked_budget, settings_budget
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
 from agenticx.runtime.gates.base import GateFunction, checked_gate
@@ -276,7 +276,7 @@ class AssistantAgent(BaseChatAgent):
         )
         if (parent := turn_above()) is None:
             self._session.inherit(Session(), "default")
-            return context
+            return replace(context, budget=settings_budget(self._runtime.settings, context.budget))
         self._session.inherit(parent.session, parent.permission_mode)
         return replace(context, parent=parent)
 

@@ -76,7 +76,8 @@ class BaseGroupChat(Team):
     participants use besides those of `agenticx.teams` and the `StructuredMessage` that participants produce. With
     `emit_team_events` the choice of a speaker is a message too, with the tokens that it took. `confirm_gate` is asked
     about risky calls of agents that have none of their own, also those of inner teams without one. All model calls of
-    all runs are made within `budget`; once its seconds are used up the speech ends, and no other begins.
+    all runs are made within `budget`, and those of one run within the settings' budget of a turn; once the seconds are
+    used up the speech ends, and no other begins.
 
     With a `session`, which is one in memory or the id of one of an open hub, each run is a turn of it, and so is each
     speech of an `AssistantAgent`, below that one; the first run goes on from what the session's log has of the team:
@@ -228,7 +229,9 @@ class BaseGroupChat(Team):
         self.check_start(self._transcript, task)
         _check(token)
         condition = None if self._condition is None else ConditionRun(self._condition)
-        run = self._running = TeamRun(condition=condition, spending=Spending(self._budget, self._clock))
+        run = self._running = TeamRun(
+            condition=condition, spending=Spending(self._turns.budget(self._budget), self._clock)
+        )
         run.obey(token)
         earlier, self._interrupted = self._interrupted, None
         if earlier is not None and not task:

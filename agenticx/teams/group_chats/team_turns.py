@@ -11,7 +11,8 @@ from agenticx import user_code
 from agenticx.argument_types import check_type
 from agenticx.errors import AgenticXError, SessionBusy, StoreError
 from agenticx.messages import MAIN_AGENT, UserMessage, clean_text
-from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
+from agenticx.runtime import AgentRuntime, Budget, EventType, Session, StopSignal, TurnContext, current_turn
+from agenticx.runtime.budgets.budget import settings_budget
 from agenticx.runtime.interrupts import TurnInterrupted
 from agenticx.runtime.run_results import own_events
 from agenticx.runtime.turn import Turn
@@ -205,6 +206,12 @@ class TeamTurns:
             return None
         is_elsewhere = isinstance(self._session, str) and self._session != turn.session_id
         return None if is_elsewhere else turn
+
+    def budget(self, own: Budget | None) -> Budget | None:
+        """Return the budget of the next run within `own`: a run that is no turn gets the settings' limits of a turn."""
+        if self._session is not None or self._turn_above() is not None:
+            return own
+        return settings_budget(self._settings or load_settings(), own)
 
     async def run(self, text: str, task: Sequence[BaseChatMessage], work: Work) -> None:
         """Run `work`, whose result ends the turn, as a turn that begins with the message `text`.

@@ -28,9 +28,16 @@ from agenticx import (
 )
 from agenticx.core import AgentExecutor
 from agenticx.errors import SettingsError, UnknownAgent
-from agenticx.runtime import ConfirmRequest, StopSignal
+from agenticx.runtime import AgentRuntime, Budget, ConfirmRequest, StopSignal
 from agenticx.sessions import Hub, HubClosed, SessionEvent, SessionRecord
-from agenticx.teams import AgentTeamManager, CancellationToken, RoundRobinGroupChat, Swarm
+from agenticx.teams import (
+    AgentTeamManager,
+    AssistantAgent,
+    CancellationToken,
+    RoundRobinGroupChat,
+    Swarm,
+    TeamError,
+)
 from agenticx.testing import ScriptedModel, call, outline, say, usage
 
 pytestmark = pytest.mark.anyio
@@ -143,6 +150,30 @@ async def test_the_budget_of_the_settings_is_that_of_a_run_and_of_the_agents_tha
     with pytest.raises(TurnError, match="budget of 100000 tokens is exceeded") as refused:
         await boss.run("go")
     assert refused.value.code == "budget_exceeded"
+
+
+async def test_the_budget_of_the_settings_bounds_every_way_to_run_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGX_TURN_BUDGET_TOKENS", "100000")
+
+    def spender() -> ScriptedModel:
+        return ScriptedModel([[call("act"), usage(99_900, 10)], "Done."])
+
+    @tool(risk="read")
+    def act() -> str:
+        """Act."""
+        return "acted"
+
+    events = [event async for event in AgentRuntime(spender(), tools=[act]).run_turn("go", Session())]
+    assert (events[-1].type, events[-1].data["code"]) == ("error", "budget_exceeded")
+    large = Budget(tokens=10_000_000)
+    result = await AgentExecutor(spender(), budget=large).arun(Agent(tools=[act]), "go")
+    assert "budget of 100000 tokens is exceeded" in str(result.error)
+    chatty = AssistantAgent("one", spender(), tools=[act], budget=large)
+    with pytest.raises(TurnError, match="budget of 100000 tokens is exceeded"):
+        await chatty.run(task="go")
+    members = [AssistantAgent(name, ScriptedModel([[say("Hi."), usage(99_900, 10)]])) for name in ("one", "two")]
+    with pytest.raises(TeamError, match="budget of 100000 tokens is exceeded"):
+        await RoundRobinGroupChat(members, max_turns=2).run(task="go")
 
 
 async def test_deps_reach_the_tools_and_no_model() -> None:
