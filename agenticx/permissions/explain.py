@@ -1,4 +1,4 @@
-"""Sentences that explain a verdict: what each part of a command is, and what a yes could cover."""
+"""Sentences that explain a verdict: what decides, what each part of a command is, and what a yes could cover."""
 
 from __future__ import annotations
 
@@ -19,16 +19,43 @@ __all__ = ["explain"]
 _MAX_PARTS = 20
 _MAX_CHARS = 200
 
+# Of what decides and is not named by the reasons of the verdict.
+_DECIDERS = {
+    "default": "No rule decides, so mode default does: reads are allowed, all else is asked about.",
+    "accept_edits": (
+        "No rule decides, so mode accept_edits does: reads, changes of files of the workspace and commands"
+        " in the sandbox of bubblewrap without the network are allowed, all else is asked about."
+    ),
+    "plan": "Mode plan decides: reads are allowed, all else is denied.",
+    "auto": "No rule decides, so mode auto does: all is allowed that is not asked about in every mode.",
+    "sandbox": "It wants more than the sandbox gives, which no mode allows.",
+    "untrusted": (
+        "While texts of others are in the conversation, calls that run code outside of a sandbox, or send what you have"
+        " not written, are asked about in every mode."
+    ),
+    "tool": "The tool itself refuses such a call, before rules and modes are looked at.",
+}
+
 
 def explain(call: Call, verdict: Verdict, rules: Sequence[Rule] = ()) -> Sequence[str]:
-    """Return the reasons of a verdict, and what decides about each part of a command and what a yes could store.
+    """Return the reasons of a verdict, what decides, about each part of a command too, and what a yes could store.
 
     `rules` are those with which it was decided.
     """
     held = [rule for rule in rules if rule.decision == "allow" and rule.holds_in(call.workspace)]
     shell = call.assessment.shell
     parts = () if shell is None else _explain_command(shell, verdict, [rule for rule in held if rule.is_about(call)])
-    return (*verdict.reasons, *parts, *(_explain_yes(call, verdict, held) if verdict.decision == "ask" else ()))
+    yes = _explain_yes(call, verdict, held) if verdict.decision == "ask" else ()
+    return (*verdict.reasons, *explain_decider(verdict), *parts, *yes)
+
+
+def explain_decider(verdict: Verdict) -> Iterator[str]:
+    """Yield sentences about what decides, as far as the reasons of the verdict do not name it."""
+    for rule in verdict.rules:
+        if rule.id:
+            yield f"The id of that rule is {rule.id}."
+    if verdict.decided_by in _DECIDERS and not (verdict.decided_by == "plan" and verdict.decision == "deny"):
+        yield _DECIDERS[verdict.decided_by]
 
 
 def _explain_command(command: ShellCommand, verdict: Verdict, rules: Sequence[Rule]) -> Iterator[str]:
@@ -42,11 +69,9 @@ def _explain_command(command: ShellCommand, verdict: Verdict, rules: Sequence[Ru
         if len(command.parts) > _MAX_PARTS:
             yield f"There are {len(command.parts) - _MAX_PARTS} more parts."
         return
-    if not verdict.rules:
-        yield (
-            "Rules about words cannot allow it, and it is not taken for plain reading: it has more than plain words,"
-            " quotes, pipes, `;`, `&&` and `||`; for example a variable, a redirection to a file, or code in quotes."
-        )
+    if verdict.decision == "ask":
+        found = command.unread or "more than plain words, quotes, pipes, `;`, `&&` and `||`"
+        yield f"It has {found}: so it is not taken for a read, and no rule about its first words can allow it."
     seen = dict.fromkeys(map(_shown, command.runs))
     if len(seen) > 1:
         yield f"It may run: {'; '.join(islice(seen, _MAX_PARTS))}{'; …' if len(seen) > _MAX_PARTS else ''}."
@@ -61,19 +86,24 @@ def _explain_matches(command: ShellCommand, rule: Rule) -> Iterator[str]:
 
 
 def _explain_part(part: CommandPart, command: ShellCommand, verdict: Verdict, rules: Sequence[Rule]) -> str:
-    shown = f"`{_shown(part.words)}`"
+    shown, is_asked = f"`{_shown(part.words)}`", verdict.decision == "ask"
+    if part.is_harmless and part.words[0] == "cd":
+        end = "; no rule about first words allows what comes after it" if is_asked else ""
+        return f"{shown} changes the folder to one of the workspace{end}."
     if part.is_harmless:
         return f"{shown} only looks at files of the workspace: it needs no question."
-    may_match = may_be_allowed(command)
     allowing = (rule for rule in rules if allows_part(rule, part) and allows_wishes(rule, command))
-    if may_match and (rule := next(allowing, None)) is not None:
+    if may_be_allowed(command) and (rule := next(allowing, None)) is not None:
         return f"{shown} is allowed by a rule: {visible_line(str(rule), _MAX_CHARS)}."
-    does = "asks" if verdict.decision == "ask" else f"is allowed by {_decider(verdict)}"
+    if not is_asked:
+        return f"{shown} is allowed by {_decider(verdict)}."
     if part.words[0] == "cd":
-        return f"{shown} changes the folder, so that no rule about words allows the command."
+        return f"{shown} changes the folder, and no rule about first words allows what comes after it."
+    if part.obstacle is not None:  # no rule is made for a program that can only read
+        return f"{shown} asks: {visible_line(part.obstacle, 2 * _MAX_CHARS)}."
     if (why := why_without_kind(part)) is not None:
-        return f"{shown} {does}; no kind of it can be remembered: {visible_line(why, 2 * _MAX_CHARS)}."
-    return f"{shown} {does}; it is not known to only look at files of the workspace."
+        return f"{shown} asks; no kind of it can be remembered: {visible_line(why, 2 * _MAX_CHARS)}."
+    return f"{shown} asks: it is not known to only look at files of the workspace."
 
 
 def _decider(verdict: Verdict) -> str:
@@ -82,7 +112,7 @@ def _decider(verdict: Verdict) -> str:
 
 def _explain_yes(call: Call, verdict: Verdict, rules: Sequence[Rule]) -> Iterator[str]:
     if verdict.is_in_every_mode:
-        yield "A yes counts once: this is asked about each time, whatever rules allow."
+        yield "A yes counts once: this is asked about each time, and no rule can allow it."
         return
     offer = offer_rules(call, rules)
     if offer.rules:

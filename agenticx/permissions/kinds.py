@@ -310,7 +310,7 @@ def _why_unfixed(words: Sequence[str]) -> str:
     """Return a clause that says why `_fixed` returns None for the words, of which there is one at least."""
     program, rest = words[0], words[1:]
     if program in _NO_KIND:
-        return f"`{program}` runs what its arguments say, or changes so much that each call is looked at"
+        return f"what `{program}` does or runs is up to its arguments"
     if program in _SUBCOMMANDS:
         if not rest:
             return f"`{program}` alone could be followed by anything"
@@ -326,7 +326,7 @@ def _why_unfixed(words: Sequence[str]) -> str:
         return f"`{program} {rest[0]}` may run or configure any program"
     if _LANGUAGES.fullmatch(program):
         return f"`{program}` runs any code that it is given"
-    return f"the first words after `{program}` do not say what it does"
+    return f"it is not known which words after `{program}` say what it does"
 
 
 def is_narrower(rule: Rule, offer: Offer) -> bool:

@@ -26,7 +26,6 @@ from agenticx.permissions.command_rules import (
     is_exactly,
     may_be_allowed,
 )
-from agenticx.permissions.kinds import describe
 from agenticx.permissions.rules import Call, Rule
 from agenticx.tools.base import Risk, ShellCommand
 
@@ -51,7 +50,7 @@ _PLAN_REASON = (
 # By the field of an assessment, in the order in which they are looked at.
 _EVERY_MODE_REASONS = {
     "remembers": "Later sessions will have it, which is asked about in every mode, each time.",
-    "protected": "It touches a protected path, which is asked about in every mode.",
+    "protected": "Such a call is asked about in every mode.",
     "discloses": "Text goes to another provider, which is asked about in every mode.",
     "unchecked": "A call that cannot be checked completely is asked about in every mode.",
 }
@@ -136,7 +135,8 @@ def decide(
 
 def _trust_reason(files: Sequence[str]) -> str:
     shown = " and ".join(files) if len(files) <= _SHOWN_SOURCES else f"{len(files):,} AGENTS.md files"
-    return f"{shown} {'is' if len(files) == 1 else 'are'} not trusted yet; `agx trust` in the workspace changes that."
+    count = "counts" if len(files) == 1 else "count"
+    return f"{shown} {count} as written by others until you trust {'it' if len(files) == 1 else 'them'}: `agx trust`."
 
 
 def _decide(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, is_own: bool, has_sources: bool) -> Verdict:
@@ -173,7 +173,7 @@ def _decide_by_mode(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, 
     """Return the verdict about a call that nothing else speaks about; rules that allow come first."""
     assessment = call.assessment
     if allowing := _allowing(rules, call):
-        reasons = tuple(f"The user's rule allows {describe(rule)}." for rule in allowing)
+        reasons = tuple(f"The user's rule allows it: {rule}." for rule in allowing)
         return Verdict("allow", "rule", reasons, allowing)
     if (command := assessment.shell) is not None and (command.network or command.unsandboxed):
         return Verdict("ask", "sandbox", assessment.reasons)

@@ -48,12 +48,14 @@ class CommandPart:
     """A simple command between the operators of a command line.
 
     `words` are those that it has, without quotes; `bare_count` is the number of words at its beginning that stand there
-    without quotes and globs. `is_harmless`: it only reads the workspace.
+    without quotes and globs. `is_harmless`: it only reads the workspace. `obstacle` is a clause that says why a program
+    that can only read may do more here, None for another program.
     """
 
     words: tuple[str, ...]
     bare_count: int
     is_harmless: bool = False
+    obstacle: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ class ShellCommand:
     """A command line of bash.
 
     - `text` is all of it.
-    - `parts` are its simple commands if it has nothing else that bash would expand or run, else None.
+    - `parts` are its simple commands if it has nothing else that bash would expand or run, else None; then `unread` is
+      a clause about the first such thing, None if the command was not read at all.
     - `runs` are the words of all simple commands that it may run, also in substitutions, quoted code and after programs
       such as `sudo`; None is a word that only bash knows. `is_complete` is False if it may run others too.
     - `network` and `unsandboxed` say what it asks for beyond the sandbox, where there is one.
@@ -73,6 +76,7 @@ class ShellCommand:
     is_complete: bool = True
     network: bool = False
     unsandboxed: bool = False
+    unread: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

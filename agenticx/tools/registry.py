@@ -127,7 +127,7 @@ class FunctionTool(Generic[P, R]):
 
 
 _REASONS: Mapping[Risk, str] = {
-    "read": "{name} only reads.",
+    "read": "{name} changes nothing outside of the session.",
     "write": "{name} changes files or other state.",
     "execute": "{name} is code of this application that may do anything.",
 }

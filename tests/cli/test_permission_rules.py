@@ -44,7 +44,7 @@ def test_what_allows_very_much_is_stored_with_a_warning_and_what_is_wrong_is_ref
         ("allow", "bash_exec"): "it covers all commands",
         ("allow bash_exec command=git",): "`git` alone could be followed by anything",
         ("allow", "bash_exec", "command=python -c"): "`python` runs any code",
-        ("allow", "bash_exec", "command=env"): "`env` runs what its arguments say",
+        ("allow", "bash_exec", "command=env"): "what `env` does or runs is up to its arguments",
     }.items():
         done = agx("permissions", "add", *words)
         assert (done.returncode, why in done.stderr) == (0, True), done.stderr

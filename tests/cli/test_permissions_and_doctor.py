@@ -68,19 +68,28 @@ def test_explain_without_json_prints_text(agx: Any) -> None:
             "git add a && git commit -m 'x y' | cat",
             [
                 '`git add a` is allowed by a rule: allow bash_exec command="git add".',
-                "`git commit -m 'x y'` asks; ",
+                "`git commit -m 'x y'` asks: ",
                 "`cat` only looks at files",
                 "A yes can be remembered for this kind: git commit ….",
             ],
         ),
-        ("cd src && pytest", ["`cd src` changes the folder", "only for exactly this call"]),
-        ("pytest > $OUT", ["more than plain words"]),
+        ("mkdir src; cd src && pytest", ["`cd src` changes the folder", "only for exactly this call"]),
+        ("pytest > $OUT", ["It has a redirection to a file: ", "mode default does"]),
+        ("PAGER=./x man ls", ["It has an assignment before its program: "]),
+        (
+            "grep -rn TODO . | sort -o x",
+            ["`grep -rn TODO .` asks: it would also read `.env`", "with these arguments `sort`"],
+        ),
+        ("cat ../x *", ["`cat ../x '*'` asks: `*` may stand for"]),
+        ("git status", ["`git status` asks: the workspace is not the top of a git repository"]),
+        ("cat .env", ["It names .env, a file that usually holds keys or passwords.", "asked about in every mode"]),
         ("rm -rf ~", ["A yes counts once"]),
         ("x=1; sudo git push", ["The rule is about `git push`."]),
     ],
 )
 @pytest.mark.cases(quick=2)
 def test_explain_says_what_each_part_of_a_command_is(agx: Any, command: str, sentences: list[str]) -> None:
+    (agx.folder / ".env").write_text("KEY=secret")
     agx("permissions", "add", "allow", "bash_exec", "command=git add")
     agx("permissions", "add", 'deny bash_exec command="git push"', "--user")
     done = agx("permissions", "explain", "bash_exec", json.dumps({"command": command}), "--json")
@@ -88,6 +97,7 @@ def test_explain_says_what_each_part_of_a_command_is(agx: Any, command: str, sen
     assert row["decision"] == ("deny" if "push" in command else "ask")
     found = [next((reason for reason in row["reasons"] if sentence in reason), None) for sentence in sentences]
     assert None not in found, row["reasons"]
+    assert not any("decides what runs" in reason for reason in row["reasons"])
 
 
 def test_explain_refuses_an_unknown_tool_and_bad_arguments(agx: Any) -> None:

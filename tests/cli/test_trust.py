@@ -18,7 +18,7 @@ def test_files_are_trusted_without_a_terminal_by_yes_alone_listed_and_removed(ag
     agx.environment["AGX_SANDBOX"] = "off"
     asks = agx(*explain).stdout
     assert asks.startswith("ask (rule: untrusted)\n")
-    assert "  AGENTS.md is not trusted yet; `agx trust`" in asks
+    assert "  AGENTS.md counts as written by others until you trust it: `agx trust`." in asks
 
     refused = agx("trust")
     assert (refused.returncode, refused.stdout) == (2, f"{file}: 9 bytes\n\n  Use tabs.\n\n")

@@ -97,6 +97,7 @@ MODULES = [
     "tools.shell.quoting",
     "tools.shell.named_paths",
     "tools.shell.deletions",
+    "tools.shell.grammar",
     "tools.shell.harmless_commands",
     "tools.shell.command_reader",
     "tools.shell.git_reads",

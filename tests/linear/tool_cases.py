@@ -62,10 +62,11 @@ from agenticx.tools.shell.deletions import find_critical_deletion
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
 from agenticx.tools.shell.git_reads import read_git_arguments
 from agenticx.tools.shell.globs import is_glob, simplify_classes
+from agenticx.tools.shell.grammar import find_unread, parse_command
 from agenticx.tools.shell.harmless_commands import is_plainly_harmless, read_parts
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES, examine
 from agenticx.tools.shell.quoting import remove_quoting
-from agenticx.tools.shell.read_only_programs import read_arguments
+from agenticx.tools.shell.read_only_programs import can_only_read, read_arguments
 from agenticx.tools.shown_names import entries_shown_as, name_forms
 from agenticx.tools.text_files import (
     FileText,
@@ -400,6 +401,13 @@ TOOL_CASES = [
     ),
     LinearCase(of=read_commands, run=read_commands, inputs=COMMANDS, where="thread"),
     LinearCase(
+        of=find_unread,
+        run=find_unread,
+        inputs={**COMMANDS, "late": lambda size: "ls a;" * (size // 5) + "$"},
+        where="thread",
+        also=(parse_command,),
+    ),
+    LinearCase(
         of=read_git_arguments,
         run=lambda text: read_git_arguments(text.split(" ")),
         inputs={
@@ -423,6 +431,7 @@ TOOL_CASES = [
             "xxd": lambda size: "xxd" + "\t-b" * (size // 3),
             "sed": lambda size: "sed\t-n\t" + "1p;" * (size // 3),
         },
+        also=(can_only_read,),
         where="thread",
     ),
     LinearCase(

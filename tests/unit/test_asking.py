@@ -246,6 +246,6 @@ async def test_the_questions_that_a_gate_answers_by_policy_are_in_the_log(tmp_pa
     session = Session(workspace=tmp_path, permission_mode="auto")
     events = await collect(runtime.run_turn("Go", session))
     required, response = (event for event in events if event.type in ("confirm_required", "confirm_response"))
-    assert "It touches a protected path, which is asked about in every mode." in required.data["context"]["reasons"]
+    assert "Such a call is asked about in every mode." in required.data["context"]["reasons"]
     assert response.data == {"id": required.data["id"], "approved": True, "by": "policy"}
     assert (tmp_path / ".bashrc").read_text() == "x"

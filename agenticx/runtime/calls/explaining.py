@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.permissions.explain import explain
+from agenticx.permissions.explain import explain, explain_decider
 from agenticx.permissions.rules import Call, Rule
 from agenticx.permissions.trusted_files import Instructions
 from agenticx.permissions.verdict import PermissionMode, Verdict, decide
@@ -39,7 +39,8 @@ def explain_call(
     except InvalidArguments:
         raise
     except ToolError as exc:
-        return Verdict("deny", "tool", (str(exc),))
+        refused = Verdict("deny", "tool", (f"{exc}.",))
+        return replace(refused, reasons=(*refused.reasons, *explain_decider(refused)))
     files = () if instructions is None else instructions.untrusted()
     verdict = decide(mode, call, rules=rules, untrusted_files=files)
     return replace(verdict, reasons=tuple(explain(call, verdict, rules)))

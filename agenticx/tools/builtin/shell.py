@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agenticx.errors import ToolError
+from agenticx.secret_names import is_secret_file, is_secret_folder
 from agenticx.settings import child_environment
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, ShellCommand, ToolOutput
@@ -28,6 +29,7 @@ from agenticx.tools.registry import tool
 from agenticx.tools.shell.command_reader import read_commands
 from agenticx.tools.shell.deletions import find_critical_deletion
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
+from agenticx.tools.shell.grammar import find_unread
 from agenticx.tools.shell.harmless_commands import is_plainly_harmless, read_parts
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, NamedPaths, examine
 from agenticx.tools.shell.sandboxing import (
@@ -115,7 +117,8 @@ def _read_command(
     search_path, private = environment.get("PATH", ""), context.protected_roots
     workspace = context.workspace.resolve()
     parts = read_parts(command, workspace, search_path, private, file_system, git_environment=environment)
-    return ShellCommand(command, parts, reading.runs, reading.is_complete)
+    unread = find_unread(command) if parts is None else None
+    return ShellCommand(command, parts, reading.runs, reading.is_complete, unread=unread)
 
 
 def _find_deleted(
@@ -158,15 +161,26 @@ def _reasons(
         yield f"The command has {pluralize(len(command), 'character')} in {pluralize(lines, 'line')}."
     if visible(_shortened(command)) != _shortened(command):
         yield "Invisible characters and long runs of blanks are shown in ⟨⟩."
-    if named.protected is not None:
+    if named.protected is not None and not _is_secret(named.protected):
         shown = visible_line(named.protected, _MAX_WORD_CHARS)
         yield f"It names {shown}, which decides what runs on this machine or which calls need approval."
-    if named.secret is not None:
-        yield f"It names {visible_line(named.secret, _MAX_WORD_CHARS)}, a file that usually holds keys or passwords."
+    for secret in dict.fromkeys((named.protected, named.secret)):
+        if secret is not None and (secret == named.secret or _is_secret(secret)):
+            shown, kind = visible_line(secret, _MAX_WORD_CHARS), "folder" if _is_secret_folder(secret) else "file"
+            yield f"It names {shown}, a {kind} that usually holds keys or passwords."
     if deleted is not None:
         yield deletion_reason(deleted)
     if unchecked is not None:
         yield unchecked
+
+
+def _is_secret(word: str) -> bool:
+    """Return whether a word names a file or a folder that usually holds keys or passwords."""
+    return is_secret_file(*word.split("/")) or _is_secret_folder(word)
+
+
+def _is_secret_folder(word: str) -> bool:
+    return is_secret_folder(*word.split("/")) and not is_secret_file(*word.split("/"))
 
 
 # Commands of AgenticX that change what agents may do, know or are given.

@@ -28,6 +28,7 @@ from pathlib import Path
 
 from agenticx.secret_names import holds_credentials, is_secret_file
 from agenticx.tools.shell.git_reads import GitRead
+from agenticx.tools.visible import visible_line
 
 __all__ = ["GitRepositories"]
 
@@ -77,6 +78,7 @@ _PROGRAM_KEY = re.compile(
     r"|gpg\.(?:.*\.)?program",
     re.DOTALL,
 )
+_NO_REPOSITORY = "the workspace is not the top of a git repository, or the settings of that include other files"
 # Modes of an index entry: of a submodule, and of a folder that stands for all files in it.
 _SUBMODULE_MODE = (0o160000).to_bytes(4, "big")
 _FOLDER_MODE = (0o040000).to_bytes(4, "big")
@@ -107,44 +109,53 @@ class GitRepositories:
     workspace: Path
     program: str
     environment: Mapping[str, str]
-    _checked: dict[Path, bool] = field(default_factory=dict[Path, bool])
+    _checked: dict[Path, str | None] = field(default_factory=dict[Path, "str | None"])
     _submodule_count: int = 0
     _deadline: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
 
-    def is_harmless(self, read: GitRead, folder: Path) -> bool:
-        """Return whether a call in `folder`, a resolved path of the workspace, runs no program and shows no secrets."""
-        if not read.needs_repository:
-            return True
-        if folder not in self._checked:
-            self._checked[folder] = self._is_inert(folder, self.workspace)
-        return (
-            self._checked[folder]
-            and not any(map(_names_secret, read.names))
-            and (read.keys is None or self._shows_no_credentials(read.keys, read.scope, folder))
-            and (not read.trees or self._are_trees(read.trees, folder))
-            and (read.listing is None or self._lists_no_secrets(read.listing, folder))
-        )
+    def find_obstacle(self, read: GitRead, folder: Path) -> str | None:
+        """Return None if a call in `folder`, a resolved path of the workspace, runs no program and shows no secrets.
 
-    def _is_inert(self, folder: Path, top: Path) -> bool:
-        """Return whether git finds the repository of `top` from `folder`, and that runs no program."""
+        Else return a clause that says what may happen.
+        """
+        if not read.needs_repository:
+            return None
+        if folder not in self._checked:
+            self._checked[folder] = self._find_program(folder, self.workspace)
+        if (obstacle := self._checked[folder]) is not None:
+            return obstacle
+        if any(map(_names_secret, read.names)):
+            return "it names a file that usually holds keys or passwords"
+        if read.keys is not None and not self._shows_no_credentials(read.keys, read.scope, folder):
+            return "the settings that it shows may have keys or passwords in them"
+        if read.trees and not self._are_trees(read.trees, folder):
+            return "it may show a file, with keys for example, by its hash"
+        if read.listing is not None and not self._lists_no_secrets(read.listing, folder):
+            return "it would show a file that usually holds keys or passwords, or too many to check that"
+        return None
+
+    def _find_program(self, folder: Path, top: Path) -> str | None:
+        """Return None if git finds the repository of `top` from `folder`, and that runs no program, else a clause."""
         settings = self._settings(folder)
         if settings is None:
-            return False
+            return _NO_REPOSITORY
         found = self._run(
             [*_PATHS, "--git-path", "index", "--git-path", "hooks/post-index-change"],
             folder,
         )
         lines = [] if found is None else os.fsdecode(found).split("\n")
         if len(lines) != 6 or lines[0] != str(top):
-            return False
+            return _NO_REPOSITORY
         git_folder, common, index, hook = (folder / line for line in lines[1:5])
         common = Path(os.path.normpath(common))
-        return (
-            _is_complete(top, git_folder, common, settings)
-            and not any(os.path.lexists(path) for path in (hook, top / lines[4]))
-            and all(self._is_accepted(setting) for setting in settings if setting.key != "core.worktree")
-            and self._are_submodules_inert(top, index)
-        )
+        if not _is_complete(top, git_folder, common, settings):
+            return "the repository has parts elsewhere, or links in it"
+        if any(os.path.lexists(path) for path in (hook, top / lines[4])):
+            return "the repository has a hook post-index-change, which git would run"
+        others = (setting for setting in settings if setting.key != "core.worktree")
+        if (setting := next((one for one in others if not self._is_accepted(one)), None)) is not None:
+            return f"with the setting {visible_line(setting.key, 100)}, git may run a program"
+        return None if self._are_submodules_inert(top, index) else "git may run a program for a submodule"
 
     @property
     def _users_scopes(self) -> frozenset[str]:
@@ -205,7 +216,7 @@ class GitRepositories:
             self._submodule_count += 1
             if self._submodule_count > _MAX_SUBMODULES or os.path.realpath(folder) != str(folder):
                 return False
-            if not self._is_inert(folder, folder):
+            if self._find_program(folder, folder) is not None:
                 return False
         return True
 

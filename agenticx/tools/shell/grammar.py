@@ -11,7 +11,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["SimpleCommand", "Word", "parse_command"]
+from agenticx.tools.visible import visible_line
+
+__all__ = ["SimpleCommand", "Word", "find_unread", "parse_command"]
 
 _MAX_COMMANDS = 100
 
@@ -77,6 +79,46 @@ def parse_command(command: str) -> tuple[SimpleCommand, ...] | None:
             case _:
                 pass
     return tuple(commands) if after in ("", ";") and len(commands) <= _MAX_COMMANDS else None
+
+
+def find_unread(command: str) -> str | None:
+    """Return a clause about the first thing in a command that the grammar does not have, None if it has all.
+
+    >>> find_unread("ls > files.txt"), find_unread("PAGER=less git log")
+    ('a redirection to a file', 'an assignment before its program')
+    """
+    is_first, position, kind = True, 0, "blank"
+    while position < len(command):
+        token = _TOKEN.match(command, position)
+        if token is None or token.lastgroup is None or (token.lastgroup in _WORDS and kind in _WORDS):
+            return _UNREAD.get(command[position]) or f"the character {visible_line(command[position], 20)!r}"
+        kind, position = token.lastgroup, token.end()
+        if kind == "word" and is_first and _NO_PROGRAM.fullmatch(token[0]):
+            return "an assignment before its program" if "=" in token[0] else f"the shell's word `{token[0]}`"
+        is_first = kind in ("operator", "newline") or (is_first and kind in ("blank", "comment"))
+    if parse_command(command) is not None:
+        return None
+    return f"an operator without a command, or more than {_MAX_COMMANDS} commands"
+
+
+_UNREAD = {
+    "$": "a `$`, which bash expands",
+    "`": "a command in backticks",
+    "<": "a redirection of a file",
+    ">": "a redirection to a file",
+    "&": "a `&`",
+    "(": "parentheses",
+    ")": "parentheses",
+    "{": "braces",
+    "}": "braces",
+    "[": "a pattern with brackets",
+    "]": "a pattern with brackets",
+    "\\": "a backslash",
+    "!": "a `!`",
+    "~": "a `~`, which bash expands",
+    "'": "a quoted text with characters other than plain ones, or a quote that is not closed",
+    '"': "a quoted text in which bash expands something, or a quote that is not closed",
+}
 
 
 def _tokens(command: str) -> list[tuple[str, str]] | None:

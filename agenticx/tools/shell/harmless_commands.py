@@ -13,7 +13,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -29,7 +29,8 @@ from agenticx.tools.shell.git_reads import read_git_arguments
 from agenticx.tools.shell.git_repositories import GitRepositories
 from agenticx.tools.shell.grammar import SimpleCommand, Word, parse_command
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES
-from agenticx.tools.shell.read_only_programs import BUILTINS, read_arguments
+from agenticx.tools.shell.read_only_programs import BUILTINS, can_only_read, read_arguments
+from agenticx.tools.visible import visible_line
 
 __all__ = ["is_plainly_harmless", "read_parts"]
 
@@ -37,6 +38,7 @@ _SYSTEM_FOLDERS = tuple(map(Path, ("/bin", "/usr/bin")))
 _MAX_CHECKED_PATHS = 256
 _MAX_NAME_BYTES = 255
 _MAX_SEARCHED_NAMES = 10_000
+_SHOWN_CHARS = 200
 
 
 def is_plainly_harmless(
@@ -62,7 +64,7 @@ def is_plainly_harmless(
         return False
     check = _Check(workspace.resolve(), search_path, file_system or FileSystemCache(), git_environment)
     try:
-        return check.is_harmless(commands)
+        return check.find_obstacle(commands) is None
     except UncheckableError:
         return False
 
@@ -76,30 +78,45 @@ def read_parts(
     *,
     git_environment: Mapping[str, str] | None = None,
 ) -> tuple[CommandPart, ...] | None:
-    """Return the simple commands of a command line, each with whether it alone is harmless; None if it has others.
+    """Return the simple commands of a command line, each with whether it is harmless; None if it has others.
 
-    The arguments are those of `is_plainly_harmless`.
+    One after a `cd` is judged in that folder. The arguments are those of `is_plainly_harmless`.
     """
     commands = parse_command(command) if len(command) <= EXAMINED_COMMAND_BYTES else None
     if not commands:
         return None
     is_private = any(is_within(root, workspace) for root in private)
     check = _Check(workspace.resolve(), search_path, file_system, git_environment)
+    obstacles = [_IN_PRIVATE if is_private else one for one in _obstacles(commands, check)]
     return tuple(
         CommandPart(
             tuple(word.text for word in one.words),
             sum(1 for _ in takewhile(lambda word: word.is_bare and not word.is_glob, one.words)),
-            not is_private and _is_harmless_alone(one, check),
+            obstacle is None,
+            obstacle or None,
         )
-        for one in commands
+        for one, obstacle in zip(commands, obstacles, strict=True)
     )
 
 
-def _is_harmless_alone(command: SimpleCommand, check: _Check) -> bool:
-    try:
-        return check.is_harmless([command])
-    except UncheckableError:
-        return False
+def _obstacles(commands: Sequence[SimpleCommand], check: _Check) -> Iterator[str | None]:
+    """Yield for each command None if it is harmless, else a clause that says why not, "" for an unknown program."""
+    is_followed = True
+    for place, command in enumerate(commands):
+        name = command.words[0].text
+        if name in ("cd", "pushd", "popd"):
+            is_followed = place == 0 and name == "cd" and check.change_folder(commands)
+            yield None if is_followed else _NOT_FOLLOWED
+            continue
+        try:
+            yield check.find_obstacle([command]) if is_followed else _AFTER_CHANGE
+        except UncheckableError as exc:
+            yield f"not all that it reads can be checked: {str(exc)[0].lower()}{str(exc)[1:].removesuffix('.')}"
+
+
+_IN_PRIVATE = "the workspace has AgenticX's own files in it"
+_NOT_FOLLOWED = "only a `cd` to a folder of the workspace is followed, at the beginning and before `&&`"
+_AFTER_CHANGE = "the folder in which it runs is not known"
 
 
 @dataclass(slots=True)
@@ -114,15 +131,17 @@ class _Check:
     path_count: int = 0
     repositories: GitRepositories | None = None
 
-    def is_harmless(self, commands: Sequence[SimpleCommand]) -> bool:
+    def find_obstacle(self, commands: Sequence[SimpleCommand]) -> str | None:
+        """Return None if the commands are harmless, else a clause that says why not, "" for an unknown program."""
         if commands[0].words[0].text == "cd":
-            if not self._change_folder(commands):
-                return False
+            if not self.change_folder(commands):
+                return _NOT_FOLLOWED
             commands = commands[1:]
-        return all(self._is_read(command.words) for command in commands)
+        found = (self._find_obstacle(command.words) for command in commands)
+        return next((obstacle for obstacle in found if obstacle is not None), None)
 
-    def _change_folder(self, commands: Sequence[SimpleCommand]) -> bool:
-        """Follow a `cd` that cannot fail, and on which the other commands depend."""
+    def change_folder(self, commands: Sequence[SimpleCommand]) -> bool:
+        """Follow a `cd` that cannot fail, and on which the other commands depend; return whether it is one."""
         match commands[0].words:
             case [_, Word(text=folder, is_glob=False)] if folder and not folder.startswith("-"):
                 pass
@@ -137,47 +156,56 @@ class _Check:
     def _find_folder(self, folder: str) -> Path | None:
         """Return a folder of the workspace that a program can change into, None if there is none without a link."""
         path = os.path.normpath(self.workspace / folder)
-        if not self._is_readable(folder) or os.path.realpath(path) != path:
+        if self._unreadable(folder) is not None or os.path.realpath(path) != path:
             return None  # behind a link `..` is another folder
         return Path(path) if os.path.isdir(path) and os.access(path, os.X_OK) else None
 
-    def _is_read(self, command: Sequence[Word]) -> bool:
+    def _find_obstacle(self, command: Sequence[Word]) -> str | None:
         words = list[str]()
         for word in command:
             found = self._expand(word)
             if found is None:
-                return False
+                return f"`{_shown(word.text)}` may stand for a file whose name is taken for an option"
             words += found
-        if words[0] == "git":
-            return self._is_git_read(words[1:])
+        name = words[0]
+        if name == "git":
+            return self._find_obstacle_of_git(words[1:])
         reading = read_arguments(words)
-        if reading is None or not (words[0] in BUILTINS or _find_system_program(words[0], self.search_path)):
-            return False
+        if reading is None:
+            return f"with these arguments `{name}` is not known to only read" if can_only_read(name) else ""
+        if not (name in BUILTINS or _find_system_program(name, self.search_path)):
+            return f"the `{name}` that would run is not one in /bin or /usr/bin"
         self.path_count += len(reading.paths)
         if self.path_count > _MAX_CHECKED_PATHS:
-            return False
+            return _TOO_MANY_PATHS
         paths = [self._place(path) for path in reading.paths]
-        if not all(self._is_readable(path, takes_folders=reading.takes_folders) for path in paths):
-            return False
+        for path in paths:
+            if (obstacle := self._unreadable(path, takes_folders=reading.takes_folders)) is not None:
+                return obstacle
         if not reading.is_recursive:
-            return True
-        return self._may_be_searched([self.workspace / path for path in paths or [self._place(".")]])
+            return None
+        return self._find_secret([self.workspace / path for path in paths or [self._place(".")]])
 
-    def _is_git_read(self, words: Sequence[str]) -> bool:
+    def _find_obstacle_of_git(self, words: Sequence[str]) -> str | None:
         read = read_git_arguments(words)
+        if read is None or self.git_environment is None:
+            return ""
         program = _find_system_program("git", self.search_path)
-        if read is None or program is None or self.git_environment is None:
-            return False
+        if program is None:
+            return "the `git` that would run is not one in /bin or /usr/bin"
         start = self._find_folder(self._place(read.folder or "."))
+        if start is None:
+            return f"`{_shown(read.folder)}` is not a folder of the workspace"
         self.path_count += len(read.names)
-        if start is None or self.path_count > _MAX_CHECKED_PATHS:
-            return False
+        if self.path_count > _MAX_CHECKED_PATHS:
+            return _TOO_MANY_PATHS
         here = os.path.relpath(start, self.workspace)
-        if not all(self._is_readable(_place(here, name)) for name in read.names):
-            return False
+        for name in read.names:
+            if (obstacle := self._unreadable(_place(here, name))) is not None:
+                return obstacle
         if self.repositories is None:
             self.repositories = GitRepositories(self.workspace, program, self.git_environment)
-        return self.repositories.is_harmless(read, start)
+        return self.repositories.find_obstacle(read, start)
 
     def _expand(self, word: Word) -> list[str] | None:
         """Return the words that bash makes of one, None for a glob that could become an option as well."""
@@ -198,24 +226,27 @@ class _Check:
         """Return a path of a command relative to the workspace, or as it is if it is absolute."""
         return _place(self.folder, path)
 
-    def _is_readable(self, path: str, *, takes_folders: bool = True) -> bool:
-        """Return whether a path is one of the workspace that may be read."""
+    def _unreadable(self, path: str, *, takes_folders: bool = True) -> str | None:
+        """Return None for a path of the workspace that may be read, else a clause that says why it may not."""
         if len(path) > EXAMINED_WORD_BYTES or any(len(part) > _MAX_NAME_BYTES for part in path.split("/")):
-            return False
+            return "one of its paths is too long"
+        shown = f"`{_shown(path)}`"
         try:
             target = resolve_in_workspace(path, self.workspace)
         except ToolError:
-            return False
+            return f"{shown} is not plainly a path of the workspace"
         if has_secret_name(target):
-            return False
+            return f"{shown} usually holds keys or passwords"
         try:
             kind = stat.S_IFMT(target.path.stat().st_mode)
         except OSError as exc:  # a missing file cannot be read; if it is created later, the call's binding changes
-            return exc.errno in (errno.ENOENT, errno.ENOTDIR)
-        return kind == stat.S_IFREG or (takes_folders and kind == stat.S_IFDIR)
+            return None if exc.errno in (errno.ENOENT, errno.ENOTDIR) else f"{shown} cannot be looked at"
+        if kind == stat.S_IFREG or (takes_folders and kind == stat.S_IFDIR):
+            return None
+        return f"{shown} is no ordinary file"
 
-    def _may_be_searched(self, folders: Sequence[Path]) -> bool:
-        """Return whether no file in the folders usually holds secrets; False if they are too large."""
+    def _find_secret(self, folders: Sequence[Path]) -> str | None:
+        """Return None if no file in the folders usually holds secrets, else a clause about one, or about their size."""
         entry_count, secrets = 0, SecretFiles(self.workspace)
         pending = [os.path.realpath(folder) for folder in folders]
         while pending:
@@ -223,12 +254,22 @@ class _Check:
             entries = self.file_system.entries(folder)
             entry_count += len(entries)
             if entry_count > _MAX_SEARCHED_NAMES:
-                return False
+                return f"it reads folders of more than {_MAX_SEARCHED_NAMES:,} files, too many to look for keys in them"
             prefix = folder.rstrip("/")
-            if any(_is_secret(entry, f"{prefix}/{entry.name}", self.workspace, secrets) for entry in entries):
-                return False
+            for entry in entries:
+                path = f"{prefix}/{entry.name}"
+                if _is_secret(entry, path, self.workspace, secrets):
+                    return f"it would also read `{_shown(os.path.relpath(path, self.workspace))}`, {_SECRET}"
             pending += [f"{prefix}/{entry.name}" for entry in entries if entry.kind == "folder"]
-        return True
+        return None
+
+
+_TOO_MANY_PATHS = f"it names more than {_MAX_CHECKED_PATHS} paths"
+_SECRET = "which usually holds keys or passwords"
+
+
+def _shown(path: str) -> str:
+    return visible_line(path, _SHOWN_CHARS)
 
 
 def _place(folder: str, path: str) -> str:

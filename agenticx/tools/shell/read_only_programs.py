@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["BUILTINS", "PROGRAMS", "Reading", "read_arguments"]
+__all__ = ["BUILTINS", "PROGRAMS", "Reading", "can_only_read", "read_arguments"]
 
 _VALUES = {"n": re.compile(r"[+-]?[0-9]+[a-zA-Z]{0,3}"), "t": re.compile(r"[\t -~]*")}
 
@@ -205,6 +205,11 @@ def read_arguments(words: Sequence[str]) -> Reading | None:
         return _READERS[name](rest)
     program = PROGRAMS.get(name)
     return None if program is None else _read(program, rest)
+
+
+def can_only_read(name: str) -> bool:
+    """Return whether there are arguments with which a program is known to only read."""
+    return name in _READERS or name in PROGRAMS
 
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")

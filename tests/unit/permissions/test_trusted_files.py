@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 LIMIT = 32 * 1024
 WRITTEN = "The conversation has texts that others wrote (AGENTS.md); the call may have been their idea."
-UNTRUSTED = "AGENTS.md is not trusted yet; `agx trust` in the workspace changes that."
+UNTRUSTED = "AGENTS.md counts as written by others until you trust it: `agx trust`."
 
 
 @tool(risk="execute")

@@ -35,7 +35,7 @@ def test_a_protected_path_is_asked_about_in_every_mode(mode, risk) -> None:
     assert (verdict.decision, verdict.decided_by) == ("ask", "protected")
     assert verdict.reasons == (
         "It writes .git/config.",
-        "It touches a protected path, which is asked about in every mode.",
+        "Such a call is asked about in every mode.",
     )
 
 
