@@ -421,7 +421,7 @@ class AgentRuntime(RunMethods):
 
     async def _append_steering(self, turn: Turn) -> None:
         """Append the messages sent since the last model call, with the notes that they name."""
-        messages = turn.append_steering()
+        messages = await turn.append_steering()
         if (notes := turn.context.notes) is not None:
             for message in messages:
                 await notes.pin(turn.session, message, turn.agent.model.context_window)

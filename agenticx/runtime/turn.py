@@ -525,8 +525,14 @@ class Turn:
             turn = turn.context.parent
         return files
 
-    def append_steering(self) -> Sequence[UserMessage]:
-        """Append the notices and steering messages since the last model call; return the user's messages."""
+    async def append_steering(self) -> Sequence[UserMessage]:
+        """Append the notices and steering messages since the last model call; return the user's messages.
+
+        They wait until all earlier events are written. A hub stores the conversation as it is then with each write: it
+        would have a message without its event, which a turn that resumes after a crash at this point took in again.
+        """
+        if self.steering.left:
+            await self.channel.wait_until_written()
         if self.context.work is None:  # work calls no model; its child turns get the notices
             if self.session.notices:
                 self.append(self.session.take_notices(self.id, self.id))

@@ -180,12 +180,6 @@ class MessageQueue:
         for message in self.messages:
             message.cancelled = message.cancelled or turn_id in (None, message.turn_id)
 
-    def steer(self, steering: Steering) -> None:
-        """Put the messages that are to be taken into the running turn into its `steering`, unless they are there."""
-        for message in self.messages:
-            if message.steers and message.message not in steering.left:
-                steering.put(message.message)
-
     def check_capacity(self, message: UserMessage) -> None:
         """Raise `SessionBusy` if `message` would exceed the queue's limits."""
         size = _size(message) + sum(_size(queued.message) for queued in self.messages)

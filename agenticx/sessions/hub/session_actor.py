@@ -501,9 +501,10 @@ class SessionActor:
             private=self._services.settings.private_paths,
         )
         stored = self._writer.stored
-        for posted in stored.queued:
-            if self._queue.get(posted.key) is None:
-                self._queue.add(QueuedMessage.from_fact(self.id, posted))
+        posted = [fact for fact in stored.queued if self._queue.get(fact.key) is None]
+        restored = [QueuedMessage.from_fact(self.id, fact) for fact in posted]
+        for message in restored:
+            self._queue.add(message)
         for derived in stored.open_facts_of(NameDerived):
             self.turns.unannounced = derived
         await self._give_up_damaged([fact for fact in damaged if fact.key and fact.kind in CLOSING_CLASSES])
@@ -512,7 +513,9 @@ class SessionActor:
         elif self._queue.has_interrupt():
             running.stop.set()
         else:
-            self._queue.steer(running.steering)
+            for message in restored:  # others that it has taken in are queued until that is stored
+                if message.steers:
+                    running.steering.put(message.message)
         await self._dispatch()
         if self.turns.current is None:
             await self.turns.announce_name()

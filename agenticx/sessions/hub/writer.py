@@ -115,7 +115,8 @@ class SessionWriter:
 
         The change is that at the time when the commit is made: a repetition stores the same one. It may have messages
         whose events follow in a later commit, as a turn goes on while its events wait here. If the process dies in
-        between, `InterruptedTurn` reports the results that the state has, and no message is lost or taken twice.
+        between, `InterruptedTurn` reports the results that the state has. A message of the user is stored in the commit
+        of its event (`Turn.append_steering`), so none is lost or taken twice.
 
         A search finds the messages with the ids `removed_texts` no more. With `keeps_state` the session's state is not
         part of the commit, with `has_state` it is, also if its events are of no turn and leave the conversation as it

@@ -355,7 +355,7 @@ class BaseGroupChat(Team):
         name, self._selected = self._selected, None
         if name is not None and run.continues:
             return name
-        if name is None and (steering := turn.take_steering()):
+        if name is None and (steering := await turn.take_steering()):
             self._transcript.add_task(steering)
             run.add_given(steering)
         choice = Spending()

@@ -71,12 +71,11 @@ class TeamTurn:
         for message in messages if self._turn is not None else ():
             self._emit(EventType.TEAM_MESSAGE, {"team": self._team, "message": logged_message(message, self._stored)})
 
-    def take_steering(self) -> Sequence[BaseChatMessage]:
-        """Return the messages that the user sent meanwhile, as part of the task; they are in the log then."""
+    async def take_steering(self) -> Sequence[BaseChatMessage]:
+        """Return the messages that the user sent meanwhile, as part of the task, and emit them in one step."""
         if self._turn is None or not self._turn.steering.left:
             return ()
-        messages = [task_message(message) for message in self._turn.steering.left]
-        self._turn.append_steering()
+        messages = [task_message(message) for message in await self._turn.append_steering()]
         self.emit_messages(messages)
         return messages
 
