@@ -55,6 +55,7 @@ class SessionHarness:
     noted_texts: list[str] = field(default_factory=list[str])
     session_id: str = ""
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    note_description: str = "Write a note."
 
     @property
     def store(self) -> Store:
@@ -95,9 +96,8 @@ class SessionHarness:
         return [(data["approved"], data["by"]) for data in responses]
 
     def _note(self) -> Tool:
-        @tool(risk="write")
+        @tool(risk="write", description=self.note_description)
         def note(text: str) -> str:
-            """Write a note."""
             self.noted_texts.append(text)
             return f"noted {text}"
 

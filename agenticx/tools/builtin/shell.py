@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 import shutil
@@ -48,7 +49,8 @@ _HEAD_BYTES = 8_000
 _TAIL_BYTES = 16_000
 _MAX_COMMAND_BYTES = 100_000
 _PROGRESS_SECONDS = 0.1
-_MAX_BOUND_WORDS = 64
+_MAX_BOUND_WORDS = 1_000
+_MAX_BOUND_FOLDERS = 4
 _LONG_COMMAND = 200
 _MAX_WORD_CHARS = 300
 _SIGNALLED = 128  # a shell adds the number of the signal that ended a command
@@ -98,7 +100,7 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
             "sandboxed": kind,
             "cwd": _file_identity(workspace),
             "search_path": search_path,
-            "words": _named_files(command[:EXAMINED_COMMAND_BYTES], workspace, search_path),
+            "words": _named_files(shell, workspace, search_path),
         },
     )
 
@@ -197,20 +199,37 @@ def _find_own_command(shell: ShellCommand) -> str | None:
     return None
 
 
-def _named_files(command: str, workspace: Path, search_path: str) -> dict[str, list[object]]:
+def _named_files(shell: ShellCommand, workspace: Path, search_path: str) -> dict[str, list[object]]:
     """Return the identities of the files that words of the command may name: programs on the PATH, and paths.
 
-    Words that are not meant as files may be included; that is harmless. Contents are identified by the file's status:
-    any change of a file changes its ctime.
+    A path is looked up in the workspace and in the folders that are named themselves, as after `cd`. Words that are not
+    meant as files may be included; that is harmless. Contents are identified by the file's status: any change of a file
+    changes its ctime.
     """
     identities: dict[str, list[object]] = {}
-    words = dict.fromkeys(["bash", *re.findall(r"[^\s;|&<>()\"'`$=]+", command)])
-    for word in list(words)[:_MAX_BOUND_WORDS]:
-        program = None if "/" in word else shutil.which(word, path=search_path)
-        for path in (program, workspace / word):
-            if path is not None and (identity := _file_identity(Path(path))):
-                identities[f"{word} {path}" if path is program else word] = identity
+    words = list(_words(shell))[:_MAX_BOUND_WORDS]
+    named = (workspace / word for word in words if word.strip("./"))
+    folders = [workspace, *itertools.islice(filter(_is_folder, named), _MAX_BOUND_FOLDERS)]
+    for word in words:
+        if "/" not in word and (program := shutil.which(word, path=search_path)) is not None:
+            identities[f"{word} {program}"] = _file_identity(Path(program))
+        for folder in folders:
+            if identity := _file_identity(folder / word):
+                identities[str(folder / word)] = identity
     return identities
+
+
+def _words(shell: ShellCommand) -> dict[str, None]:
+    """Return the words of a command, as they are written and as bash reads them."""
+    written = re.findall(r"[^\s;|&<>()\"'`$=]+", shell.text[:EXAMINED_COMMAND_BYTES])
+    return dict.fromkeys(["bash", *written, *(word for words in shell.runs for word in words if word)])
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # too long a name; a NUL
+        return False
 
 
 def _file_identity(path: Path) -> list[object]:

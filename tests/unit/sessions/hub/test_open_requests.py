@@ -154,6 +154,21 @@ async def test_a_question_waits_on_after_a_restart_and_the_turn_goes_on(harness:
 
 
 @pytest.mark.keeps_owner("the hub that owns the questions closes before they are answered")
+@pytest.mark.promise("E1")
+async def test_a_question_about_a_tool_that_is_another_one_after_the_restart_is_closed(harness: SessionHarness) -> None:
+    hub, _ = await harness.open_with_confirmation()
+    await harness.close(hub)
+    harness.note_description = "Publish a note."
+    hub = await harness.open("Not published.")
+    events = await wait_for_turn_end(harness.store, harness.session_id)
+    results = [json.loads(event.frame_json)["data"] for event in events if event.type == "tool_result"]
+    assert [(result["outcome"], "changed while the program was down" in result["result"]) for result in results] == [
+        ("denied", True)
+    ]
+    assert harness.noted_texts == []
+    await harness.close(hub)
+
+
 async def test_a_question_and_a_confirmation_of_a_round_both_wait_over_a_restart(harness: SessionHarness) -> None:
     asks = [call("ask_user", {"text": "one?"}), call("ask_user", {"text": "two?"}), call("note", {"text": "x"})]
     hub = await harness.open(asks, "done")
