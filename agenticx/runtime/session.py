@@ -93,6 +93,7 @@ class Session:
       counts as an original.
     - `rules` are those that the user gave for the rest of the session; `change_permissions` says that they, or the
       mode, have changed.
+    - `on_waiting` is called with the session when a confirmation begins to wait in it, or waits on.
     - `auto_consent` says whether a person has agreed to mode auto since the program was started.
     - `resumed` is true if there may have been calls that are no longer in `messages`: the history was compacted, and
       then the program was restarted.
@@ -113,6 +114,7 @@ class Session:
     messages: list[Message]
     state: ToolState
     rules: list[Rule]
+    on_waiting: Callable[[Session], None] | None = field(repr=False)
     auto_consent: AutoConsent
     resumed: bool
     size_at_failed_compaction: tuple[int, int] | None
@@ -153,6 +155,7 @@ class Session:
         self.messages = messages_from_rows(messages)
         self.state = state or ToolState()
         self.rules = list(rules)
+        self.on_waiting = None
         self.auto_consent = AutoConsent()
         self._waiting = []
         self.resumed = resumed
@@ -209,7 +212,14 @@ class Session:
         """Return a future that is done at the next `change_permissions`; cancel it if it is not needed any more."""
         future = asyncio.get_running_loop().create_future()
         self._waiting = [one for one in self._waiting if not one.done()] + [future]
+        if self.on_waiting is not None:
+            self.on_waiting(self)
         return future
+
+    @property
+    def has_waiting(self) -> bool:
+        """True while a confirmation waits in this session."""
+        return any(not one.done() for one in self._waiting)
 
     def inherit(self, parent: Session, permission_mode: PermissionMode) -> None:
         """Use the workspace and the files of the parent turn's session, in that mode."""

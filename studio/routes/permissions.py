@@ -140,7 +140,7 @@ async def replace_all(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """Revoke a rule, also one of a session; the next call is decided without it."""
+    """Revoke a rule, also one of a session; the next call, and those that wait, are decided without it."""
     rule = await services(request).hub.remove_rule(request.path_params["rule_id"])
     return JSONResponse(_item(rule))
 

@@ -50,7 +50,7 @@ async def index(request: Request) -> Response:
 
 
 async def trust(request: Request) -> Response:
-    """Trust the content of an AGENTS.md by its digest, in all sessions; the next call is decided with it."""
+    """Trust the content of an AGENTS.md by its digest, in all sessions; confirmations that wait are decided again."""
     studio = services(request)
     body = await read_body(request, TrustBody)
     workspace = await _workspace(studio, request)

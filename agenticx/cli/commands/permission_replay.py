@@ -214,3 +214,4 @@ def _print(rule: Rule, found: _Findings) -> None:
     if found.unreadable:
         left_out = pluralize(found.unreadable, "call")
         print_note(f"{left_out} cannot be looked at today, for example because a file is gone")
+    print_note("the calls are judged with today's files and stored rules, in mode default, not as they were then")

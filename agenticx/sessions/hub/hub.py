@@ -904,6 +904,7 @@ class Hub:
                 self._actors.discard(actor)
         self._actors.is_closed = True
         await asyncio.gather(*(reader.finish() for reader in list(self._readers)))
+        await self._services.permission_watch.close()
         if self._services.notes is not None:
             await self._services.notes.close()
         await self._serving.aclose()

@@ -71,6 +71,7 @@ class SessionActor:
         self._contents = SessionContents(services.blobs, self.id)
         with map_decode_errors(f"state of session {self.id!r}"):
             self.session = load_session(loaded.record, loaded.state, self._contents)
+        self.session.on_waiting = services.permission_watch.follow
         self.is_here = is_workspace_here(loaded.record, services.log)
         self.lease = lease
         self._services = services

@@ -27,6 +27,7 @@ from agenticx.runtime.model_request import RequestBuilder
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
 from agenticx.runtime.turn_context import OnExhausted, TurnNotes, TurnWork, WorkResult
+from agenticx.sessions.hub.permission_watch import PermissionWatch
 from agenticx.sessions.hub.session_fields import check_folder
 from agenticx.sessions.hub.submission import TurnObjects
 from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
@@ -219,8 +220,12 @@ class TurnServices:
     own_system_prompt: str | None = None
     closing: bool = False
     pacer: WritePacer = field(default_factory=WritePacer)
+    permission_watch: PermissionWatch = field(init=False)
     _own_blobs: Blobs = field(default_factory=MemoryBlobs, init=False)
     _runtime: tuple[ChatModel, Settings, AgentRuntime] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.permission_watch = PermissionWatch(self.rules, self.trust, self.clock)
 
     @property
     def blobs(self) -> Blobs:
