@@ -27,7 +27,7 @@ _MAX_UNREAD_PIECES = 4096
 _CHUNK_CHARS = 64 * 1024  # of a string, read by one match
 
 _BLANKS = re.compile(r"[ \t\r\n]*+")
-_STRING_PART = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_STRING_PART = re.compile(r'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*')
 _PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*+)"')
 _PLAIN_KEY = re.compile(_PLAIN_STRING.pattern + r"[ \t\r\n]*+:")
 _CUT_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")

@@ -288,4 +288,6 @@ def _name_regex(glob: str) -> re.Pattern[str]:
     if not rest:
         return re.compile(first, re.DOTALL)
     *middle, last = rest
-    return re.compile(first + "".join(f"(?>.*?{part})" for part in middle) + f".*{last}", re.DOTALL)
+    # A lookahead and its group stand for an atomic group, which Python before 3.11.5 matches wrongly.
+    first_matches = (f"(?=(?P<part{n}>.*?{part}))(?P=part{n})" for n, part in enumerate(middle))
+    return re.compile(f"{first}{''.join(first_matches)}.*{last}", re.DOTALL)

@@ -99,7 +99,7 @@ def _count(digits: str | None) -> int:
 
 _TOKEN = re.compile(
     r"""(?P<opened>\() | (?P<closed>\)) | (?P<times>\{(?P<least>[0-9]+)(?:,(?P<most>[0-9]*))?\})
-    | (?P<class>\[\^?\]?(?:\\.|[^\]\\])*+(?:\]|\Z)) | (?P<escape>\\(?:[pPxuU]\{[^{}]*+\}|.)) | (?P<other>.)""",
+    | (?P<class>\[\^?\]?[^\]\\]*+(?:\\.[^\]\\]*+)*(?:\]|\Z)) | (?P<escape>\\(?:[pPxuU]\{[^{}]*+\}|.)) | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
 _UNICODE_CLASS = re.compile(r"\\[pPwWdDsS]")
@@ -311,7 +311,7 @@ def _split_globs(text: str) -> list[str]:
 
 
 _QUOTED = re.compile(r""""[^"]*+"|'[^']*+'|`[^`]*+`""")
-_JSON_LIST = re.compile(rf"\[\s*(?:{_QUOTED.pattern})(?:\s*,\s*(?:{_QUOTED.pattern}))*+\s*+(?:,\s*+)?\]")
+_JSON_LIST = re.compile(rf"\[\s*+(?:{_QUOTED.pattern})(?:\s*+,\s*+(?:{_QUOTED.pattern}))*\s*+(?:,\s*+)?\]")
 _SEPARATORS = re.compile(r"[\s;|]+")
 _BLANKS = re.compile(r"\s")
 

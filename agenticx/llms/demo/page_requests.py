@@ -144,17 +144,18 @@ _COLOURS: Mapping[str, str] = {
 
 # --- patterns -------------------------------------------------------------------------------------------------------
 
-_MAKE = r"(?:(?:make|build|create|design|write|generate|code|i\s++(?:want|need)|i'd\s++like)\s++(?:(?:me|us)\s++)?+)"
+_MAKE = r"(?:(?:make|build|create|design|write|generate|code|i\s++(?:want|need)|i'd\s++like)\s++(?:(?:me|us)\s++)?)"
 _SITE = r"(?:web|home|landing)?[\s-]?(?:page|site)"
 _ABOUT = r"(?:,?\s++(?:about|for|of|on|to\s++(?:present|show)|that\s++shows?|showing|presenting)\s++|:\s*+)"
 _WORDS = r"(?:[\w'-]++,?\s++){0,6}?"
 _ERSTELLE = (
     r"(?:(?:mach|bau|erstell|schreib|gestalt|generier|erzeug)(?:e|en)?|entwirf|(?:kannst|könntest)\s++du|"
-    r"ich\s++(?:möchte|brauche))\s++(?:(?:mir|uns|bitte)\s++)*+"
+    r"ich\s++(?:möchte|brauche))\s++(?:(?:mir|uns|bitte)\s++)*"
 )
 _SEITE = r"\w{0,20}(?:seite|page|site)"
-_ZUM_SCHLUSS = r"(?:\s++(?:bauen|machen|erstellen|schreiben|gestalten|entwerfen|haben))?+"
-_PART = r"(?:(?:the|all|die|den|das|der)\s++)?+(?P<part>\w{2,20})"
+_ZUM_SCHLUSS = r"(?:(?<!\s)\s++(?:bauen|machen|erstellen|schreiben|gestalten|entwerfen|haben))?"
+_THE = r"(?:the|all|die|den|das|der)\s"
+_PART = rf"(?:{_THE}\s*+|(?!{_THE}))(?P<part>\w{{2,20}})"
 _FILE_NAMED = r"(?!.*\sin\s++(?:the\s++file\s++)?\S+\.\w+$)"  # a change of a file in the workspace
 
 PAGE_CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
@@ -179,7 +180,7 @@ PAGE_CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
     (compile_clause(r"füge?\s++einen\s++abschnitt\s++(?:über|zu|für)\s++(?P<topic>.+?)\s++hinzu"), _section),
     (
         compile_clause(
-            rf"(?:make|mache?)\s++{_PART}\s++(?:(?:a\s++bit|much|etwas)\s++)?+"
+            rf"(?:make|mache?)\s++{_PART}\s++(?:(?:a\s++bit|much|etwas)\s++)?"
             r"(?P<size>bigger|larger|smaller|größer|kleiner)"
         ),
         _size,
@@ -193,7 +194,7 @@ PAGE_CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
     ),
     (
         compile_clause(
-            r"(?:change|set|rename|ändere?|setze?)\s++(?:(?:the|die|den)\s++)?+"
+            r"(?:change|set|rename|ändere?|setze?)\s++(?:(?:the|die|den)\s++)?"
             r"(?P<part>title|titel|heading|headline|überschrift)\s++(?:to|into|zu|in|auf)\s++"
             rf"{_FILE_NAMED}(?P<words>.+)"
         ),
@@ -202,7 +203,7 @@ PAGE_CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
     (
         compile_clause(
             r"(?:(?:make|build)\s++(?:this|that)\s++|(?:rebuild|recreate|clone|turn|convert)\s++)"
-            r"(?:(?:the|an?|my|this|that|web)\s++)*+"
+            r"(?:(?:the|an?|my|this|that|web)\s++)*"
             r"(?:page|site|website|screenshot|screen|image|picture|design|mock-?up|sketch)(?:\s.{0,80})?"
         ),
         _english,

@@ -179,20 +179,20 @@ _SEARCHED_CHARS = 4_000
 # White space is matched possessively (`++`) and only from its first character (`(?<!\s)`), so that a long run of it
 # takes linear time.
 _VERB = (
-    r"(?=(?:(?:please|also|finally)\s++)*+(?:list|show|read|open|cat|search|find|grep|write|create|edit|replace|change|"
+    r"(?=(?:(?:please|also|finally)\s++)*(?:list|show|read|open|cat|search|find|grep|write|create|edit|replace|change|"
     r"run|execute|todo|plan|remember|note|recall|think|start|hand|transfer|save|add\s++a\s|(?:make|turn|paint)\s++the\s|"
-    r"(?:make|build|design)\s++(?:me\s++)?+an?\s)\b)"
+    r"(?:make|build|design)\s++(?:me\s++)?an?\s)\b)"
 )
 _POLITE = compile_clause(
     r"\s*+(?:(?:please|now|first|next|then|also|finally|and|hi|hello|hey|(?:can|could|would|will) you|"
-    r"option\s\d{1,6}(?=\s*+:))[\s,:!]++)*+"
+    r"option\s\d{1,6}(?=\s*+:))[\s,:!]++)*"
 )
 _FILE_CALLED = compile_clause(r"^(?:the |a |an )?(?:new )?(?:text )?file (?:called |named )?(?=\S)")
-_BEFORE_REASON = compile_clause(r"[\s,;:.]*+(?:and\b\s*+)?+(?:then\b\s*+)?+(?:because\b\s*+)?+")
+_BEFORE_REASON = compile_clause(r"[\s,;:.]*+(?:and\b\s*+)?(?:then\b\s*+)?(?:because\b\s*+)?")
 _FULL_STOP = compile_clause(r"(?<=[\w\"'`])[.!?]+$")
-_COMMAND_SEPARATOR = compile_clause(r"(?<!\s)(?:\s*+,)?+\s++(?:(?<=,\s)|and\s++)then\s++" + _VERB)
+_COMMAND_SEPARATOR = compile_clause(r"(?<!\s)(?:\s*+,)?\s++(?:(?<=,\s)|and\s++)then\s++" + _VERB)
 _SEPARATOR = compile_clause(
-    r"(?:(?<!\s)(?:(?:\s*+[,;.])?+\s++(?:and\s++)?then\s++|\s*+;\s*+|(?=[^\S\n]*+\n)\s++)|"
+    r"(?:(?<!\s)(?:(?:\s*+[,;.])?\s++(?:and\s++)?then\s++|\s*+;\s*+|(?=[^\S\n]*+\n)\s++)|"
     r"(?:[,.]|(?<!\s))\s++and\s++|\.\s++)" + _VERB
 )
 _RUN = compile_clause(r"(?:run|execute)\s+(?:the\s+command\s+)?(?P<command>.+)")
@@ -214,7 +214,7 @@ _CLAUSES_TO_END: tuple[tuple[re.Pattern[str], _BuildToEnd], ...] = (
     (compile_clause(r"ask\s++me(?::|\s)\s*+(?P<question>\S.*)"), _ask),
     (
         compile_clause(
-            r"(?:hand(?:\s++(?:it|this|me))?+\s++over|transfer(?:\s++(?:it|this|me))?+)\s++to\s++(?:the\s++)?+"
+            r"(?:hand(?:\s++(?:it|this|me))?\s++over|transfer(?:\s++(?:it|this|me))?)\s++to\s++(?:the\s++|(?!the\s))"
             r"(?P<name>\w{1,64}+)(?P<rest>.*)"
         ),
         _hand_over,
@@ -233,7 +233,7 @@ _CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
     ),
     (
         compile_clause(
-            r"(?:edit|in)\s++(?P<path>\S+?)(?:\s*+[:,])?+\s++(?:and\s++)?(?:replace|change)\s++"
+            r"(?:edit|in)\s++(?P<path>\S+?)(?:\s*+[:,])?\s++(?:and\s++)?(?:replace|change)\s++"
             r"(?P<old>.+?)(?<!\s)\s++(?:with|to|by)\s++(?P<new>.*)"
         ),
         _edit,
@@ -248,7 +248,7 @@ _CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
     (
         compile_clause(
             r"(?:search|find|grep|look)(?:\s+(?:through\s+)?(?:the\s+|all\s+)?files)?(?:\s+for)?\s+(?P<pattern>.+?)"
-            r"(?:(?<!\s)\s++in\s++(?:(?:(?:the|all)\s++)*+(?:files|workspace|folder)|(?P<path>\S+)))?"
+            r"(?:(?<!\s)\s++in\s++(?:(?:(?:the|all)\s++)*(?:files|workspace|folder)|(?P<path>\S+)))?"
         ),
         _search,
     ),

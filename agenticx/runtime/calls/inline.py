@@ -54,7 +54,7 @@ _FENCE_END = re.compile(r"[ \t]*\n\s*?```[ \t]*(?=\n|\Z)")
 _NAME = re.compile(
     r"\s*+(?P<name>[^\s\[\]{}]{1,128})\s*+(?:\[CALL_ID\]\s*+[A-Za-z0-9_-]{1,64}\s*+)?(?:\[ARGS\]\s*+)?(?=\{)"
 )
-_INDENTED = re.compile(r"(?:[ \t]*\n)*+(?: {4}|\t)")  # an indented code block in Markdown
+_INDENTED = re.compile(r"(?:[ \t]*+\n)*(?![ \t]*+\n)(?: {4}|\t)")  # an indented code block in Markdown
 _BLANKS = re.compile(r"\s*+")
 _BRACKET_OR_STRING = re.compile(r'[\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 

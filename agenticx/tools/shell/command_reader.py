@@ -32,7 +32,7 @@ _REDIRECTION = re.compile(r"\d*(?:&>>?|<<<|<<-?|<>|>>|>\||[<>]&|[<>](?!\())")
 _END_OF_WORD = re.compile(r"[ \t\r\n;|&)]|[<>](?!\()")
 _TEST = re.compile(r"\[\[?(?=\s)")
 _PLAIN = re.compile(r"[^\s;|&<>()`$\"'\\#*?\[\]{}~]+|#")
-_ARITHMETIC = re.compile(r"\(((?:[^()'\"`$\\;\n{}#]|\$\w|\([^()'\"`$\\;\n{}#]*\))*+)\)\)")
+_ARITHMETIC = re.compile(r"\(((?:[^()'\"`$\\;\n{}#]++|\$\w|\([^()'\"`$\\;\n{}#]*+\))*)\)\)")
 _TWO_WORDS = re.compile(r"\w\s+[\w-]")
 _ANSI_C = re.compile(r"(?:[^'\\]|\\.)*", re.DOTALL)
 _ESCAPES = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|([0-7]{1,3})|(.))", re.DOTALL)
@@ -107,11 +107,13 @@ _DECLARING = frozenset({"declare", "export", "getopts", "local", "mapfile", "rea
                         "typeset"})  # fmt: skip
 _PROGRAM_VALUE = re.compile(r"(\w*PAGER|\w*EDITOR|VISUAL)=(?:cat|true|:|less|more|vi|vim|nano)")
 _SED_FLAGS = ("--in-place", "--null-data", "--quiet", "--regexp-extended", "--silent")
+_SED_ADDRESS = r"(?:\d++|\$|/[^/\\\n]*+(?:\\.[^/\\\n]*+)*/I?)"
+_SED_SUBSTITUTION = "|".join(
+    rf"{mark}(?:[^{mark}\\\n]*+(?:\\.[^{mark}\\\n]*+)*{mark}){{2}}" for mark in ("/", r"\|", "#", ",", "@")
+)
 _SED_SCRIPT = re.compile(
-    r"(?:[\s;{}]*+(?:(?:\d+|\$|/(?:[^/\\\n]|\\.)*+/I?)(?:[,~]\s*[+~]?(?:\d+|\$|/(?:[^/\\\n]|\\.)*+/I?))?\s*+)?!?\s*+"
-    r"(?:s(?:/(?:[^/\\\n]|\\.)*+/(?:[^/\\\n]|\\.)*+/|\|(?:[^|\\\n]|\\.)*+\|(?:[^|\\\n]|\\.)*+\||#(?:[^#\\\n]|\\.)*+#"
-    r"(?:[^#\\\n]|\\.)*+#|,(?:[^,\\\n]|\\.)*+,(?:[^,\\\n]|\\.)*+,|@(?:[^@\\\n]|\\.)*+@(?:[^@\\\n]|\\.)*+@)[gpiI\d]*+|"
-    r"[=dDgGhHlnNpPqQxz]|[aic][^\n\\]*+)[ \t]*+(?=[;\n}]|\Z))*+[\s;{}]*+",
+    rf"(?:[\s;{{}}]*+(?:{_SED_ADDRESS}(?:[,~]\s*+[+~]?{_SED_ADDRESS})?\s*+)?!?\s*+"
+    rf"(?:s(?:{_SED_SUBSTITUTION})[gpiI\d]*+|[=dDgGhHlnNpPqQxz]|[aic][^\n\\]*+)[ \t]*+(?=[;\n}}]|\Z))*[\s;{{}}]*+",
     re.DOTALL,
 )
 _OPAQUE = frozenset({"alias", "source", ".", "shopt", "enable", "hash", "at", "batch", "crontab"})

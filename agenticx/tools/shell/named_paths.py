@@ -43,7 +43,7 @@ _SEPARATORS = re.compile(r"[\s;|&<>()`$=:,]+")
 _BLANKS = re.compile(r"[ \t\n]+")  # those between words of bash, of the many that there are
 _QUOTING = re.compile(r"\\\n|\\((?s:.))|[\"']")
 _QUOTED_WORD = re.compile(
-    r"""(?: [^ \t\n;|&<>()`'"\\] | \\(?s:.) | '[^']*+' | "(?:[^"\\]|\\(?s:.))*+" )++""", re.VERBOSE
+    r"""(?: [^ \t\n;|&<>()`'"\\]++ | \\(?s:.) | '[^']*+' | "[^"\\]*+(?:\\(?s:.)[^"\\]*+)*" )+""", re.VERBOSE
 )
 _BRACES = re.compile(r"[{,}]")
 _COMMAND_WORDS = re.compile(r"[^\s;|&<>()`=]+")

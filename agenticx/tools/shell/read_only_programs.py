@@ -367,12 +367,12 @@ _AWK_TEXT = r'"[^"\\]*+"'
 _AWK_TEST = (
     rf"(?:/[^/\\\[\]]++/|{_AWK_VALUE}(?: *+(?:==|!=|>=|<=|>|<) *+(?:[0-9]++|{_AWK_TEXT}))?|!seen\[\$[0-9]++\]\+\+)"
 )
-_AWK_PRINT = rf"\{{ *+print(?: ++{_AWK_VALUE}| *+{_AWK_TEXT})?+(?: *+,? *+(?:{_AWK_VALUE}|{_AWK_TEXT}))*+ *+;? *+\}}"
+_AWK_PRINT = rf"\{{ *+print(?: *+,? *+(?:{_AWK_VALUE}|{_AWK_TEXT}))* *+;? *+\}}"
 _AWK_SUM = (
     r"\{ *+(?:sum|s|total|n) *+\+= *+(?:\$(?:[0-9]++|NF)|1) *+;? *+\}"
     r" *+END *+\{ *+print ++(?:sum|s|total|n) *+;? *+\}"
 )
-_AWK_TESTS = rf"{_AWK_TEST}(?: *+(?:&&|\|\|) *+{_AWK_TEST})*+"
+_AWK_TESTS = rf"{_AWK_TEST}(?: *+(?:&&|\|\|) *+{_AWK_TEST})*"
 _AWK_PROGRAM = re.compile(rf" *+(?:{_AWK_TESTS} *+(?:{_AWK_PRINT})?|{_AWK_PRINT}|{_AWK_SUM}) *+")
 
 
@@ -395,8 +395,8 @@ _JQ_NAMES = (
 )
 # Without `env`, `$ENV`, `input`, `import` and `include`; no text with `\`, which may have a filter in it.
 _JQ_FILTER = re.compile(
-    r"(?:[ \[\](){}|,:?<>+-]|[=!<>]=|//|[0-9]++|\"[^\"\\]*+\"|\.[A-Za-z_][A-Za-z0-9_]*+|\.(?![.A-Za-z_])"
-    rf"|(?<![A-Za-z0-9_.$@])(?:{'|'.join(_JQ_NAMES.split())})(?![A-Za-z0-9_:]))++"
+    r"(?:[ \[\](){}|,:?+-]|[=!<>]=|[<>](?!=)|//|[0-9]++|\"[^\"\\]*+\"|\.[A-Za-z_][A-Za-z0-9_]*+|\.(?![.A-Za-z_])"
+    rf"|(?<![A-Za-z0-9_.$@])(?:{'|'.join(_JQ_NAMES.split())})(?![A-Za-z0-9_:]))+"
 )
 _JQ_FLAGS = frozenset(
     {"--raw-output", "--compact-output", "--sort-keys", "--exit-status", "--slurp", "--monochrome-output"}

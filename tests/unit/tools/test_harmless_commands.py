@@ -118,6 +118,7 @@ def project(runner, monkeypatch):
         "jq . notes.md",
         "jq -r .name notes.md",
         "jq '.scripts | keys' notes.md",
+        "jq '.items[] | select(.size <= 3)' notes.md",
         """jq -c '.items[] | select(.kind == "x") | [.id, .tags[0]]' notes.md""",
         "jq -r '.[].env' notes.md",
         "awk '{print $1}' notes.md",
