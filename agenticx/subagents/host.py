@@ -37,7 +37,7 @@ class SubagentHost(Protocol):
     async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
         """Record a run before it begins, and append the event of its start with it, as `write` does.
 
-        `taken` are the ids of the recorded messages that it begins with.
+        `taken` are the ids of the messages that it begins with.
         """
         ...
 

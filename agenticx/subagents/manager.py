@@ -169,15 +169,15 @@ class AgentTeamManager:
         if not (agent.has_ended and await self._begin_again(agent, is_anew=True)):
             raise SubagentBusy(f"{agent_id} has not ended; cancel it first")
 
-    async def message(self, agent_id: str, text: str) -> None:
-        """Send a message to a sub-agent.
+    async def message(self, agent_id: str, text: str, *, message_id: str | None = None) -> None:
+        """Send a message to a sub-agent, with a new `message_id` by default.
 
         One at work gets it with its next model call, one that has ended or is being stopped goes on with it. Raises
         `SubagentLimitReached`, `SubagentsClosed`.
         """
         check_text("text", text)
         agent, sources = self._find(agent_id), _sources(current_turn())
-        message = UserMessage(content=clean_text(text), sources=sources)
+        message = UserMessage(content=clean_text(text), message_id=message_id or new_id("msg"), sources=sources)
         if agent.stop.is_set():
             self._check_open()
         while agent.has_ended or await self._has_stopped(agent):
@@ -404,7 +404,7 @@ class AgentTeamManager:
         agent.state, agent.unread = "queued", []
         agent.stop, agent.ended = StopSignal(), asyncio.Event()
         try:
-            await self._begin(agent, above, runtime, taken=before.unread)
+            await self._begin(agent, above, runtime, taken=[*before.unread, *new])
         except (AgenticXError, asyncio.CancelledError):
             if agent.work is work:
                 agent.run, agent.state, agent.session = before.run, before.state, before.session

@@ -176,11 +176,15 @@ class ListSubagents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectSubagent:
-    """Cancel a sub-agent, have it begin its task anew, or send it a message; the result is its state."""
+    """Cancel a sub-agent, have it begin its task anew, or send it a message; the result is its state.
+
+    A message with the `message_id` of an earlier one has no effect.
+    """
 
     agent_id: str
     action: SubagentAction
     text: str = ""
+    message_id: str = ""
     name: Literal["direct_subagent"] = "direct_subagent"
 
 

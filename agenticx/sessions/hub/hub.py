@@ -27,7 +27,7 @@ from agenticx.llms.base import ChatModel
 from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import Sampling
 from agenticx.logs import bound_ids, get_logger
-from agenticx.messages import clean_text
+from agenticx.messages import clean_text, new_id
 from agenticx.permissions.rule_stores import RuleStore, UnknownRule
 from agenticx.permissions.rules import Rule
 from agenticx.permissions.trusted_files import TrustStore
@@ -757,7 +757,8 @@ class Hub:
 
         Raises `SessionNotFound`, `SubagentNotFound`, `SubagentLimitReached`, `HubClosed`.
         """
-        command = DirectSubagent(agent_id=agent_id, action="message", text=clean_text(text))
+        message_id = new_id("msg")
+        command = DirectSubagent(agent_id=agent_id, action="message", text=clean_text(text), message_id=message_id)
         return await self._perform(session_id, command)
 
     async def reset_team(self, session_id: str, team: str) -> None:

@@ -31,7 +31,7 @@ from agenticx.sessions.log.records import (
     SubagentUnannounced,
 )
 from agenticx.sessions.log.subagent_runs import SubagentRuns
-from agenticx.sessions.store.base import OwnershipLost, TurnEnded, read_log_pages
+from agenticx.sessions.store.base import OwnershipLost, TurnEnded, find_fact, read_log_pages
 from agenticx.subagents.limits import SubagentLimits
 from agenticx.subagents.manager import AgentTeamManager
 from agenticx.subagents.records import ModelUnavailable, SubagentEnding, SubagentRun, SubagentsClosed
@@ -156,10 +156,17 @@ class SessionSubagents:
                 case "retry":
                     await self.manager.retry(command.agent_id)
                 case "message":
-                    await self.manager.message(command.agent_id, command.text)
+                    if not await self._has_message(command.message_id):
+                        await self.manager.message(command.agent_id, command.text, message_id=command.message_id)
         finally:
             CURRENT_OWNER.reset(token)
         return self.manager.status(command.agent_id)
+
+    async def _has_message(self, message_id: str) -> bool:
+        """Return whether a message was accepted by an earlier owner, whose answer was lost."""
+        log, session_id = self._services.log, self._session.id
+        posted = await find_fact(log, session_id, SubagentMessaged, message_id)
+        return (posted or await find_fact(log, session_id, SubagentMessageTaken, message_id)) is not None
 
     def stop(self) -> None:
         """Stop all sub-agents."""

@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 
 from agenticx.llms import ScriptedModel
+from agenticx.messages import UserMessage
+from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub, MemoryStore, Store, TurnRequest
 from agenticx.sessions.store.base import NoOwner
 from agenticx.settings import load_settings
+from agenticx.testing import call
 from tests.support.intercepted_store import InterceptedStore, StoreCall
+from tests.support.message_queue import note
 from tests.support.sessions import wait_for_turn_end
+from tests.support.teams.subagent_sessions import SubagentSession, spawn
 from tests.support.timeouts import PatientClock
 
 pytestmark = pytest.mark.anyio
@@ -57,3 +62,30 @@ async def test_a_message_counts_once_though_its_owner_is_asked_twice(
     assert (started[1]["client_turn_id"] == "c1") is (client_turn_id == "c1")
     await hub.close()
     await owner.close()
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+async def test_a_message_to_a_subagent_counts_once_though_its_owner_is_asked_twice(
+    tmp_path: Path, has_ended: bool
+) -> None:
+    memory, answers = MemoryStore(), LostAnswer()
+    stores = iter([memory, InterceptedStore(memory.other_worker(), lambda write: write.make(), answers)])
+    session = SubagentSession(tmp_path, lambda: next(stores), [note])
+    script = ["one" if has_ended else call("note", {"text": "x"}), "two", "three"]
+    owner = session.new_hub([spawn("kid"), "Later."], {"kid": script})
+    kid, hub = session.model("kid"), session.new_hub([], {})
+    await memory.create(session.record)
+    await owner.recover()
+    await session.run(owner)
+    await session.wait_for_event("subagent_completed" if has_ended else "confirm_required", "kid-1")
+    await hub.message_subagent(session.id, "kid-1", "More!")
+    assert answers.lost == 1
+    for request in await owner.open_requests(session.id):
+        await owner.answer(request.id, ConfirmAnswer(approved=True), digest=request.digest)
+    await session.wait_for_event("subagent_completed", "kid-1", 1 + has_ended)
+    await owner.message_subagent(session.id, "kid-1", "Thanks.")
+    await session.wait_for_event("subagent_completed", "kid-1", 2 + has_ended)
+    await hub.close()
+    await owner.close()
+    heard = [one.content for one in kid.requests[-1].messages if isinstance(one, UserMessage)]
+    assert heard == ["work", "More!", "Thanks."]
