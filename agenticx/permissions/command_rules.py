@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from agenticx.permissions.rules import Rule
+from agenticx.sandbox.hosts import cover
 from agenticx.tools.base import CommandPart, ShellCommand
 
 __all__ = ["allows_part", "allows_wishes", "allows_without_sandbox", "find_in_command", "is_exactly", "may_be_allowed"]
@@ -69,12 +70,18 @@ def is_exactly(rule: Rule, command: ShellCommand) -> bool:
 
 def allows_wishes(rule: Rule, command: ShellCommand) -> bool:
     """Return whether a rule that allows a command allows what it asks for beyond the sandbox."""
-    return not command.unsandboxed and (rule.network is True or not command.network)
+    if command.unsandboxed or rule.network is True:
+        return not command.unsandboxed
+    return not command.network or (command.network is not True and cover(rule.network_hosts, command.network))
 
 
 def allows_without_sandbox(rule: Rule, sandboxed: str | bool | None) -> bool:
-    """Return whether a rule holds in the sandbox that a command gets: not in a weaker one than it was made for."""
-    return _STRENGTH[rule.sandboxed] <= _STRENGTH[sandboxed or None]
+    """Return whether a rule holds in the sandbox that a command gets: not in a weaker one than it was made for.
+
+    A rule with hosts holds only where they are enforced.
+    """
+    made_for = "bubblewrap" if rule.network_hosts else rule.sandboxed
+    return _STRENGTH[made_for] <= _STRENGTH[sandboxed or None]
 
 
 _STRENGTH: dict[str | bool | None, int] = {None: 0, "landlock": 1, "bubblewrap": 2}

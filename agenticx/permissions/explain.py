@@ -7,7 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from agenticx.permissions.command_rules import allows_part, allows_wishes, find_in_command, may_be_allowed
+from agenticx.permissions.command_rules import (
+    allows_part,
+    allows_wishes,
+    allows_without_sandbox,
+    find_in_command,
+    may_be_allowed,
+)
 from agenticx.permissions.kinds import describe, offer_rules, why_without_kind
 from agenticx.permissions.rules import Call, Rule
 from agenticx.permissions.verdict import Verdict
@@ -44,7 +50,9 @@ def explain(call: Call, verdict: Verdict, rules: Sequence[Rule] = ()) -> Sequenc
     """
     held = [rule for rule in rules if rule.decision == "allow" and rule.holds_in(call.workspace)]
     shell = call.assessment.shell
-    parts = () if shell is None else _explain_command(shell, verdict, [rule for rule in held if rule.is_about(call)])
+    sandboxed = call.assessment.sandboxed
+    about = [rule for rule in held if rule.is_about(call) and allows_without_sandbox(rule, sandboxed)]
+    parts = () if shell is None else _explain_command(shell, verdict, about)
     yes = _explain_yes(call, verdict, held) if verdict.decision == "ask" else ()
     return (*verdict.reasons, *explain_decider(verdict), *parts, *yes)
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from agenticx.permissions.command_rules import allows_part, allows_wishes, allows_without_sandbox, may_be_allowed
 from agenticx.permissions.rules import EDITS, Call, Rule
+from agenticx.sandbox.hosts import cover
 from agenticx.tools.base import CommandPart
 
 __all__ = [
@@ -174,7 +175,8 @@ def _offer_for_command(call: Call, covered: Sequence[Rule]) -> Offer:
     assert command is not None
     if command.unsandboxed:
         return NO_OFFER
-    network = True if command.network else None
+    network = command.network if isinstance(command.network, bool) else [str(host) for host in command.network]
+    network = network or None
     sandboxed = call.assessment.sandboxed or None
     exact = _rule(tool=call.tool, command=command.text, exact=True, network=network, sandboxed=sandboxed)
     if command.parts is None or not may_be_allowed(command):
@@ -334,11 +336,14 @@ def is_narrower(rule: Rule, offer: Offer) -> bool:
     return any(_is_within(rule, one) for one in (*offer.rules, *(() if offer.exact is None else (offer.exact,))))
 
 
-_UNCHANGED = ("tool", "server", "network")
+_UNCHANGED = ("tool", "server")
 
 
 def _is_within(rule: Rule, offered: Rule) -> bool:
     if rule.decision != "allow" or any(getattr(rule, name) != getattr(offered, name) for name in _UNCHANGED):
+        return False
+    hosts = rule.network_hosts
+    if rule.network != offered.network and not (hosts and cover(offered.network_hosts, hosts)):
         return False
     if rule.sandboxed not in (None, offered.sandboxed):  # without one it gets that of the offered rule
         return False
@@ -361,7 +366,7 @@ def describe(rule: Rule) -> str:
     if rule.tool == EDITS and rule.path is not None:
         return f"edit {_describe_path(rule.path)}"
     if rule.command is not None:
-        network = " with the network" if rule.network is True else ""
+        network = _describe_network(rule)
         if rule.exact:
             return f"exactly this command{network}: {rule.command}"
         note = " (it runs the project's code)" if _runs_project_code(rule.words) else ""
@@ -373,6 +378,12 @@ def describe(rule: Rule) -> str:
     if rule.path is not None:
         return f"{rule.tool} {_describe_path(rule.path)}"
     return f"{rule.tool} of {rule.server}" if rule.server is not None else f"all calls of {rule.tool}"
+
+
+def _describe_network(rule: Rule) -> str:
+    if rule.network is None:
+        return ""
+    return " with the network" if rule.network is True else f" with {', '.join(rule.network)}"
 
 
 def _describe_path(glob: str) -> str:

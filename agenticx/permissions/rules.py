@@ -1,7 +1,8 @@
 """Rules of the user: calls that are allowed without a question, asked about, or denied.
 
 A rule names a tool and, if it is not about all of its calls, what they must have: a path, a command, a host, a server.
-`RULE` on the command line is `allow|ask|deny TOOL [path=GLOB] [command="WORDS"] [host=H] [server=S]`.
+`RULE` on the command line is `allow|ask|deny TOOL [path=GLOB] [command="WORDS"] [host=H] [server=S]
+[network=true|HOSTS] [exact=true]`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from agenticx.errors import InvalidArguments
+from agenticx.sandbox.hosts import Host, overlap, parse_hosts
 from agenticx.tools.base import Assessment
 
 __all__ = ["ANY_TOOL", "EDITS", "Call", "Rule", "RuleScope", "parse_rule", "rule_from", "with_scope"]
@@ -57,7 +59,9 @@ class Rule(BaseModel):
     - With `exact` and a `digest` it is about one call of another tool: with these `arguments`, and with all that the
       tool said it depends on.
     - `host` is the host of an address, `*.example.com` all below it; `server` is that of a tool of MCP.
-    - `network` is true if the rule also allows a call that wants the network in the sandbox, or the hosts it may reach.
+    - `network` of a rule that allows is true if a command may have the network, or the hosts that it may reach, such
+      as pypi.org, *.example.com and example.com:8443. Another rule with it is about commands that may reach the
+      network, or one of those hosts.
     - `sandboxed` is the sandbox of the commands that it allows; it allows none in a weaker one, or outside of any.
     - `workspace` is the absolute path of the folder in which a rule of scope workspace holds.
     """
@@ -105,6 +109,15 @@ class Rule(BaseModel):
             raise ValueError(f"{host[:50]!r} is no host; give one without scheme and path, such as example.com")
         return None if host is None else host.lower()
 
+    @field_validator("network")
+    @classmethod
+    def _check_network(cls, network: Literal[True] | list[str] | None) -> Literal[True] | list[str] | None:
+        if network is None or network is True:
+            return network
+        if not network:
+            raise ValueError("network is true or a list of hosts")
+        return [str(host) for host in parse_hosts(network)]
+
     @model_validator(mode="after")
     def _check_fields(self) -> Rule:
         if self.decision == "allow" and self.tool == ANY_TOOL:
@@ -125,6 +138,11 @@ class Rule(BaseModel):
     def words(self) -> tuple[str, ...]:
         """The words with which a command begins, empty for a rule without any."""
         return () if self.command is None or self.exact else tuple(self.command.split())
+
+    @property
+    def network_hosts(self) -> tuple[Host, ...]:
+        """The hosts of `network`, empty for a rule without any, and for one about all of the network."""
+        return parse_hosts(self.network) if isinstance(self.network, list) else ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that are set, as JSON."""
@@ -148,16 +166,28 @@ class Rule(BaseModel):
             return False
         if self.server is not None and self.server != assessment.server:
             return False
+        if self.network is not None and self.decision != "allow" and not self._may_reach_network(assessment):
+            return False
         check = all if self.decision == "allow" else any
         if self.path is not None and not (
             assessment.paths and check(_path_matches(self.path, path) for path in assessment.paths)
         ):
             return False
+        matches = _host_matches if self.decision == "allow" else _hosts_overlap
         if self.host is not None and not (
-            assessment.hosts and check(_host_matches(self.host, host) for host in assessment.hosts)
+            assessment.hosts and check(matches(self.host, host) for host in assessment.hosts)
         ):
             return False
         return self.digest is None or self.digest == call.digest
+
+    def _may_reach_network(self, assessment: Assessment) -> bool:
+        """Return whether a command may reach the network, or the hosts, that a rule is about which asks or denies."""
+        command = assessment.shell
+        if command is None:
+            return False
+        if command.network is True or command.unsandboxed or assessment.sandboxed is False:
+            return True
+        return bool(command.network) and (self.network is True or overlap(self.network_hosts, command.network or ()))
 
     def __str__(self) -> str:
         """Return the rule as the command line takes it.
@@ -248,6 +278,11 @@ def _sentence(message: str) -> str:
 def _host_matches(pattern: str, host: str) -> bool:
     host = host.lower()
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
+
+
+def _hosts_overlap(pattern: str, host: str) -> bool:
+    """Return whether both may be of one server; `host` may have a `*` too."""
+    return _host_matches(pattern, host) or _host_matches(host.lower(), pattern)
 
 
 def _path_matches(pattern: str, path: str) -> bool:

@@ -150,7 +150,8 @@ def _decide(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, is_own: 
         if getattr(assessment, name):
             return Verdict("ask", name, (*assessment.reasons, reason))
     if has_sources and not is_own and _may_serve_others(call, rules):
-        reasons = (*assessment.reasons, _SENDS_REASON) if assessment.sends else assessment.reasons
+        says_so = not assessment.sends or assessment.shell is not None  # a command's reasons name its hosts
+        reasons = assessment.reasons if says_so else (*assessment.reasons, _SENDS_REASON)
         return Verdict("ask", "untrusted", reasons or (_RISK_REASONS[assessment.risk],))
     asking, unasked = _find(rules, "ask", call)
     if asking is not None:

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agenticx.sandbox.hosts import Host
+
 __all__ = ["EMPTY_FOLDERS", "Profile", "home_folders", "wrap"]
 
 # They hold the sockets of other programs, such as Docker's, and a user's session bus; and shared temporary files.
@@ -31,19 +33,22 @@ _PROGRAMS_IN_RUN = ("/run/current-system", "/run/wrappers")  # of NixOS
 class Profile:
     """The rules for one command; all paths are absolute, `workspace` and `private` with links resolved.
 
+    - `network` is True for all of the network, or the hosts that the command may reach, here through a proxy.
     - `private` are AgenticX's own files and folders, which are hidden.
     - `visible` paths stay readable in the home folder and in /tmp, which are empty otherwise.
     - `pinned` are folders of a writable workspace that cannot be renamed, such as `.git`; `read_only` are paths in it
       that cannot be changed.
+    - `programs` are files and folders that stay readable wherever they are.
     """
 
     workspace: Path
     writable: bool
-    network: bool = False
+    network: bool | tuple[Host, ...] = False
     private: tuple[Path, ...] = ()
     visible: tuple[Path, ...] = ()
     pinned: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
+    programs: tuple[Path, ...] = ()
 
 
 def home_folders() -> tuple[Path, ...]:
@@ -70,7 +75,7 @@ def wrap(program: str, profile: Profile, command: Sequence[str]) -> list[str]:
     by its supervisor.
     """
     namespaces = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-    if not profile.network:
+    if profile.network is not True:
         namespaces.append("--unshare-net")
     options = [*namespaces, "--new-session", "--cap-drop", "ALL", *_mounts(profile), "--chdir", str(profile.workspace)]
     return [program, *options, "--", *command]
@@ -84,7 +89,7 @@ def _mounts(profile: Profile) -> Iterator[str]:
             yield from ("--tmpfs", folder)
     for folder in _PROGRAMS_IN_RUN:
         yield from ("--ro-bind-try", folder, folder)
-    if profile.network:
+    if profile.network is True:
         yield from ("--ro-bind-try", _NAME_SERVICE, _NAME_SERVICE)
     homes = [home for home in home_folders() if not home.is_relative_to(workspace)]
     parents = [workspace.parent] if _is_lost(workspace.parent, homes) else []
@@ -100,6 +105,9 @@ def _mounts(profile: Profile) -> Iterator[str]:
     for path in profile.read_only:
         yield from ("--ro-bind-try", str(path), str(path))
     yield from _hide(path for path in profile.private if path not in around)
+    hidden = (*homes, *parents, *map(Path, EMPTY_FOLDERS), *profile.private)
+    for path in _within(hidden, profile.programs, but=workspace):
+        yield from ("--ro-bind", str(path), str(path))
     for folder in (*homes, *parents):
         yield from ("--remount-ro", str(folder))
 
@@ -127,6 +135,11 @@ def _visible_paths(homes: Sequence[Path], profile: Profile) -> Iterator[str]:
 def _caches(home: Path) -> Iterator[Path]:
     """Yield the caches that exist, and the one that all programs share; each costs a quarter of a millisecond."""
     return (home / name for name in _CACHES.split() if name == ".cache" or (home / name).is_dir())
+
+
+def _within(folders: Sequence[Path], paths: Sequence[Path], *, but: Path) -> Iterator[Path]:
+    """Yield the paths in one of the folders, without those in another one."""
+    return (path for path in paths if any(map(path.is_relative_to, folders)) and not path.is_relative_to(but))
 
 
 def _hide(paths: Sequence[Path] | Iterator[Path]) -> Iterator[str]:

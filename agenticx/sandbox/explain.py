@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agenticx.lazy_patterns import lazy_compile
+from agenticx.sandbox.hosts import Host
 from agenticx.sandbox.options import SandboxKind
 
 __all__ = ["explain_failure"]
@@ -32,8 +33,18 @@ _LANDLOCK = (
 )
 
 
+_NO_NETWORK = (
+    "The sandbox has no network, and none of this machine's servers; a command that needs them is called with the hosts"
+    ' in network, such as ["pypi.org"], or with network=true, which asks the user.'
+)
+_PROXY_ONLY = (
+    "The sandbox reaches the hosts of the call only through the proxy that HTTP_PROXY and HTTPS_PROXY name; "
+    "a program that uses no proxy is called with network=true, which asks the user."
+)
+
+
 def explain_failure(
-    output: str, *, kind: SandboxKind, network: bool, writable: bool, homes: tuple[Path, ...]
+    output: str, *, kind: SandboxKind, network: bool | Sequence[Host], writable: bool, homes: tuple[Path, ...]
 ) -> str | None:
     """Return a sentence on what the sandbox may have to do with the failure that `output` shows, or None.
 
@@ -45,12 +56,9 @@ def explain_failure(
     return " ".join(_sentences(output, network, writable, homes)) or None
 
 
-def _sentences(output: str, network: bool, writable: bool, homes: tuple[Path, ...]) -> Iterator[str]:
-    if not network and _NETWORK.search(output):
-        yield (
-            "The sandbox has no network, and none of this machine's servers; "
-            "a command that needs them is called with network=true, which asks the user."
-        )
+def _sentences(output: str, network: bool | Sequence[Host], writable: bool, homes: tuple[Path, ...]) -> Iterator[str]:
+    if network is not True and _NETWORK.search(output):
+        yield _PROXY_ONLY if network else _NO_NETWORK
     if _WRITING.search(output):
         kept = "only the workspace is writable, without files that decide what runs, such as .git/config and hooks"
         yield (

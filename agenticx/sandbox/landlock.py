@@ -5,7 +5,8 @@
 2. Sockets with a path, and UDP, pass; TCP passes before version 4, signals and abstract sockets before version 6.
 3. Temporary files have a folder of their own, which TMPDIR names; /tmp itself is out of reach. /dev/shm is shared with
    other programs: semaphores of Python's multiprocessing are in it.
-4. The kernel does not restrict changes of permissions, owners and times: a command may make them wherever its user may.
+4. Hosts cannot be told apart: a command that may reach some has all of TCP.
+5. The kernel does not restrict changes of permissions, owners and times: a command may make them wherever its user may.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def restricted(profile: Profile, temporary: Path, command: Sequence[str]) -> lis
     write = [*_DEVICES, _ZERO, str(temporary)]
     if profile.writable:
         write.append(str(profile.workspace))
-    rules = {"read": read, "write": write, "network": profile.network}
+    rules = {"read": read, "write": write, "network": bool(profile.network)}
     return [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(rules), *command]
 
 

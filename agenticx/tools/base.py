@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from typing_extensions import TypeVar
 
+from agenticx.sandbox.hosts import Host
+
 if TYPE_CHECKING:  # imported by no agent that does not run
     from agenticx.attachments import Attachment
     from agenticx.llms.base import ToolSchema
@@ -67,14 +69,15 @@ class ShellCommand:
       a clause about the first such thing, None if the command was not read at all.
     - `runs` are the words of all simple commands that it may run, also in substitutions, quoted code and after programs
       such as `sudo`; None is a word that only bash knows. `is_complete` is False if it may run others too.
-    - `network` and `unsandboxed` say what it asks for beyond the sandbox, where there is one.
+    - `network` and `unsandboxed` say what it asks for beyond the sandbox, where there is one. `network` is True, or
+      some hosts where the sandbox keeps the command from all others.
     """
 
     text: str
     parts: tuple[CommandPart, ...] | None
     runs: tuple[tuple[str | None, ...], ...] = ()
     is_complete: bool = True
-    network: bool = False
+    network: bool | tuple[Host, ...] = False
     unsandboxed: bool = False
     unread: str | None = None
 

@@ -81,12 +81,13 @@ def start_command(
     call_id: str,
     on_output: Callable[[bytes], None],
     own_processes: int = 0,
+    descriptors: Sequence[int] = (),
 ) -> RunningCommand:
     """Start a program (an absolute path and its arguments) under a supervisor of its own.
 
     Standard input is empty. `on_output` is called on the event loop with standard output and standard error, in
     the order of writing. `own_processes` of the program, not of the command in it, run as long as any other that it
-    has left; they are not counted. Raises `ToolError` if the program could not be started.
+    has left; they are not counted. It inherits `descriptors`. Raises `ToolError` if the program could not be started.
     """
     mark = f"{call_id}.{new_id('run')}"
     (control_read, control_write), (output_read, output_write), (status_read, status_write) = _pipes(3)
@@ -96,7 +97,7 @@ def start_command(
             stdin=control_read,
             stdout=output_write,
             stderr=output_write,
-            pass_fds=[status_write],
+            pass_fds=[status_write, *descriptors],
             cwd=cwd,
             env={**environment, MARK: mark},
             start_new_session=True,

@@ -32,9 +32,10 @@ __all__ = ["configure", "run"]
 _MAX_RULE_CHARS = 300
 
 _EPILOG = """\
-RULE is: allow|ask|deny TOOL [path=GLOB] [command="WORDS"] [host=HOST] [server=NAME] [network=true] [exact=true], as one
-argument or as several. TOOL `edit` stands for all tools that change files, and `*` for all (not with allow). A path is
-relative to the workspace: * matches within a name, ** also folders. WORDS are the first words of a command.
+RULE is: allow|ask|deny TOOL [path=GLOB] [command="WORDS"] [host=HOST] [server=NAME] [network=true|HOSTS] [exact=true],
+as one argument or as several. TOOL `edit` stands for all tools that change files, and `*` for all (not with allow). A
+path is relative to the workspace: * matches within a name, ** also folders. WORDS are the first words of a command.
+HOSTS are those that a command may reach, separated by commas, such as pypi.org,*.example.com.
 
 examples:
   agx permissions add allow bash_exec command="git commit"

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agenticx.errors import ToolError
+from agenticx.sandbox.proxy import HostProxy
 from agenticx.secret_names import is_secret_file, is_secret_folder
 from agenticx.settings import child_environment
 from agenticx.threads import run_in_thread
@@ -40,6 +41,7 @@ from agenticx.tools.shell.sandboxing import (
     is_contained,
     prepare,
     sandbox_reasons,
+    sends_to_hosts_only,
 )
 from agenticx.tools.visible import visible, visible_line
 
@@ -74,14 +76,14 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     file_system = FileSystemCache()
     named = examine(command, workspace, context.protected_roots, file_system)
     deleted, unchecked = _find_deleted(command, workspace, environment, named.unchecked)
-    wishes = _wishes(arguments)
+    wishes = Wishes.of(arguments)
     harmless = (named.secret, deleted, unchecked, wishes) == (None, None, None, Wishes()) and is_plainly_harmless(
         command, workspace, search_path, context.protected_roots, file_system, git_environment=environment
     )
     status = find_sandbox_for(context, wishes)
     kind, power = status.kind, tuple(sandbox_reasons(context, wishes, status))
     has_sandbox = kind is not None or (wishes.unsandboxed and find_sandbox_for(context, Wishes()).kind is not None)
-    asked = wishes if has_sandbox else Wishes()
+    asked = wishes.enforced_by(kind) if has_sandbox else Wishes()
     shell = _read_command(command, context, environment, file_system, has_parts=unchecked is None)
     own = _find_own_command(shell)
     reasons = (*_reasons(command, workspace, power, named, deleted, unchecked), *([] if own is None else [own]))
@@ -94,6 +96,8 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         unchecked=unchecked is not None,
         sandboxed=kind or False,
         contained=is_contained(context, wishes, kind),
+        sends=sends_to_hosts_only(context, wishes, kind),
+        hosts=tuple(host.name for host in wishes.hosts),
         command=visible(_shortened(command)),
         shell=replace(shell, network=asked.network, unsandboxed=asked.unsandboxed),
         binding={
@@ -252,7 +256,7 @@ async def bash_exec(
     command: str,
     context: ToolContext,
     timeout: Annotated[float | None, Field(ge=0.05, le=86_400)] = None,
-    network: bool = False,
+    network: bool | list[str] = False,
     unsandboxed: bool = False,
 ) -> ToolOutput:
     """Run a command with bash in the workspace; gives its output (standard output and error) and exit code.
@@ -265,9 +269,22 @@ async def bash_exec(
     Args:
         command: The command line or script for `bash -c`.
         timeout: Seconds after which the command is ended, if that is sooner than the general limit for tools.
-        network: True if the command needs the network, as pip install, npm install and git push do; asks the user.
+        network: The hosts that the command needs, over HTTP or HTTPS: ["pypi.org", "files.pythonhosted.org"] for pip
+            install, ["registry.npmjs.org"] for npm install, ["github.com"] for git; ["*.example.com"] is all below it,
+            ["example.com:8443"] another port than 443 and 80. True for all of the network, if the hosts are not known
+            or it needs other protocols, such as SSH. Asks the user.
         unsandboxed: True if the command cannot work in the sandbox; asks the user.
     """
+    wishes = Wishes.of({"network": network, "unsandboxed": unsandboxed})
+    if not wishes.hosts:
+        return await _run(command, context, timeout, wishes)
+    async with HostProxy(wishes.hosts, context.clock) as proxy:
+        return await _run(command, context, timeout, wishes, proxy)
+
+
+async def _run(
+    command: str, context: ToolContext, timeout: float | None, wishes: Wishes, proxy: HostProxy | None = None
+) -> ToolOutput:
     environment = _environment()
     buffer = HeadTailBuffer(_HEAD_BYTES, _TAIL_BYTES)
     progress = ProgressEmitter(
@@ -278,9 +295,10 @@ async def bash_exec(
         buffer.add(chunk)
         progress.add(chunk)
 
-    wishes = Wishes(network=network, unsandboxed=unsandboxed)
     bash, text = _find_bash(environment), _check_command(command)
-    launch = await run_in_thread(prepare, text, bash, environment, context, wishes, name="agx preparing a command")
+    launch = await run_in_thread(
+        prepare, text, bash, environment, context, wishes, proxy, name="agx preparing a command"
+    )
     try:
         running = start_command(
             launch.arguments,
@@ -289,10 +307,13 @@ async def bash_exec(
             call_id=context.call_id,
             on_output=on_output,
             own_processes=launch.own_processes,
+            descriptors=[] if launch.proxy is None else [launch.proxy.descriptor],
         )
     except ToolError:
         await run_in_thread(_notes, launch, "", None, name="agx checking a command")
         raise
+    if launch.proxy is not None:
+        launch.proxy.start()
     end: CommandExit | None = None
     closed = False
     try:
@@ -306,14 +327,14 @@ async def bash_exec(
             closed = True
         output = buffer.text()
         notes = await run_in_thread(_notes, launch, output, end, name="agx checking a command")
-        return _report(output, buffer.truncated, _exit_text(end, launch), notes)
+        return _report(output, buffer.truncated, _exit_text(end, launch), [*_network_notes(launch), *notes])
     except TimeoutError:
         output, ending = buffer.text(), f"the command was ended after {timeout:g} s, before it was done"
         explanation = await run_in_thread(launch.explain, output, name="agx checking a command")
-        report = _report(output, buffer.truncated, ending, [explanation] if explanation else [])
-        raise ToolError(report.text) from None
+        notes = [*_network_notes(launch), *([explanation] if explanation else [])]
+        raise ToolError(_report(output, buffer.truncated, ending, notes).text) from None
     except asyncio.CancelledError:  # a stop, or the engine's own time limit: the output so far is still returned
-        return _report(buffer.text(), buffer.truncated, "ended before it was done")
+        return _report(buffer.text(), buffer.truncated, "ended before it was done", _network_notes(launch))
     finally:
         progress.stop()
         running.terminate()
@@ -339,8 +360,9 @@ def _notes(launch: Launch, output: str, end: CommandExit | None) -> list[str]:
     return notes
 
 
-def _wishes(arguments: Mapping[str, Any]) -> Wishes:
-    return Wishes(network=arguments.get("network", False), unsandboxed=arguments.get("unsandboxed", False))
+def _network_notes(launch: Launch) -> list[str]:
+    """Return sentences about servers that the command did not reach."""
+    return [] if launch.proxy is None else list(launch.proxy.notes())
 
 
 def _check_command(command: str) -> str:

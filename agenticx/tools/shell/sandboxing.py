@@ -6,16 +6,20 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Self
 
+from agenticx.errors import InvalidArguments
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.sandbox.bubblewrap import EMPTY_FOLDERS, Profile, home_folders, wrap
 from agenticx.sandbox.explain import explain_failure
+from agenticx.sandbox.hosts import Host, parse_hosts
 from agenticx.sandbox.landlock import restricted
 from agenticx.sandbox.options import SandboxKind
 from agenticx.sandbox.probe import SandboxStatus, find_sandbox
+from agenticx.sandbox.proxy import HostProxy, launcher_files, proxied, proxy_environment
 from agenticx.sandbox.toolchains import virtual_environments, visible_home_paths
 from agenticx.settings import home_folder
 from agenticx.tools.context import ToolContext
@@ -30,7 +34,15 @@ from agenticx.tools.shell.protected_files import (
 )
 from agenticx.tools.visible import visible_line
 
-__all__ = ["Launch", "Wishes", "find_sandbox_for", "is_contained", "prepare", "sandbox_reasons"]
+__all__ = [
+    "Launch",
+    "Wishes",
+    "find_sandbox_for",
+    "is_contained",
+    "prepare",
+    "sandbox_reasons",
+    "sends_to_hosts_only",
+]
 
 _SHOWN_PATHS = 5
 _MAX_PATH_CHARS = 300
@@ -46,10 +58,28 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """The permissions beyond the sandbox that a call asks for: the network, or no sandbox at all."""
+    """The permissions beyond the sandbox that a call asks for: all of the network or hosts, or no sandbox at all."""
 
-    network: bool = False
+    network: bool | tuple[Host, ...] = False
     unsandboxed: bool = False
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Self:
+        """Return what the arguments of a call ask for; raise `InvalidArguments` for a wrong host."""
+        network: bool | list[str] = arguments.get("network", False)
+        try:
+            hosts = () if isinstance(network, bool) else parse_hosts(network)
+        except ValueError as exc:
+            raise InvalidArguments(f"'network': {exc}") from exc
+        return cls(network if isinstance(network, bool) else hosts or False, arguments.get("unsandboxed", False))
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        return () if isinstance(self.network, bool) else self.network
+
+    def enforced_by(self, kind: SandboxKind | None) -> Wishes:
+        """Return what the call gets in a sandbox of that kind, which may be all of the network instead of hosts."""
+        return replace(self, network=True) if self.hosts and kind != "bubblewrap" else self
 
 
 def find_sandbox_for(context: ToolContext, wishes: Wishes) -> SandboxStatus:
@@ -75,6 +105,8 @@ def sandbox_reasons(context: ToolContext, wishes: Wishes, status: SandboxStatus)
         if wishes.unsandboxed and find_sandbox_for(context, Wishes()).kind is not None:
             yield "It asks to run outside of the sandbox."
         yield "It runs without a sandbox, with all your permissions, and could read AgenticX's access token."
+        if wishes.hosts:
+            yield _NOT_ENFORCED.format(hosts=_listed(wishes.hosts))
         return
     home = (
         "sees your home folder only as far as toolchains are in it"
@@ -86,17 +118,45 @@ def sandbox_reasons(context: ToolContext, wishes: Wishes, status: SandboxStatus)
         yield f"{limits} and {home}. It is not kept from {status.gaps}."
     else:
         yield (
-            f"{limits}, {home}, and {'has the network' if wishes.network else 'has no network'}. "
+            f"{limits}, {home}, and {_described_network(wishes)}. "
             "New files of it that decide what runs, such as .git/commondir, are moved away only once it has ended: "
             "until then, git and other programs that you start in the workspace follow them."
         )
-    if wishes.network:
+    if wishes.hosts and status.kind == "bubblewrap":
+        yield "It asks for these hosts: it can send what it reads to them."
+        if local := [host for host in wishes.hosts if host.is_local]:
+            yield f"It can use servers of this machine or its network: {_listed(local)}."
+    elif wishes.network:
         yield "It asks for the network: it can send what it reads, and use the servers of this machine."
+        if wishes.hosts:
+            yield _NOT_ENFORCED.format(hosts=_listed(wishes.hosts))
+
+
+_NOT_ENFORCED = "The hosts that the call names ({hosts}) cannot be enforced here: it reaches all others too."
+
+
+def _described_network(wishes: Wishes) -> str:
+    if wishes.hosts:
+        return f"reaches these hosts only: {_listed(wishes.hosts)}"
+    return "has the network" if wishes.network else "has no network"
+
+
+def _listed(hosts: Sequence[Host]) -> str:
+    return ", ".join(map(str, hosts))
 
 
 def is_contained(context: ToolContext, wishes: Wishes, kind: SandboxKind | None) -> bool:
     """Return whether the sandbox keeps the command from your files outside of the workspace, and from the network."""
-    return kind == "bubblewrap" and not wishes.network and _hides_home(context.workspace.resolve())
+    return not wishes.network and _keeps_from_files(context, kind)
+
+
+def sends_to_hosts_only(context: ToolContext, wishes: Wishes, kind: SandboxKind | None) -> bool:
+    """Return whether the command is contained, except that it can send to the hosts that the call names."""
+    return bool(wishes.hosts) and _keeps_from_files(context, kind)
+
+
+def _keeps_from_files(context: ToolContext, kind: SandboxKind | None) -> bool:
+    return kind == "bubblewrap" and _hides_home(context.workspace.resolve())
 
 
 def _hides_home(workspace: Path) -> bool:
@@ -117,7 +177,7 @@ class Launch:
 
     `consented` is the command if it names a protected path, about which the user was asked then, else "". `changes` are
     the times of the latest changes of protected files, which Landlock does not prevent; `temporary` is the folder for
-    temporary files that it needs.
+    temporary files that it needs. `proxy` is the one through which it reaches its hosts.
     """
 
     arguments: Sequence[str]
@@ -129,6 +189,7 @@ class Launch:
     quarantine: Path | None = None
     changes: Mapping[Path, int] | None = None
     temporary: Path | None = None
+    proxy: HostProxy | None = None
 
     @property
     def own_processes(self) -> int:
@@ -195,8 +256,17 @@ def _shown(paths: Sequence[Path]) -> str:
     return ", ".join(shown) + (f" and {len(paths) - _SHOWN_PATHS:,} more" if len(paths) > _SHOWN_PATHS else "")
 
 
-def prepare(command: str, bash: str, environment: Mapping[str, str], context: ToolContext, wishes: Wishes) -> Launch:
+def prepare(
+    command: str,
+    bash: str,
+    environment: Mapping[str, str],
+    context: ToolContext,
+    wishes: Wishes,
+    proxy: HostProxy | None = None,
+) -> Launch:
     """Return the command as it is started: in the sandbox that the call gets, with what its permission allows.
+
+    `proxy` is for the hosts that the call names; it is used where the sandbox can enforce them.
 
     It blocks: it looks for protected files in the workspace.
     """
@@ -216,17 +286,21 @@ def prepare(command: str, bash: str, environment: Mapping[str, str], context: To
     profile = Profile(
         workspace=workspace,
         writable=not only_reads,
-        network=wishes.network and not only_reads,
+        network=False if only_reads else wishes.network,
         private=private,
         visible=_visible_paths(context, environment, private),
         pinned=before.repositories if before else (),
         read_only=tuple(before.mountable(consented)) if before else (),
+        programs=launcher_files() if wishes.hosts else (),
     )
     kept = {name: value for name, value in environment.items() if name not in _OUTSIDE_VARIABLES}
     quarantine = (context.sandbox.home or home_folder()) / "quarantine" / new_id("cmd")
     if status.kind == "bubblewrap":
+        proxy = proxy if profile.network else None
+        if proxy is not None:
+            shell, kept = proxied(proxy.descriptor, shell), {**kept, **proxy_environment(wishes.hosts)}
         arguments = wrap(status.program, profile, shell)
-        return Launch(arguments, kept, status.kind, profile, before, consented, quarantine)
+        return Launch(arguments, kept, status.kind, profile, before, consented, quarantine, proxy=proxy)
     temporary = Path(os.path.realpath(tempfile.mkdtemp(prefix="agx-command-")))
     return Launch(
         restricted(profile, temporary, shell),

@@ -11,15 +11,17 @@ import pytest
 from agenticx.errors import InvalidArguments
 from agenticx.permissions import Call, Rule, decide, parse_rule
 from agenticx.permissions.kinds import describe, is_narrower, offer_rules
+from agenticx.sandbox.options import SandboxOptions
+from agenticx.sandbox.probe import find_sandbox
 from agenticx.tools import Assessment, ToolContext
 from agenticx.tools.builtin.edits import file_write
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.shell.command_reader import read_commands
 
 
-def command(text: str, workspace: Path) -> Call:
+def command(text: str, workspace: Path, **wishes: object) -> Call:
     """Return the call of a command in a workspace."""
-    arguments = bash_exec.validate({"command": text})
+    arguments = bash_exec.validate({"command": text, **wishes})
     assessment = bash_exec.assess(arguments, ToolContext(workspace=workspace))
     return Call(tool="bash_exec", assessment=assessment, arguments=arguments, workspace=workspace.resolve())
 
@@ -46,6 +48,10 @@ def project(tmp_path: Path) -> Path:
         ("ask web_fetch host=*.Example.com", {"host": "*.example.com"}),
         ("allow github__issue server=github", {"server": "github"}),
         ("allow bash_exec command='pip install' network=true", {"network": True}),
+        (
+            "allow bash_exec command=curl network=PyPI.org,*.a.test,[::1]:80",
+            {"network": ["pypi.org", "*.a.test", "[::1]:80"]},
+        ),
         ("deny *", {"tool": "*"}),
     ],
 )
@@ -68,11 +74,78 @@ def test_a_rule_is_read_and_written_in_the_same_way(text: str, fields: dict[str,
         ("deny bash_exec path=src/**", "has a command, not a path"),
         ("allow web_fetch host=https://x/", "no host"),
         ('allow bash_exec command="git', "cannot be read"),
+        ("allow bash_exec command=curl network=https://x/", "is wrong in network: .https://x/. is no host"),
     ],
 )
 def test_a_wrong_rule_is_refused_with_what_would_be_right(text: str, right: str) -> None:
     with pytest.raises(InvalidArguments, match=right.replace("*", r"\*")):
         parse_rule(text)
+
+
+@pytest.fixture
+def bubblewrap() -> None:
+    if (status := find_sandbox(SandboxOptions())).kind != "bubblewrap":
+        pytest.skip(status.reason)
+
+
+@pytest.mark.promise("E5")
+@pytest.mark.parametrize(
+    ("rule", "network", "decision"),
+    [
+        ('allow bash_exec command="pip install" network=pypi.org,*.a.test', network, decision)
+        for network, decision in (
+            (["pypi.org"], "allow"),
+            (["pypi.org:443", "x.y.a.test", "*.y.a.test"], "allow"),
+            (False, "allow"),
+            (True, "ask"),
+            *(
+                (["pypi.org", host], "ask")
+                for host in ("evil.test", "a.test", "pypi.org:8443", "xpypi.org", "*.test.org")
+            ),
+        )
+    ]
+    + [
+        ('allow bash_exec command="pip install" network=true', ["pypi.org", "10.0.0.1:81"], "allow"),
+        ('allow bash_exec command="pip install"', ["pypi.org"], "ask"),
+        ('allow bash_exec command="pip download" network=pypi.org', ["pypi.org"], "ask"),
+        ("allow bash_exec host=pypi.org", ["pypi.org"], "ask"),
+        ("deny bash_exec network=*.evil.test", ["pypi.org", "a.evil.test"], "deny"),
+        ("deny bash_exec network=a.evil.test", ["*.evil.test"], "deny"),
+        ("deny * host=a.evil.test", ["*.evil.test"], "deny"),
+        ("deny bash_exec network=evil.test", True, "deny"),
+        ("deny bash_exec network=evil.test", ["pypi.org"], "ask"),
+        ("deny bash_exec network=true", ["pypi.org"], "deny"),
+        ("deny * network=true", False, "ask"),
+    ],
+)
+def test_a_rule_about_hosts_covers_calls_that_name_no_others(
+    project: Path, bubblewrap, rule: str, network: object, decision: str
+) -> None:
+    call = command("pip install x", project, network=network)
+    assert decide("default", call, rules=[parse_rule(rule)]).decision == decision
+
+
+@pytest.mark.promise("E5")
+def test_hosts_are_part_of_the_kind_of_a_command_and_hold_only_where_they_are_enforced(
+    project: Path, bubblewrap
+) -> None:
+    call = command("pip install x", project, network=["pypi.org", "a.test:81"])
+    offer = offer_rules(call)
+    assert [describe(rule) for rule in offer.rules] == ["pip install … with pypi.org, a.test:81"]
+    assert describe(offer.exact) == "exactly this command with pypi.org, a.test:81: pip install x"
+    verdicts = [
+        decide("auto", call, rules=rules, sources=sources) for rules in ((), offer.rules) for sources in ((), "p")
+    ]
+    assert [verdict.decided_by for verdict in verdicts] == ["sandbox", "untrusted", "rule", "rule"]
+    assert verdicts[3].decision == "allow"
+    (kind,) = offer.rules
+    for network, narrower in ((["pypi.org"], True), (["pypi.org", "b.test"], False), (True, False)):
+        assert is_narrower(kind.model_copy(update={"network": network}), offer) == narrower
+    weaker = replace(call.assessment, sandboxed="landlock", shell=replace(call.assessment.shell, network=True))
+    handwritten = parse_rule('allow bash_exec command="pip install" network=pypi.org,a.test:81')
+    assert decide("auto", call, rules=[handwritten]).decision == "allow"
+    for assessment in (weaker, replace(weaker, shell=replace(weaker.shell, network=False))):
+        assert not decide("default", replace(call, assessment=assessment), rules=[handwritten, kind]).rules
 
 
 @pytest.mark.promise("E5")

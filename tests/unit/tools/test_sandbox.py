@@ -283,7 +283,7 @@ WRITING = (
 FAILURES = {
     "echo x >> ~/.bashrc": WRITING,
     "exec 3<>/dev/tcp/127.0.0.1/9": "The sandbox has no network, and none of this machine's servers; a command that"
-    " needs them is called with network=true, which asks the user.",
+    ' needs them is called with the hosts in network, such as ["pypi.org"], or with network=true, which asks the user.',
     "touch /usr/x": WRITING,
     "cat ~/.ssh/id_ed25519": "The sandbox hides the home folder, except toolchains; a command that needs more of it is"
     " called with unsandboxed=true, which asks the user.",
