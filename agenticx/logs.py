@@ -147,24 +147,42 @@ _SECRET_PATTERNS = re.compile(
     r"""
       \b(?:sk|pk|rk|gsk|hf|xai|pplx|nvapi|glpat|npm|pypi)[-_][A-Za-z0-9_-]{12,}   # provider keys
     | (?<=_)(?:sk|pk|rk|gsk|hf|xai|pplx|nvapi|glpat|npm|pypi)(?:-|_(?=[A-Za-z_-]{0,40}[0-9]))[A-Za-z0-9_-]{12,}
-    | (?<![A-Za-z0-9])(?:gh[oprsu]_|github_pat_)[A-Za-z0-9_]{20,}
-    | (?<![A-Za-z0-9])(?:(?:AKIA|ASIA)[0-9A-Z]{16}\b | AIza[A-Za-z0-9_-]{30,} | xox[abeprs]-[A-Za-z0-9-]{10,})
+    | (?<![A-Za-z0-9])(?:
+        (?:gh[oprsu]_|github_pat_)[A-Za-z0-9_]{20,}
+      | (?:AKIA|ASIA)[0-9A-Z]{16}\b | AIza[A-Za-z0-9_-]{30,} | (?:xox[abeprs]|xapp)-[A-Za-z0-9-]{10,}
+      | (?:do[opr]_v1|shp(?:at|ca|pa|ss)|ntn|figd|tvly|lin_api|dckr_pat|whsec|r8)[-_][A-Za-z0-9_-]{16,}
+      | (?:dapi|SK|key-)[0-9a-f]{32}\b                                            # Databricks, Twilio, Mailgun
+      | (?:hv[bsr]\.|ya29\.|1//0|AGE-SECRET-KEY-1)[A-Za-z0-9_-]{20,}
+      | SG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,}                              # SendGrid
+      | [0-9]{8,10}:AA[A-Za-z0-9_-]{30,}                                          # Telegram
+      | [MNO][A-Za-z0-9_-]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}           # Discord
+      )
+    | (?<=hooks\.slack\.com/services/)[A-Za-z0-9/]+ | (?<=/api/webhooks/)[0-9]+/[A-Za-z0-9_-]+
+    | (?<=://)[A-Za-z0-9_-]{20,256}(?=@)                                          # a token as the user of a URL
     | (?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.)[A-Za-z0-9_-]*?(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}+\.
       [A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*|\Z)                                   # JSON web tokens
-    | -----BEGIN[ A-Z]*PRIVATE\ KEY-----.*?(?:-----END[ A-Z]*PRIVATE\ KEY-----|\Z)
+    | -----BEGIN[ A-Z]*PRIVATE\ KEY(?:\ BLOCK)?-----.*?(?:-----END[ A-Z]*PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
     """,
     re.VERBOSE | re.DOTALL,
 )
+_PASSWORD_NAMES = r"""
+    (?:pg)?passwords?|passwd|(?:mysql_)?pwd|pw|pin|passphrase|passwort|kennwort|geheimwort|contrase[nñ]a|密码|密碼|
+    mot_de_passe|(?:client_)?secret|(?:access_|auth_|refresh_|id_)?token|api_?key|
+    (?:secret|account|private|signing|shared_?access|secret_?access)_?key
+"""
 _LABELLED_SECRETS = re.compile(
-    r"""
-      (?P<bearer>\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{8,}
-    | (?P<header>\b(?:authorization|x-api-key|api-key|x-goog-api-key|cookie|set-cookie)['"]?\s*[:=,]\s*b?['"]?)
-      (?!Bearer|Basic|\[hidden)[^\s'",;]{4,}
-    | (?P<query>[?&#](?:api_?key|key|(?:access_|refresh_|id_)?token|ticket|password|(?:client_)?secret|code|sig)=)
-      (?!\[hidden)[^&\s'"]+
-    | (?P<named>(?<![A-Za-z0-9])(?:passwords?|passwd|pwd|pw|pin|passphrase|passwort|kennwort|geheimwort|contrase[nñ]a|
-      密码|密碼|mot_de_passe|(?:client_)?secret|(?:access_|refresh_|id_)?token|api_?key)(?:['"]?\s*=\s*|['"]\s*:\s*)['"]?)
-      (?!\[hidden)[^\s'"&,;]{3,}
+    rf"""
+      (?P<bearer>\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{{8,}}
+    | (?P<cookie>\b(?:set-)?cookie['"]?\s*[:=,]\s*b?['"]?)(?!\[hidden)[^\s'",][^'"\r\n]{{3,}}
+    | (?P<header>\b(?:authorization|x-api-key|api-key|x-goog-api-key)['"]?\s*[:=,]\s*b?['"]?(?:token\s+)?)
+      (?!Bearer|Basic|\[hidden)[^\s'",;]{{4,}}
+    | (?P<query>[?&\#](?:api_?key|key|(?:access_|refresh_|id_)?token|ticket|password|(?:client_)?secret|code|sig|
+      X-(?:Amz|Goog)-(?:Signature|Credential|Security-Token))=)(?!\[hidden)[^&\s'"]+
+    | (?P<named>(?<![A-Za-z0-9])(?:{_PASSWORD_NAMES})(?:['"]?\s*=\s*['"]?|['"]\s*:\s*['"]?|
+      :?[ \t]+(?=[^\s0-9]{{0,100}}[0-9])(?=[^\s'",;=:&]{{8,}}(?![^\s'",;]))))             # as in YAML and .netrc
+      (?!\[hidden)[^\s'"&,;]{{3,}}
+    | (?P<docker>['"]auth['"]\s*:\s*['"])[A-Za-z0-9+/=]{{12,}}
+    | (?P<curl>(?<=\s)(?:-u|--user)[ \t=]+['"]?[^\s:'"]{{1,100}}:)[^\s'"]+
     | (?P<login>(?<=[a-z0-9+.-])://[^\s/:@'"]*+:)[^\s/@'"]++(?=@)
     """,
     re.VERBOSE | re.IGNORECASE,

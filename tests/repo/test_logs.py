@@ -181,7 +181,8 @@ def test_other_libraries_log_from_warning_at_level_debug_too(capsys: pytest.Capt
 def test_ordinary_text_is_unchanged() -> None:
     text = (
         "GET https://a.example/v1/models?limit=5 took 12 ms; the token budget is 4000; ask-first; key: value; "
-        "run_npm_install_packages; max_tokens=4000; the password is wrong; password: required"
+        "run_npm_install_packages; max_tokens=4000; the password is wrong; password: required; token: str; "
+        "MODEL=gpt-5.2; ask user@host.example; lin_regression_of_many_points; grep -u; the token bucket holds 12345678"
     )
     assert redact(text) == text
 
@@ -209,6 +210,14 @@ def test_ordinary_text_is_unchanged() -> None:
         "cookie: ",
         "Bearer ",
         "?key=",
+        "password 1",
+        "password: ",
+        "token token ",
+        "cookie=a",
+        " -u a",
+        "SG.M",
+        "1:AA",
+        "key-a",
         " ",
         "x",
     ],
