@@ -101,8 +101,14 @@ ESCAPES = [
 ]
 
 
-def absolute_escapes(neighbour: Path) -> list[str]:
+WAYS = ["", "./", "folder/../", "folder/link-up/", ".//folder/./link-up//"]
+"""Ways back to the workspace, which each path is tried behind."""
+
+
+def escapes(neighbour: Path) -> list[str]:
+    """Return the paths that lead out of the workspace, or to no file in it."""
     return [
+        *(way + path for way in WAYS for path in ESCAPES),
         str(neighbour),
         f"{neighbour}/secret.txt",
         str(neighbour.parent),
@@ -116,7 +122,7 @@ def absolute_escapes(neighbour: Path) -> list[str]:
 
 async def test_no_path_leads_out_of_the_workspace(runner, outside) -> None:
     before = (sorted(outside.iterdir()), (outside / "secret.txt").read_text())
-    for path in ESCAPES + absolute_escapes(outside):
+    for path in escapes(outside):
         for tool, arguments in (
             (list_files, {"path": path}),
             (file_read, {"path": path}),
@@ -134,7 +140,7 @@ async def test_no_path_leads_out_of_the_workspace(runner, outside) -> None:
 
 async def test_no_write_reaches_a_file_outside_the_workspace(runner, outside) -> None:
     before = {path: path.lstat().st_mtime_ns for path in runner.workspace.parent.iterdir()}
-    for path in ESCAPES + absolute_escapes(outside):
+    for path in escapes(outside):
         try:
             await runner.call(file_write, path=path, content="mine")
         except ToolError:
