@@ -22,6 +22,7 @@ __all__ = [
     "configure_terminal_logging",
     "current_folder",
     "enabled_tools",
+    "known_tools",
     "model_of",
     "reject_local_options",
     "settings_for",
@@ -167,6 +168,14 @@ def enabled_tools(settings: Settings) -> Sequence[Tool]:
     if unknown:
         raise SettingsError(f"AGX_ENABLED_TOOLS names the unknown tool {unknown[0]!r}; known tools: {', '.join(tools)}")
     return tuple(tools[name] for name in settings.enabled_tools)
+
+
+def known_tools(settings: Settings) -> frozenset[str]:
+    """Return the names of all tools of AgenticX, also of those that are not enabled and of those for notes."""
+    from agenticx.assembly import configured_images, default_tools
+    from agenticx.knowledge.tools import session_note_tools
+
+    return frozenset(tool.schema.name for tool in (*default_tools(configured_images(settings)), *session_note_tools()))
 
 
 def configure_terminal_logging(settings: Settings) -> None:

@@ -5,6 +5,7 @@
     command_rules   rules about shell commands: what they match in one
     said            whether the user wrote what a call sends
     kinds           the rules that a yes can store
+    advice          rules that cannot have an effect, or mean something else than they seem to
     explain         the verdict in sentences, for each part of a command
     rule_stores     where rules are kept
     trusted_files   the contents of AGENTS.md files that the user trusts

@@ -13,7 +13,15 @@ from agenticx.permissions.rules import Rule
 from agenticx.sandbox.hosts import cover
 from agenticx.tools.base import CommandPart, ShellCommand
 
-__all__ = ["allows_part", "allows_wishes", "allows_without_sandbox", "find_in_command", "is_exactly", "may_be_allowed"]
+__all__ = [
+    "allows_part",
+    "allows_wishes",
+    "allows_without_sandbox",
+    "find_in_command",
+    "is_exactly",
+    "may_be_allowed",
+    "option_with_other_spellings",
+]
 
 Match = Literal["yes", "no", "unknown"]
 
@@ -177,6 +185,16 @@ def _match_letters(program: str, words: Sequence[str], rest: Sequence[str | None
     if wanted <= {same.get(letter, letter) for letter in found}:
         return "yes"
     return "unknown" if None in rest else "no"
+
+
+def option_with_other_spellings(rule: Rule) -> str | None:
+    """Return the first option in the words of a rule that a call may spell in a way that the rule is not about."""
+    options = [word for word in rule.words[1:] if word.startswith("-") and word.strip("-")]
+    program = rule.words[0].rpartition("/")[2] if options else ""
+    if program in _LONG_OPTIONS and all(word[:1] == "-" and word[1:].isalnum() for word in rule.words[1:]):
+        long = _LONG_OPTIONS[program]
+        options = [word for word in options if not set(word[1:]) <= {*long.values(), "R"}]
+    return options[0] if options else None
 
 
 def _match_rest(words: Sequence[str], rest: Sequence[str | None], valued: Sequence[str]) -> Match:

@@ -304,6 +304,7 @@ def why_too_wide(rule: Rule) -> str | None:
     words = rule.words
     if not words:
         return "it covers all commands"
+    words = (words[0].rpartition("/")[2], *words[1:])
     is_wide = words[0] in _NO_KIND or words[0] in _SUBCOMMANDS or _LANGUAGES.fullmatch(words[0])
     return _why_unfixed(words) if is_wide and _fixed(words) is None else None
 

@@ -76,8 +76,8 @@ class RuleStore(Protocol):
 
 
 def _content(rule: Rule) -> str:
-    """Return all of a rule but its id and time, as JSON."""
-    return rule.model_dump_json(exclude={"id", "created_at"})
+    """Return all of a rule but its id, time and origin, as JSON."""
+    return rule.model_dump_json(exclude={"id", "created_at", "origin"})
 
 
 def _merged(stored: Sequence[Rule], added: Iterable[Rule], clock: Clock) -> tuple[list[Rule], list[Rule]]:

@@ -21,9 +21,10 @@ from agenticx.errors import InvalidArguments
 from agenticx.sandbox.hosts import Host, overlap, parse_hosts
 from agenticx.tools.base import Assessment
 
-__all__ = ["ANY_TOOL", "EDITS", "Call", "Rule", "RuleScope", "parse_rule", "rule_from", "with_scope"]
+__all__ = ["ANY_TOOL", "EDITS", "Call", "Rule", "RuleOrigin", "RuleScope", "parse_rule", "rule_from", "with_scope"]
 
 RuleScope = Literal["session", "workspace", "user"]
+RuleOrigin = Literal["answer", "command", "http"]
 
 ANY_TOOL = "*"
 """The tool of a rule about all tools; such a rule never allows."""
@@ -64,6 +65,8 @@ class Rule(BaseModel):
       network, or one of those hosts.
     - `sandboxed` is the sandbox of the commands that it allows; it allows none in a weaker one, or outside of any.
     - `workspace` is the absolute path of the folder in which a rule of scope workspace holds.
+    - `origin` says how it was made: by an answer to a confirmation, by `agx permissions add`, or over HTTP; None for
+      one of a file that a person has written.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -82,6 +85,7 @@ class Rule(BaseModel):
     exact: Literal[True] | None = None
     scope: RuleScope = "workspace"
     workspace: str | None = None
+    origin: RuleOrigin | None = None
     created_at: str = Field("", max_length=40)
 
     @field_validator("tool")

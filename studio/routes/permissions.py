@@ -14,13 +14,16 @@ from typing_extensions import TypedDict
 
 from agenticx import user_code
 from agenticx.errors import InvalidArguments, UserCodeError
+from agenticx.knowledge.tools import session_note_tools
+from agenticx.permissions.advice import advise_all, refuse_without_effect
 from agenticx.permissions.rule_stores import RuleStore
-from agenticx.permissions.rules import Rule, RuleScope, rule_from
+from agenticx.permissions.rules import Rule, RuleOrigin, RuleScope, rule_from
 from agenticx.permissions.trusted_files import read_instructions
 from agenticx.permissions.verdict import Decision, PermissionMode, Verdict
 from agenticx.runtime.calls.explaining import explain_call
 from agenticx.sandbox.options import sandbox_options
 from agenticx.threads import run_in_thread
+from agenticx.tools.base import Tool
 from agenticx.tools.context import ToolContext
 from studio.http.bodies import LARGE_BODY_BYTES, RequestBody, read_body
 from studio.http.problems import Problem
@@ -55,7 +58,10 @@ class PermissionsQuery(RequestQuery):
 
 
 class ReplaceRulesBody(RequestBody):
-    """All rules of scope workspace and user: each a `RuleItem`, whose `id` and `created_at` may be missing."""
+    """All rules of scope workspace and user: each a `RuleItem`, whose `id` and `created_at` may be missing.
+
+    A new one that allows what no rule can allow is refused.
+    """
 
     max_bytes = LARGE_BODY_BYTES
 
@@ -79,7 +85,8 @@ class RuleItem(TypedDict):
 
     It is about calls of the `tool`, `edit` for all that change files, `*` for all tools. `path` is a glob relative to
     the workspace; `command` are the first words of a shell command, or with `exact` all of it; with `exact` and a
-    `digest` it is about one call of another tool, with these `arguments`.
+    `digest` it is about one call of another tool, with these `arguments`. Without an `origin` it was written in the
+    file, or given for the session.
     """
 
     id: NotRequired[str]
@@ -95,14 +102,19 @@ class RuleItem(TypedDict):
     exact: NotRequired[Literal[True]]
     scope: RuleScope
     workspace: NotRequired[str]
+    origin: NotRequired[RuleOrigin]
     created_at: NotRequired[str]
 
 
 class PermissionsResponse(TypedDict):
-    """Rules, oldest first, those of the session last; `mode` is that of the session, else that of new ones."""
+    """Rules, oldest first, those of the session last; `mode` is that of the session, else that of new ones.
+
+    `warnings` are, by the id of a rule, clauses about one that may not mean what it seems to.
+    """
 
     mode: PermissionMode
     rules: list[RuleItem]
+    warnings: dict[str, list[str]]
 
 
 class ExplainResponse(TypedDict):
@@ -125,18 +137,31 @@ async def index(request: Request) -> Response:
         folder = await run_in_thread(workspace_folder, studio, query.workspace, name="agx workspace")
     stored = await run_in_thread(_store(studio).list, name="agx rules")
     held = [rule for rule in stored if folder is None or rule.holds_in(folder)]
-    return _response(mode, [*held, *own])
+    return await _response(studio, mode, [*held, *own])
 
 
 async def replace_all(request: Request) -> Response:
     """Replace all rules of scope workspace and user; those of sessions stay."""
     studio, body = services(request), await read_body(request, ReplaceRulesBody)
-    rules = read_rules(body.rules, "rules")
+    store, given = _store(studio), read_rules(body.rules, "rules")
+    known = {rule.id for rule in await run_in_thread(store.list, name="agx rules")}
+    rules = list[Rule]()
+    for number, rule in enumerate(given):
+        if rule.id not in known:
+            _refuse_without_effect(rule, f"rules.{number}")
+        rules.append(rule if rule.id in known else rule.model_copy(update={"origin": "http"}))
     try:
-        stored = await run_in_thread(_store(studio).replace, rules, name="agx rules")
+        stored = await run_in_thread(store.replace, rules, name="agx rules")
     except InvalidArguments as exc:
         raise Problem("bad_rule", f"{exc}.", field="rules") from exc
-    return _response(studio.settings.permission_mode, stored)
+    return await _response(studio, studio.settings.permission_mode, stored)
+
+
+def _refuse_without_effect(rule: Rule, field: str) -> None:
+    try:
+        refuse_without_effect(rule)
+    except InvalidArguments as exc:
+        raise Problem("bad_rule", f"{field!r}: {exc}.", field=field) from exc
 
 
 async def delete(request: Request) -> Response:
@@ -148,7 +173,7 @@ async def delete(request: Request) -> Response:
 async def explain(request: Request) -> Response:
     """Explain the verdict about a call: what decides it, and why. The tool looks at the call; nothing runs."""
     studio, body = services(request), await read_body(request, ExplainBody)
-    tools = {tool.schema.name: tool for tool in studio.notes.with_tools(studio.toolbox)}
+    tools = _tools(studio)
     if (tool := tools.get(body.tool)) is None:
         sentence = f"Unknown tool {body.tool!r}; known tools: {', '.join(sorted(tools))}."
         raise Problem("unknown_tool", sentence, field="tool")
@@ -196,8 +221,15 @@ def _store(studio: Services) -> RuleStore:
     return store
 
 
-def _response(mode: PermissionMode, rules: Sequence[Rule]) -> Response:
-    return JSONResponse(PermissionsResponse(mode=mode, rules=[_item(rule) for rule in rules]))
+def _tools(studio: Services) -> Mapping[str, Tool]:
+    return {tool.schema.name: tool for tool in studio.notes.with_tools(studio.toolbox)}
+
+
+async def _response(studio: Services, mode: PermissionMode, rules: Sequence[Rule]) -> Response:
+    tools = {*_tools(studio), *(tool.schema.name for tool in session_note_tools())}
+    advice = await run_in_thread(advise_all, rules, tools, name="agx rules")
+    warnings = {rule_id: list(clauses) for rule_id, clauses in advice.items()}
+    return JSONResponse(PermissionsResponse(mode=mode, rules=[_item(rule) for rule in rules], warnings=warnings))
 
 
 def _item(rule: Rule) -> RuleItem:

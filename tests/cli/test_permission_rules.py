@@ -24,9 +24,12 @@ def test_rules_are_added_listed_and_removed(agx: Any) -> None:
     assert (everywhere["path"], everywhere["scope"]) == ("secrets/**", "user")
     assert [row["holds_here"] for row in rows(agx, "--cwd", "/")] == [False, True]
     assert agx("permissions", "list").stdout.splitlines() == [
-        f'* {here["id"]}  {here["created_at"][:10]}  allow bash_exec command="git commit"  (in {agx.folder})',
-        f"* {everywhere['id']}  {everywhere['created_at'][:10]}  deny file_write path=secrets/**  (everywhere)",
+        f'* {here["id"]}  {here["created_at"][:10]}  allow bash_exec command="git commit"  '
+        f"(in {agx.folder}; added by agx)",
+        f"* {everywhere['id']}  {everywhere['created_at'][:10]}  deny file_write path=secrets/**  "
+        "(everywhere; added by agx)",
     ]
+    assert "`agx permissions remove ID` takes a rule back" in agx("permissions", "list").stderr
     explained = agx("permissions", "explain", "file_write", '{"path": "secrets/a", "content": ""}', "--json")
     assert json.loads(explained.stdout)["rule"] == {key: everywhere[key] for key in everywhere if key != "holds_here"}
     assert agx("completion", "--values", "rule").stdout.split() == [here["id"], everywhere["id"]]
@@ -44,27 +47,50 @@ def test_what_allows_very_much_is_stored_with_a_warning_and_what_is_wrong_is_ref
         ("allow", "bash_exec"): "it covers all commands",
         ("allow bash_exec command=git",): "`git` alone could be followed by anything",
         ("allow", "bash_exec", "command=python -c"): "`python` runs any code",
-        ("allow", "bash_exec", "command=env"): "what `env` does or runs is up to its arguments",
+        ("allow", "bash_exec", "command=/usr/bin/env"): "what `env` does or runs is up to its arguments",
+        ("deny edit_fil",): "no tool is called 'edit_fil', unless an application or a server has one of that name; did",
+        ("deny", "bash_exec", "command=git push --force"): "'--force' may be written in other ways, for example as its",
+        ("ask", "bash_exec", "command=npm run *"): "* and ? are no wildcards in a command",
+        ("deny", "bash_exec", "command=rm -rf"): "",
+        (
+            "allow",
+            "bash_exec",
+            "command=rm -rf build",
+        ): 'command="rm -rf") is about all of these calls, and decides first',
     }.items():
         done = agx("permissions", "add", *words)
-        assert (done.returncode, why in done.stderr) == (0, True), done.stderr
-    assert len(rows(agx)) == 4
-    assert "--  rules        4 rules in " in agx("doctor").stdout
+        assert (done.returncode, why in done.stderr, bool(done.stderr)) == (0, True, bool(why)), done.stderr
+    assert len(rows(agx)) == 9
+    assert "--  rules        9 rules in " in agx("doctor").stdout
     for words, why in {
         ("permit", "bash_exec"): "a rule begins with allow, ask or deny",
         ("allow", "edit", "path=/etc/**"): "relative to the workspace",
         ("allow *",): "names its tool",
+        ("allow memory_save",): "no rule can allow memory_save: what later sessions will have is asked about in every",
+        (
+            "allow",
+            "bash_exec",
+            "command=git add && git commit",
+        ): "its words are those of one command; add a rule for each",
+        ("allow", "bash_exec", "command=FOO=1 make"): "an assignment before its program is no first word of a command",
+        ("allow", "bash_exec", "command=npm run *"): "* and ? are no wildcards in a command; leave them out",
     }.items():
         done = agx("permissions", "add", *words)
         assert (done.returncode, done.stdout, why in done.stderr) == (2, "", True), done.stderr
-    assert len(rows(agx)) == 4
+    assert len(rows(agx)) == 9
 
 
 def test_a_file_is_imported_once_and_a_damaged_one_is_named(agx: Any, tmp_path: Path) -> None:
     file = tmp_path / "old.toml"
     file.write_text('[[rules]]\ndecision = "ask"\ntool = "web_fetch"\nhost = "*.example.com"\n')
     first, second = (agx("permissions", "import", str(file)) for _ in range(2))
-    assert (first.stdout.count("ask web_fetch host=*.example.com  (everywhere)"), second.stdout) == (1, "")
+    assert (
+        first.stdout.count("ask web_fetch host=*.example.com  (everywhere; written in the file)"),
+        second.stdout,
+    ) == (
+        1,
+        "",
+    )
     assert "added 0 rules; 1 were there already" in second.stderr
     own = tmp_path / "home" / "permissions.toml"
     own.write_text('[[rules]]\ndecision = "maybe"\ntool = "x"\n')

@@ -172,6 +172,15 @@ async def test_rules_are_replaced_and_a_damaged_file_is_reported(make_studio: St
         ):
             problem = (await studio.client.put("/api/permissions", json={"rules": [wrong]})).json()
             assert (problem["code"], problem["status"]) == ("bad_rule", 422)
+        useless = {"decision": "allow", "tool": "memory_save", "scope": "user"}
+        problem = (await studio.client.put("/api/permissions", json={"rules": [*stored["rules"], useless]})).json()
+        assert (problem["code"], problem["field"]) == ("bad_rule", "rules.2")
+        assert problem["detail"].startswith("'rules.2': no rule can allow memory_save: ")
+        later = {"decision": "allow", "tool": "bash_exec", "command": "git push origin", "scope": "user"}
+        answer = (await studio.client.put("/api/permissions", json={"rules": [*stored["rules"], later]})).json()
+        assert [one["origin"] for one in answer["rules"]] == ["http"] * 3
+        assert list(answer["warnings"]) == [answer["rules"][2]["id"]]
+        assert answer["warnings"][answer["rules"][2]["id"]][0].startswith("it has no effect: the rule rul_")
         (tmp_path / "home/permissions.toml").write_text("[[rules")
         for damaged in (
             await studio.client.get("/api/permissions"),

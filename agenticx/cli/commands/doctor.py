@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from agenticx import __version__
 from agenticx.cli.client.discovery import server_with_pid
 from agenticx.cli.exit_codes import DONE, FAILED
-from agenticx.cli.options import current_folder, enabled_tools
+from agenticx.cli.options import current_folder, enabled_tools, known_tools
 from agenticx.errors import AgenticXError, SettingsError, StoreError
 from agenticx.home_permissions import check_home, check_mode
 from agenticx.llms.catalog.key_check import KeyCheck, check_key
@@ -35,7 +35,7 @@ from agenticx.llms.catalog.resolve import (
 from agenticx.llms.model_catalog import Capability, ModelCatalog, Provider, load_model_catalog
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.llms.transport.proxy_settings import proxy_problems, read_proxies
-from agenticx.permissions.kinds import why_too_wide
+from agenticx.permissions.advice import advise_all
 from agenticx.permissions.rule_stores import FileRules, refuse_unused_file
 from agenticx.permissions.trusted_files import TrustUnusable, open_trust
 from agenticx.provider_keys import ProviderKey
@@ -289,9 +289,9 @@ def _check_rules(settings: Settings) -> CheckResult:
     rules = store.list()
     if not rules:
         return "none; `agx permissions add` and the answer a to a question add some", "ok"
-    wide = [f"{rule.id} allows very much: {why}" for rule in rules if (why := why_too_wide(rule)) is not None]
+    notes = [f"{rule_id}: {clauses[0]}" for rule_id, clauses in advise_all(rules, known_tools(settings)).items()]
     text = f"{pluralize(len(rules), 'rule')} in {store.path}"
-    return "; ".join((text, *wide[:_SHOWN_RULES])), "note" if wide else "ok"
+    return "; ".join((text, *notes[:_SHOWN_RULES])), "note" if notes else "ok"
 
 
 def _check_workers(settings: Settings) -> Iterator[Finding]:

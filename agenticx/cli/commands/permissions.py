@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
@@ -16,11 +16,11 @@ from agenticx.cli.action_parser import ActionParser
 from agenticx.cli.commands.permission_explain import explain
 from agenticx.cli.commands.permission_replay import replay, start_of_period
 from agenticx.cli.exit_codes import DONE, USAGE
-from agenticx.cli.options import workspace_of
+from agenticx.cli.options import known_tools, workspace_of
 from agenticx.errors import InvalidArguments
-from agenticx.permissions.kinds import why_too_wide
+from agenticx.permissions.advice import advise, refuse_without_effect
 from agenticx.permissions.rule_stores import IMPORTED_FILE, FileRules, RuleStore, open_rules, read_rule_file
-from agenticx.permissions.rules import Rule, parse_rule
+from agenticx.permissions.rules import Rule, RuleOrigin, parse_rule
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.sessions.store.factory import using_shared_place
 from agenticx.settings import load_settings
@@ -121,22 +121,37 @@ def _list(arguments: Namespace) -> int:
             print(f"{'*' if holds else ' '} {_row(rule)}")
     if not rules:
         _note("there are no rules; `agx permissions add` adds one, and so does the answer `a` to a question")
+    elif not arguments.json:
+        _note(f"* holds in {visible_path(str(workspace))}; `agx permissions remove ID` takes a rule back")
     return DONE
 
 
 def _row(rule: Rule) -> str:
     place = "everywhere" if rule.workspace is None else f"in {visible_path(rule.workspace)}"
-    return f"{rule.id}  {rule.created_at[:10] or '-':<10}  {visible_line(str(rule), _MAX_RULE_CHARS)}  ({place})"
+    origin = _ORIGINS[rule.origin]
+    return (
+        f"{rule.id}  {rule.created_at[:10] or '-':<10}  {visible_line(str(rule), _MAX_RULE_CHARS)}  ({place}; {origin})"
+    )
+
+
+_ORIGINS: Mapping[RuleOrigin | None, str] = {
+    "answer": "from an answer",
+    "command": "added by agx",
+    "http": "added over HTTP",
+    None: "written in the file",
+}
 
 
 def _add(arguments: Namespace) -> int:
     workspace = None if arguments.user else str(workspace_of(arguments))
-    rule = read_rule(arguments.words, workspace=workspace)
+    rule = read_rule(arguments.words, workspace=workspace).model_copy(update={"origin": "command"})
+    refuse_without_effect(rule)
     with _open_rules() as store:
         [stored] = store.add([rule])
+        rules = store.list()
     print(_row(stored))
-    if (why := why_too_wide(stored)) is not None:
-        _note(f"it is stored, but it allows very much: {why}; `agx permissions remove {stored.id}` takes it back")
+    for clause in advise(stored, rules, known_tools(load_settings())):
+        _note(f"it is stored, but {clause}; `agx permissions remove {stored.id}` takes it back")
     return DONE
 
 

@@ -320,7 +320,8 @@ class _Authorization:
             turn.root.session.add_rules(chosen, rfc3339(self.clock.now()))
         else:
             workspace = await run_in_thread(self.context.workspace.resolve, name="agx workspace")
-            rules = [with_scope(one, "user" if one.scope == "user" else "workspace", str(workspace)) for one in chosen]
+            scoped = (with_scope(one, "user" if one.scope == "user" else "workspace", str(workspace)) for one in chosen)
+            rules = [rule.model_copy(update={"origin": "answer"}) for rule in scoped]
             try:
                 await run_in_thread(turn.rule_store.add, rules, name="agx rules")
             except RulesUnusable as exc:
