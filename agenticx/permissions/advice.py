@@ -65,8 +65,8 @@ def _advise(rule: Rule, stricter: Sequence[Rule], tools: Collection[str] | None)
     else:
         yield from _advise_about_words(rule)
     if (first := next((one for one in stricter if _decides_before(one, rule)), None)) is not None:
-        shown = visible_line(str(first), _MAX_CHARS)
-        yield f"it has no effect: the rule {first.id or 'before it'} ({shown}) is about all of these calls, and decides first"
+        shown = f"{first.id} ({visible_line(str(first), _MAX_CHARS)})"
+        yield f"it has no effect: the rule {shown} is about all of these calls, and decides first"
 
 
 def _advise_about_words(rule: Rule) -> Iterator[str]:
@@ -79,8 +79,8 @@ def _advise_about_words(rule: Rule) -> Iterator[str]:
         done = "denied" if rule.decision == "deny" else "asked about"
         rest = " ".join(rule.words[: rule.words.index(option)])
         yield (
-            f"{option!r} may be written in other ways, for example as its long or short form or an abbreviation, and such"
-            f" a call is not {done}; command={visible_line(rest, _MAX_CHARS)!r} would be about all calls of it"
+            f"{option!r} may be written in other ways, for example as its long or short form or an abbreviation, and"
+            f" such a call is not {done}; command={visible_line(rest, _MAX_CHARS)!r} would be about all calls of it"
         )
 
 
@@ -89,10 +89,9 @@ def _why_not_plain(rule: Rule) -> str | None:
     if not rule.words or rule.command is None:
         return None
     commands = parse_command(rule.command)
-    if commands is None:
-        return (
-            f"{find_unread(rule.command)} is no first word of a command; give words as they stand there, without quotes"
-        )
+    if not commands:
+        found = find_unread(rule.command) or "a comment"
+        return f"{found} is no first word of a command; give the words as they stand there, without quotes"
     if len(commands) > 1:
         return "its words are those of one command; add a rule for each"
     words = commands[0].words

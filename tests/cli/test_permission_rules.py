@@ -84,13 +84,8 @@ def test_a_file_is_imported_once_and_a_damaged_one_is_named(agx: Any, tmp_path: 
     file = tmp_path / "old.toml"
     file.write_text('[[rules]]\ndecision = "ask"\ntool = "web_fetch"\nhost = "*.example.com"\n')
     first, second = (agx("permissions", "import", str(file)) for _ in range(2))
-    assert (
-        first.stdout.count("ask web_fetch host=*.example.com  (everywhere; written in the file)"),
-        second.stdout,
-    ) == (
-        1,
-        "",
-    )
+    assert first.stdout.count("ask web_fetch host=*.example.com  (everywhere; written in the file)") == 1
+    assert second.stdout == ""
     assert "added 0 rules; 1 were there already" in second.stderr
     own = tmp_path / "home" / "permissions.toml"
     own.write_text('[[rules]]\ndecision = "maybe"\ntool = "x"\n')
