@@ -92,9 +92,10 @@ def _why_not_plain(rule: Rule) -> str | None:
     if not commands:
         found = find_unread(rule.command) or "a comment"
         return f"{found} is no first word of a command; give the words as they stand there, without quotes"
-    if len(commands) > 1:
+    first, *others = commands
+    if others:
         return "its words are those of one command; add a rule for each"
-    words = commands[0].words
+    words = first.words
     if any(word.is_glob for word in words):
         return "* and ? are no wildcards in a command; leave them out, as a rule is about whatever follows its words"
     if not all(word.is_bare for word in words):
