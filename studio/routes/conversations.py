@@ -54,6 +54,9 @@ class ExportQuery(RequestQuery):
         "jsonl",
         description="`jsonl`: every event as it was sent, one per line; `markdown`: the conversation for a reader.",
     )
+    after: WholeNumber = Field(
+        0, ge=0, description="With `jsonl`: only the events after the one with this `seq`, to read what is new."
+    )
 
 
 class MessageListQuery(RequestQuery):
@@ -256,9 +259,10 @@ async def export(request: Request) -> Response:
     """Download a session: its events, one per line, or its conversation as text."""
     studio, session_id = services(request), request.path_params["session_id"]
     record = await studio.store.catalog.get(session_id)
-    match read_query(request, ExportQuery).format:
+    query = read_query(request, ExportQuery)
+    match query.format:
         case "jsonl":
-            lines = export_jsonl(studio.store.log, session_id)
+            lines = export_jsonl(studio.store.log, session_id, query.after)
             first = await anext(lines, b"")  # before the response starts: an error can still have a status
             content, headers = _stream_or_abort(request, first, lines), disposition("attachment", f"{session_id}.jsonl")
             return StreamingResponse(content, headers=headers, media_type="application/jsonl")

@@ -104,6 +104,30 @@ def test_a_chat_goes_on_unnoticed_when_the_one_that_has_the_sessions_ends(
     assert names(agx) == ["say run", "say three", "say one", "say first"]
 
 
+def test_a_chat_shows_once_what_another_terminal_said_in_its_session(agx: Any, terminal: Callable[..., Any]) -> None:
+    first = terminal("chat")
+    first.wait_for("› ")
+    say(first, "first")
+    second = terminal("chat", "-c")
+    second.wait_for("› ")
+    say(second, "second")
+    assert agx("run", "-c", "say run").stdout == "run\n"
+    first.type("say mine\r")
+    first.wait_for(
+        "meanwhile in this session, from another window:\n› say second\nsecond\n› say run\nrun\n› say mine\nmine\n"
+    )
+    first.wait_for("› ")
+    second.type("/rename Both\r")
+    second.wait_for("name: Both\n")
+    second.wait_for("› say run\nrun\n› say mine\nmine\n")
+    say(second, "end")
+    assert "say run" not in second.screen.partition("say end")[2]
+    assert "say first" not in second.screen.partition("meanwhile")[2]
+    quit_chat(first)
+    assert first.screen.count("› say second\n") == 1
+    quit_chat(second)
+
+
 def test_a_turn_of_another_terminal_ends_before_the_chat_that_runs_it(agx: Any, terminal: Callable[..., Any]) -> None:
     first = terminal("chat")
     first.wait_for("› ")

@@ -172,6 +172,9 @@ async def test_a_session_is_exported_as_its_log_and_as_markdown(make_studio: Stu
         frames = await studio.events_until(session_id, "final")
         sent = [frame.raw.partition(b"data: ")[2] for frame in frames if frame.id is not None]
         assert answer.content == b"".join(line + b"\n" for line in sent)
+        newer = await studio.client.get(f"/api/sessions/{session_id}/export?after={len(sent) - 1}")
+        assert newer.content == sent[-1] + b"\n"
+        assert (await studio.client.get(f"/api/sessions/{session_id}/export?after={len(sent)}")).content == b""
         answer = await studio.client.get(f"/api/sessions/{session_id}/export?format=markdown")
         assert answer.headers["content-type"] == "text/markdown; charset=utf-8"
         created = (await studio.client.get(f"/api/sessions/{session_id}")).json()["created_at"]

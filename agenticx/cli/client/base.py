@@ -149,8 +149,8 @@ class SessionReader(Protocol):
         """
         ...
 
-    def read_log(self, session_id: str) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
-        """Yield all events that the session has now."""
+    def read_log(self, session_id: str, after: int = 0) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
+        """Yield the events that the session has now, those with a higher `seq` than `after`."""
         ...
 
     def export(

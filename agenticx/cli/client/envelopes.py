@@ -26,6 +26,8 @@ class Envelope:
     session_id: str | None
     timestamp: str
     """The time of the event, as RFC 3339; "" in a line without one."""
+    seq: int
+    """The number of the event in its session, from 1; 0 in a line without one."""
 
     @classmethod
     def parse(cls, line: bytes) -> Envelope:
@@ -36,7 +38,7 @@ class Envelope:
         except (ValueError, TypeError, KeyError) as exc:
             raise StoreError(f"not a session event: {line[:80]!r}") from exc
         fields = cast("dict[str, Any]", content)
-        data = fields.get("data")
+        data, seq = fields.get("data"), fields.get("seq")
         return cls(
             line.rstrip(b"\r\n"),
             str(type_),
@@ -45,6 +47,7 @@ class Envelope:
             fields.get("turn_id"),
             fields.get("session_id"),
             str(fields.get("ts", "")),
+            seq if isinstance(seq, int) else 0,
         )
 
     @property

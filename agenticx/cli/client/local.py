@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from agenticx.assembly import close_images, configured_images, default_tools, make_hub
 from agenticx.cli.client.base import (
@@ -20,7 +20,7 @@ from agenticx.cli.client.base import (
     TurnPosition,
 )
 from agenticx.cli.client.envelopes import Envelope
-from agenticx.cli.client.reading import export_log, read_envelopes
+from agenticx.cli.client.reading import ReadingClient
 from agenticx.cli.client.sharing import SessionSharing, SharedParts
 from agenticx.clocks import SystemClock, rfc3339
 from agenticx.core.session_notes import SessionNotes
@@ -34,7 +34,6 @@ from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.hub.hub import TurnRequest
 from agenticx.sessions.log.session_record import SessionRecord
-from agenticx.sessions.log.usage import DailyUsage
 from agenticx.sessions.store.attachments import find_attachment
 from agenticx.sessions.store.base import Store
 from agenticx.settings import Settings
@@ -72,13 +71,14 @@ class PolicyGate(AsyncConfirmGate):
         return QuestionAnswer(by="policy")
 
 
-class LocalClient:
+class LocalClient(ReadingClient):
     """A `Client` in this process.
 
     A turn that awaited a confirmation when its process died is resumed only if its session is given to `recover`.
     """
 
     def __init__(self, store: Store, settings: Settings, models: ModelCache, gate: AsyncConfirmGate) -> None:
+        super().__init__(store)
         self._store = store
         self._settings = settings
         self._models = models
@@ -162,11 +162,6 @@ class LocalClient:
 
     async def pick(self, session_id: str, option: int) -> None:
         await self._hub.pick(session_id, option)
-
-    async def usage(
-        self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
-    ) -> Sequence[DailyUsage]:
-        return await self._store.catalog.usage(session_id=session_id, since=since, until=until)
 
     async def delete(self, session_id: str) -> None:
         await self._hub.delete(session_id)
@@ -258,16 +253,6 @@ class LocalClient:
 
     async def remove_rule(self, rule_id: str) -> Rule:
         return await self._hub.remove_rule(rule_id)
-
-    @asynccontextmanager
-    async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
-        await self._store.catalog.get(session_id)
-        yield read_envelopes(self._store.log, session_id)
-
-    @asynccontextmanager
-    async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
-        record = await self._store.catalog.get(session_id)
-        yield export_log(self._store.log, record, form)
 
     async def artifacts(self, session_id: str, *, option: int | None = None) -> Sequence[Artifact]:
         return (await self._hub.artifacts(session_id, option=option)).listed()

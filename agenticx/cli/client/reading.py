@@ -17,36 +17,36 @@ from agenticx.sessions.store.base import SessionLog, StoreReader, read_log_pages
 from agenticx.sessions.store.blobs import MemoryBlobs
 from agenticx.tools.artifacts.files import Artifact, Artifacts
 
-__all__ = ["ReadingClient", "export_log", "read_envelopes"]
+__all__ = ["ReadingClient"]
 
 
 class ReadingClient:
     """A `SessionReader` of a store that another process owns."""
 
     def __init__(self, store: StoreReader) -> None:
-        self._store = store
+        self._reader = store
 
     async def get(self, session_id: str) -> SessionInfo:
-        record, running = await self._store.catalog.get(session_id), await self._store.log.turn(session_id)
+        record, running = await self._reader.catalog.get(session_id), await self._reader.log.turn(session_id)
         return SessionInfo(record, running and running.id)
 
     async def list_sessions(
         self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
     ) -> Sequence[SessionInfo]:
-        listed = await self._store.catalog.sessions(
+        listed = await self._reader.catalog.sessions(
             query=query or None, limit=limit, before=before, archived="with" if archived else "without"
         )
         return list(map(SessionInfo.of, listed))
 
     @asynccontextmanager
-    async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
-        await self._store.catalog.get(session_id)
-        yield read_envelopes(self._store.log, session_id)
+    async def read_log(self, session_id: str, after: int = 0) -> AsyncGenerator[AsyncIterator[Envelope]]:
+        await self._reader.catalog.get(session_id)
+        yield _read_envelopes(self._reader.log, session_id, after)
 
     @asynccontextmanager
     async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
-        record = await self._store.catalog.get(session_id)
-        yield export_log(self._store.log, record, form)
+        record = await self._reader.catalog.get(session_id)
+        yield _export_log(self._reader.log, record, form)
 
     async def artifacts(self, session_id: str, *, option: int | None = None) -> Sequence[Artifact]:
         return (await self._artifacts(session_id, option)).listed()
@@ -65,26 +65,25 @@ class ReadingClient:
         return session.artifacts if option is None else find_option(session.options, option).artifacts
 
     async def _session_files(self, session_id: str) -> Session:
-        state = await self._store.log.state(session_id)
-        return stored_session_files(state.parts, self._store.blobs or MemoryBlobs(), session_id)
+        state = await self._reader.log.state(session_id)
+        return stored_session_files(state.parts, self._reader.blobs or MemoryBlobs(), session_id)
 
     async def usage(
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
     ) -> Sequence[DailyUsage]:
-        return await self._store.catalog.usage(session_id=session_id, since=since, until=until)
+        return await self._reader.catalog.usage(session_id=session_id, since=since, until=until)
 
     async def aclose(self) -> None:
-        await self._store.aclose()
+        await self._reader.aclose()
 
 
-async def read_envelopes(log: SessionLog, session_id: str) -> AsyncGenerator[Envelope]:
-    """Yield all events of a session."""
-    async for events in read_log_pages(log, session_id):
+async def _read_envelopes(log: SessionLog, session_id: str, after: int) -> AsyncGenerator[Envelope]:
+    async for events in read_log_pages(log, session_id, after):
         for event in events:
             yield Envelope.parse(event.frame_json)
 
 
-async def export_log(
+async def _export_log(
     log: SessionLog, record: SessionRecord, form: Literal["jsonl", "markdown"]
 ) -> AsyncGenerator[bytes]:
     """Yield the parts of a session's export."""

@@ -228,8 +228,8 @@ class RemoteClient:
         return rule_from(await self._server.request_json("DELETE", f"/api/permissions/{quote(rule_id, safe='')}"))
 
     @asynccontextmanager
-    async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
-        async with self._server.stream("GET", _path(session_id, "export?format=jsonl")) as chunks:
+    async def read_log(self, session_id: str, after: int = 0) -> AsyncGenerator[AsyncIterator[Envelope]]:
+        async with self._server.stream("GET", _path(session_id, f"export?format=jsonl&after={after}")) as chunks:
             parser = LineParser(_NO_LIMIT)
             yield (Envelope.parse(line) async for chunk in chunks for line in parser.feed(chunk))
 

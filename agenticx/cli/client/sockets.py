@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from agenticx.cli.client.process_ids import is_running
+from agenticx.process_ids import is_running
 
 __all__ = ["SocketPurpose", "listen_at", "remove_stale_sockets", "short_path", "socket_path"]
 
@@ -61,5 +61,5 @@ def remove_stale_sockets(home: Path) -> None:
     with suppress(OSError):  # a read-only folder
         for path in (*home.glob("chat-*.sock"), *home.glob("sessions-*.sock")):
             pid = path.stem.partition("-")[2]
-            if not pid.isdecimal() or not is_running(int(pid)):
+            if not pid.isdecimal() or not is_running(int(pid), of_this_user=True):
                 path.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx import __version__
-from agenticx.cli.client.process_ids import is_running
+from agenticx.process_ids import is_running
 
 __all__ = ["API_VERSION", "STUDIO_FILE", "StudioAddress", "read_address", "write_private"]
 
@@ -72,7 +72,7 @@ class StudioAddress:
 def read_address(home: Path) -> StudioAddress | None:
     """Return the address in the discovery file, or None if there is no valid one or its process has ended."""
     address = _read(home / STUDIO_FILE)
-    return address if address is not None and is_running(address.pid) else None
+    return address if address is not None and is_running(address.pid, of_this_user=True) else None
 
 
 def write_private(path: Path, content: str) -> None:

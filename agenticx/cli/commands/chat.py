@@ -50,7 +50,8 @@ A chat starts a new session, which is stored: -c continues the last one, --sessi
 /new switch between them. One that is in mode auto goes on in it only if you say so. A question that waited when its
 process was killed is asked again. `agx serve` takes the sessions over from a chat between two turns, and the chat goes
 on through it, or by itself once the server has ended. Several chats share the sessions: the first one runs the turns of
-the others, each of which asks its own questions, and when it ends, the next one does.
+the others, each of which asks its own questions, and when it ends, the next one does. What another terminal or the page
+said in the same session is shown before the prompt, once.
 
 From a pipe each line is one message, and the exit code is that of the last turn; there /mode cannot allow more than
 the command line does, and /attach is refused.
@@ -130,6 +131,7 @@ def _run_typed(chat: Chat, output: StatusOutput, message: str, *, was_mode_given
                 return None
 
         async def read_message() -> str:
+            await conversation.show_turns_elsewhere()
             await status.refresh()
             conversation.at_prompt.set()
             return await editor.read(keyboard.take())

@@ -19,9 +19,11 @@ from agenticx.cli.commands.session_changes import checked_name
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.terminal.conversation import TerminalConversation
 from agenticx.cli.terminal.event_text import Note, one_line, user_message_note
+from agenticx.cli.terminal.log_summary import read_log_summary
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.session_views import rewound_files, session_rows, show_last_turn
 from agenticx.cli.terminal.turns import OutputFailed
+from agenticx.cli.terminal.turns_elsewhere import TurnsElsewhere
 from agenticx.cli.terminal.usage_report import usage_to_text
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy, SessionNotFound
 from agenticx.foreign_text import MATERIAL, frame_text
@@ -125,6 +127,8 @@ class Chat:
 
     def _run_turn(self, message: UserMessage, options: TurnOptions = DEFAULT_OPTIONS) -> None:
         self.last_code, self.rewind_undo = FAILED, None
+        if self.widest_mode is None and self.conversation.run(self.conversation.show_turns_elsewhere()):
+            self.output.show_note(user_message_note(message.content))
         self.last_code = self.conversation.run_turn(message, options)
 
     def build_message(self, text: str) -> UserMessage:
@@ -481,9 +485,11 @@ class Chat:
         conversation.show_untrusted()
         position = conversation.run(conversation.client.running_turn(session.id)) if self.widest_mode is None else None
         if position is None:
-            conversation.run(show_last_turn(conversation.client, session, self.output))
+            last_seq = conversation.run(show_last_turn(conversation.client, session, self.output))
         else:
+            last_seq = conversation.run(read_log_summary(conversation.client, session.id)).last_seq
             self.last_code = conversation.follow_turn(position)
+        conversation.turns_elsewhere = TurnsElsewhere(session.id, last_seq)
 
     def _print(self, text: str) -> None:
         self.output.show_note(Note(visible(text)))

@@ -40,7 +40,8 @@ from agenticx.cli.terminal.responders import (
     read_line,
 )
 from agenticx.cli.terminal.turns import show_turn
-from agenticx.errors import SessionBusy, SettingsError, StoreError
+from agenticx.cli.terminal.turns_elsewhere import TurnsElsewhere
+from agenticx.errors import AgenticXError, SessionBusy, SettingsError, StoreError
 from agenticx.llms.catalog.addresses import allow_address, split_address, with_address
 from agenticx.llms.catalog.local_servers import fetch_model_names_at, read_model_names_at
 from agenticx.llms.catalog.resolve import is_offline, served_model_name
@@ -92,6 +93,8 @@ class TerminalConversation:
     at_prompt: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while the user may type a message, so that nothing uses the client."""
     is_handed_over: bool = False
+    turns_elsewhere: TurnsElsewhere | None = None
+    """The turns of others in the session that is shown; None before its first turn or its last one is shown."""
     may_fall_back: bool = False
     """True until the first turn starts in this process: if the store fails, sessions are kept in memory only."""
 
@@ -191,6 +194,20 @@ class TerminalConversation:
             return
         if names := read_instructions(self.workspace, [self.home], open_trust(self.home, None)).untrusted():
             self.output.show_note(Note(f"not trusted yet: {', '.join(names)}; `agx trust` there changes that"))
+
+    async def show_turns_elsewhere(self) -> bool:
+        """Show the turns of the session that other terminals or the page began, and that ended since the last call.
+
+        Return True if there are any.
+        """
+        elsewhere, was_shown = self.turns_elsewhere, False
+        if self.is_handed_over or self.session is None or elsewhere is None or elsewhere.session_id != self.session.id:
+            return False
+        with suppress(AgenticXError):  # the next turn reports a lost server, or a deleted session
+            was_shown = await elsewhere.show(self.client, self.output)
+            if elsewhere.is_record_old:
+                self.session, elsewhere.is_record_old = await self.client.get(self.session.id), False
+        return was_shown
 
     async def hand_over(self) -> None:
         """Close the store, so that a server can become its owner; raise `HandoverRefused`."""
@@ -304,9 +321,15 @@ class TerminalConversation:
                 session.id, message, replace(options, model=self.model, permission_mode=own_mode)
             )
             started.append(position)
+            self._note_own_turn(session.id, position)
             return position
 
         return await show_turn(self.client, session.id, start, self.output, self._request_responder(), self.keyboard)
+
+    def _note_own_turn(self, session_id: str, position: TurnPosition) -> None:
+        if self.turns_elsewhere is None or self.turns_elsewhere.session_id != session_id:
+            self.turns_elsewhere = TurnsElsewhere(session_id, 0)
+        self.turns_elsewhere.own_turns.add(position.turn_id)
 
     async def rules(self) -> Sequence[Rule]:
         """Return the rules of the user that hold in the folder, then those of the session."""
@@ -335,6 +358,7 @@ class TerminalConversation:
             return position
 
         assert self.session is not None
+        self._note_own_turn(self.session.id, position)
         return await show_turn(
             self.client, self.session.id, running, self.output, self._request_responder(), self.keyboard
         )

@@ -51,11 +51,13 @@ class LogSummary:
         """The queued messages that were returned unsent and not sent since, as `{message_id, input}`."""
         self._root_starts: list[tuple[int, str]] = []  # the number of the first event of each root turn, and its id
         self._count = 0
+        self.last_seq = 0
         self._is_rewound = False
 
     def feed(self, event: Envelope) -> None:
         """Fold the next event of the log."""
         self._count += 1
+        self.last_seq = event.seq
         if event.type in TRANSCRIPT_EVENTS or event.terminal:
             entry = decode_line(event.line)
             self.conversation.feed_decoded([entry])

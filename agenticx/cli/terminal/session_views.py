@@ -131,8 +131,8 @@ def _transcript_lines(messages: Sequence[dict[str, Any]], *, with_ids: bool) -> 
             yield f"  → {one_line(call['name'] + ' ' + json.dumps(call['arguments'], ensure_ascii=False))}"
 
 
-async def show_last_turn(client: Client, session: SessionInfo, output: Output) -> None:
-    """Show the last root turn of the conversation with its child turns.
+async def show_last_turn(client: Client, session: SessionInfo, output: Output) -> int:
+    """Show the last root turn of the conversation with its child turns; return the `seq` of the log's last event.
 
     The log is read twice, because only its end shows what the last turn is.
     """
@@ -144,6 +144,7 @@ async def show_last_turn(client: Client, session: SessionInfo, output: Output) -
             number += 1
             if number <= count and event.turn_id in shown:
                 show_past_event(event, output)
+    return summary.last_seq
 
 
 async def replay(events: AsyncIterator[Envelope], output: Output, *, as_json: bool) -> None:

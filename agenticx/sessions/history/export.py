@@ -18,13 +18,13 @@ __all__ = ["as_markdown", "export_jsonl", "export_markdown"]
 _HEADINGS = {"user": "You", "assistant": "Assistant"}
 
 
-async def export_jsonl(log: SessionLog, session_id: str) -> AsyncGenerator[bytes]:
-    """Yield the envelopes, one per line, byte for byte as they were sent.
+async def export_jsonl(log: SessionLog, session_id: str, after: int = 0) -> AsyncGenerator[bytes]:
+    """Yield the envelopes with a higher `seq` than `after`, one per line, byte for byte as they were sent.
 
     Events that a running session adds meanwhile are left out, so that it ends.
     """
     last = await log.head(session_id)
-    async for events in read_log_pages(log, session_id, until=last):
+    async for events in read_log_pages(log, session_id, after, until=last):
         yield b"".join([event.frame_json + b"\n" for event in events])
 
 

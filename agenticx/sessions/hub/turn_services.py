@@ -12,7 +12,14 @@ from typing import Any, Protocol
 
 from agenticx import user_code
 from agenticx.clocks import Clock
-from agenticx.errors import AgentConfigError, AgenticXError, ResourcesExhausted, SettingsError, UnknownAgent
+from agenticx.errors import (
+    AgentConfigError,
+    AgenticXError,
+    ResourcesExhausted,
+    SettingsError,
+    UnknownAgent,
+    UserCodeError,
+)
 from agenticx.llms.base import ChatModel, ToolSchema
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.sampling import Sampling, check_sampling
@@ -246,7 +253,8 @@ class TurnServices:
 
         Raises as `setup` does, `TypeError` for deps of another class than its tools take, `SettingsError` if they take
         some and there are none, and `UserCodeError` if the function of the hub fails. One that `resumes` needs no deps,
-        so that a hub opened without them loses no question: a tool that takes some fails when it is called.
+        so that a hub opened without them, or with a function that fails, loses no question: a tool that takes some
+        fails when it is called.
         """
         setup = self.setup(record, model_name, sampling, work, objects)
         tools, deps = setup.tools if setup.agent is None else setup.agent.tools, setup.objects.deps
@@ -254,7 +262,12 @@ class TurnServices:
             check_deps(tools, deps)
             return setup
         if self.deps is not None:
-            deps = user_code.call_sync(self.deps, record, what="the function deps of the hub")
+            try:
+                deps = user_code.call_sync(self.deps, record, what="the function deps of the hub")
+            except UserCodeError as exc:
+                if not resumes:
+                    raise
+                _log.warning("a turn goes on without deps", session=record.id, error=str(exc), exc_info=exc)
         try:
             if not resumes:
                 check_deps(tools, deps)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from agenticx.errors import StoreError
 from agenticx.forks import drop_in_child
+from agenticx.process_ids import is_running
 
 __all__ = ["FileIdentity", "OwnedElsewhere", "OwnerLock", "probe_owner_pid"]
 
@@ -117,7 +118,7 @@ def _lock_with_retries(file: int) -> bool:
     for _ in range(_ATTEMPTS):
         if _try_lock(file):
             return True
-        if _is_running(_read_owner_info(file)[0]):
+        if is_running(_read_owner_info(file)[0]):
             return False
         time.sleep(_PAUSE_SECONDS)
     return False
@@ -136,19 +137,6 @@ def _read_owner_info(file: int) -> tuple[int, str]:
         return int(info["pid"]), str(info["program"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0, "another program"
-
-
-def _is_running(pid: int) -> bool:
-    """Return True if there is such a process, as far as can be determined; there is none with the id 0."""
-    if pid == 0 or sys.platform == "win32":
-        return pid != 0
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # a process of another user
-        pass
-    return True
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

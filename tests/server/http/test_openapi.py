@@ -34,7 +34,7 @@ QUERIES = {
     "/api/sessions/{session_id}/messages": ["limit", "before"],
     "/api/sessions/{session_id}/files": ["q", "limit"],
     "/api/sessions/{session_id}/turns": ["limit", "before"],
-    "/api/sessions/{session_id}/export": ["format"],
+    "/api/sessions/{session_id}/export": ["format", "after"],
     "/api/sessions/{session_id}/artifacts": ["format", "option"],
     "/api/sessions/{session_id}/artifacts/{path}": ["revision", "option"],
     "/api/sessions/{session_id}/events": ["cursor", "lastEventId", "types"],
@@ -461,7 +461,7 @@ async def read_and_rewind(client: DocumentedClient, session_id: str) -> None:
     digest = messages[0]["attachments"][0]["sha256"]
     assert (await client.request("GET", f"{path}/attachments/{digest}")).status_code == 200
     assert (await client.request("GET", "/api/usage?since=2020-01-01&until=2999-01-01")).json()["rows"]
-    await client.request("GET", f"{path}/export")
+    await client.request("GET", f"{path}/export?after=1")
     await client.request("GET", f"{path}/export?format=markdown")
     await client.request("POST", f"{path}/fork", {})
     rewound = await client.request("POST", f"{path}/rewind", {"message_id": messages[0]["message_id"]})

@@ -439,15 +439,20 @@ def sell(context: ToolContext[Stock]) -> str:
     return f"{context.deps.apples} left"
 
 
+def fails(session: SessionRecord) -> Stock:
+    raise ConnectionError("no database yet")
+
+
 @pytest.mark.parametrize(
     ("deps", "result"),
     [
         (lambda session: Stock(5), "4 left"),
         (None, "Error: deps must be a Stock, not NoneType: the tool 'sell' takes ToolContext[Stock]"),
+        (fails, "Error: deps must be a Stock, not NoneType: the tool 'sell' takes ToolContext[Stock]"),
     ],
-    ids=["deps", "no deps"],
+    ids=["deps", "no deps", "deps that raise"],
 )
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=3)
 async def test_a_turn_that_goes_on_after_a_restart_has_the_deps_of_the_new_hub(
     tmp_path: Path, deps: Any, result: str
 ) -> None:
