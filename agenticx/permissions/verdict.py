@@ -144,7 +144,7 @@ def _decide(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, is_own: 
     denying, undenied = _find(rules, "deny", call)
     if denying is not None:
         return Verdict("deny", "rule", (f"The user's rule denies it: {denying}.",), (denying,))
-    if mode == "plan" and assessment.risk != "read" and not assessment.remembers:
+    if mode == "plan" and (assessment.risk != "read" or assessment.remembers):
         return Verdict("deny", "plan", (_PLAN_REASON,))
     for name, reason in _EVERY_MODE_REASONS.items():
         if getattr(assessment, name):

@@ -75,6 +75,8 @@ class ResumePoint:
 
     A turn with `work` has no calls: its work starts again and finds the `requests` that it has asked, by request id,
     and its `children`, the child turns that resume when they are begun again.
+
+    `has_auto_consent` says that in mode auto the turn goes on under the consent with which it began.
     """
 
     round: int
@@ -86,6 +88,7 @@ class ResumePoint:
     acting_agent: str = MAIN_AGENT
     children: Sequence[ResumedTurn] = ()
     previews: Mapping[str, ArtifactPreview] = field(default_factory=dict[str, ArtifactPreview])
+    has_auto_consent: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,6 +129,8 @@ class Turn:
     journal: CallJournal = field(init=False)
     resumed_requests: dict[str, ResumedRequest] = field(default_factory=dict[str, ResumedRequest])
     """The requests to the user of the interrupted turn that this one resumes, by call id."""
+    began_with_auto_consent: bool = False
+    """True for a turn that an earlier process began with the consent of a person to mode auto."""
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
 
     usage: Usage | None = None
@@ -197,6 +199,17 @@ class Turn:
         """
         mode, parent = self.context.permission_mode or self.session.permission_mode, self.context.parent
         return mode if parent is None else stricter_mode(mode, parent.permission_mode)
+
+    @property
+    def has_auto_consent(self) -> bool:
+        """True if a person has agreed to mode auto since the program was started, or before this turn began.
+
+        A child turn has the consent of its ancestors. A turn that is resumed keeps that with which it began.
+        """
+        if self.began_with_auto_consent:
+            return True
+        parent = self.context.parent
+        return self.session.auto_consent.is_given if parent is None else parent.has_auto_consent
 
     @property
     def has_gate(self) -> bool:
@@ -353,7 +366,9 @@ class Turn:
         ids = {"client_turn_id": context.client_turn_id, "parent_turn_id": parent_id}
         notes = context.notes
         mode = {} if notes is None else {"mode": notes.mode, "mode_reason": notes.mode_reason}
-        permissions = {"permission_mode": self.permission_mode} if self.permission_mode == "auto" else {}
+        permissions = {}
+        if self.permission_mode == "auto":
+            permissions = {"permission_mode": "auto", "permission_mode_resumed": not self.has_auto_consent}
         optional = {**ids, **attachment_data(message), **mode, **permissions}
         self.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
         self.message_id = message.message_id
@@ -386,6 +401,7 @@ class Turn:
         self.session.begin_turn(self)
         self.round, self.state, self.usage, self.last_text = point.round, point.state, point.usage, point.last_text
         self.resumed_requests.update(point.requests)
+        self.began_with_auto_consent = point.has_auto_consent
         self.waiting_children += point.children
         self.previews.update(point.previews)
         self.log.resume(point)

@@ -92,8 +92,8 @@ class Assessment:
       run.
     - The user is asked in every mode about a call that is `protected` or `unchecked` (a part of it could not be
       examined, or was too large for that), or that `discloses` text to another provider.
-    - If it `remembers` text for later sessions, the user is asked each time, also in plan mode and after an answer for
-      the rest of the session.
+    - If it `remembers` text for later sessions, the user is asked each time, also after an answer for the rest of
+      the session; in plan mode it is denied.
     - `sandboxed` is the kind of sandbox that a command runs in, False if it runs in none, None if the call runs no
       command. A call that runs code is `contained` if a sandbox keeps it from all files but those of the workspace and
       from the network: a mode that allows changes of files allows it.

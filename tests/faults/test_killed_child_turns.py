@@ -60,7 +60,7 @@ async def run_turn(folder: Path, commit: int, seconds: float | None) -> None:
     store = killed_at_commit(open_store(settings_in(folder)), commit, seconds)
     await store.create(replace(RECORD, workspace=str(folder)))
     hub = hub_over(store, folder)
-    await hub.start(RECORD.id, TurnRequest(input="go"))
+    await hub.start(RECORD.id, TurnRequest(input="go", permission_mode="auto"))
     await wait_for_turn_end(store, RECORD.id, ends=4)
     kill_this_process()
 

@@ -54,7 +54,7 @@ async def rewind_killed(folder: Path, commit: int, seconds: float | None) -> Non
     await store.create(replace(RECORD, workspace=str(workspace)))
     hub = hub_over(store, settings)
     for ends in (1, 2):
-        await hub.start(RECORD.id, TurnRequest(input=str(ends)))
+        await hub.start(RECORD.id, TurnRequest(input=str(ends), permission_mode="auto"))
         await wait_for_turn_end(store, RECORD.id, ends=ends)
     (target,) = [one["message_id"] for one in await read_messages(store.log, RECORD.id) if one["content"] == "first"]
     is_rewinding = True
@@ -128,7 +128,7 @@ async def write_in_place_killed(folder: Path, old: str, new: str, size: int, rew
     for ends in (1, 2):
         if ends == 2 and not rewinds:
             kill_at_size()
-        await hub.start(RECORD.id, TurnRequest(input=str(ends)))
+        await hub.start(RECORD.id, TurnRequest(input=str(ends), permission_mode="auto"))
         await wait_for_turn_end(store, RECORD.id, ends=ends)
     kill_at_size()
     await hub.rewind(RECORD.id, (await read_messages(store.log, RECORD.id))[1]["message_id"])

@@ -247,7 +247,6 @@ async def test_mode_auto_is_not_resumed_in_silence(make_studio: StudioMaker) -> 
         session_id = await studio.session(permission_mode="auto")
         assert "confirm_required" not in await run_turn(studio, session_id)
     async with make_studio(model, tools=builtin_tools()) as studio:
-        studio.services.hub.asks_before_auto = True
         for approved in (False, True):
             cursor = (await studio.turn(session_id)).json()["cursor"]
             started, *_, asked = await studio.events_until(session_id, "confirm_required", cursor=cursor)
@@ -259,7 +258,6 @@ async def test_mode_auto_is_not_resumed_in_silence(make_studio: StudioMaker) -> 
             await studio.events_until(session_id, "final", cursor=cursor)
         assert "confirm_required" not in await run_turn(studio, session_id)
     async with make_studio(model, tools=builtin_tools()) as studio:
-        studio.services.hub.asks_before_auto = True
         cursor = (await studio.turn(session_id)).json()["cursor"]
         await studio.events_until(session_id, "confirm_required", cursor=cursor)
         await studio.client.patch(f"/api/sessions/{session_id}", json={"permission_mode": "auto"})

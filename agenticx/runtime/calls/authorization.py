@@ -178,8 +178,7 @@ class _Authorization:
             offer = NO_OFFER if verdict.is_in_every_mode else await self._offer(call, rules)
             answer = await self._confirm(call, verdict, offer)
             if verdict.decided_by == "resumed":
-                turn.root.session.auto_consent.is_given = True
-                turn.root.session.change_permissions()
+                await self._agree_to_auto(call)
             if answer.arguments is None:
                 break
             permitted = await _validate_replacement(self.tool, answer.arguments)
@@ -242,9 +241,16 @@ class _Authorization:
     def _ask_if_resumed(self, verdict: Verdict, assessment: Assessment) -> Verdict:
         """Return the verdict; a change that mode auto allows is asked about until somebody has agreed to the mode."""
         is_change = verdict.decision == "allow" and verdict.decided_by == "auto" and assessment.risk != "read"
-        if not is_change or self.turn.root.session.auto_consent.is_given:
+        if not is_change or self.turn.has_auto_consent:
             return verdict
         return Verdict("ask", "resumed", (*assessment.reasons, _RESUMED_REASON))
+
+    async def _agree_to_auto(self, call: Call) -> None:
+        """Let the session go on in mode auto, unless the call was allowed by another mode or a rule meanwhile."""
+        if (await self._decide(call, await self._rules())).decided_by == "resumed":
+            session = self.turn.root.session
+            session.auto_consent.is_given = True
+            session.change_permissions()
 
     async def _offer(self, call: Call, rules: Sequence[Rule]) -> Offer:
         """Return the rules that a yes to the call can store."""

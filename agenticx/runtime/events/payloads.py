@@ -113,6 +113,12 @@ class TurnStartedData(TypedDict):
     permission_mode: NotRequired[
         Annotated[Literal["auto"], Field(description="Calls run without being asked about, but for a few.")]
     ]
+    permission_mode_resumed: NotRequired[
+        Annotated[
+            Literal[True],
+            Field(description="Mode auto was chosen before the last start: the first change is asked about."),
+        ]
+    ]
 
 
 class RoundStartData(TypedDict):

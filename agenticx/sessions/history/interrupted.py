@@ -152,6 +152,7 @@ def resume_point(
         last_text=interrupted.turn.text,
         acting_agent=interrupted.turn.acting_agent_id,
         previews=interrupted.turn.previews,
+        has_auto_consent=interrupted.turn.has_auto_consent,
     )
 
 
@@ -182,6 +183,7 @@ def work_resume_point(interrupted: InterruptedTurn, children: Sequence[ResumedTu
         state=interrupted.turn.state,
         usage=interrupted.turn.usage,
         children=children,
+        has_auto_consent=interrupted.turn.has_auto_consent,
     )
 
 

@@ -152,6 +152,10 @@ class Hub:
     its session, when the turn begins and when it goes on after a restart. `rules` are those of the user, for calls in
     all sessions. `trust` has the contents of AGENTS.md files that the user trusts; without it, none is trusted. The
     catalog of `store` lists and finds sessions, its log has their events. All methods must be called on one event loop.
+
+    In mode auto, the first call of a new turn that writes or executes is asked about if the session is older than the
+    hub, until a person says yes to one, or a request or `change` names the mode again. Turns that `recover` resumes go
+    on under the consent with which they began.
     """
 
     def __init__(
@@ -204,9 +208,7 @@ class Hub:
         self._serving, self._is_serving = AsyncExitStack(), False
         self._draining = False
         self._started_at = rfc3339(self._services.clock.now())
-        self.asks_before_auto = False
-        """True to ask once before the first change in mode auto in each session that is older than this hub."""
-        self._auto_consents = dict[str, AutoConsent]()  # of sessions that are older than this hub
+        self._auto_consents = dict[str, AutoConsent]()  # of sessions that had none when they were claimed first
         self._readers = WeakSet[EventReader]()
 
     async def create(
@@ -916,10 +918,7 @@ class Hub:
         try:
             loaded = await lease.load()
             actor = SessionActor(lease, loaded, self._services)
-            is_older = loaded.record.created_at < self._started_at or loaded.record.forked_from is not None
-            if self.asks_before_auto and is_older:
-                missing = AutoConsent(is_given=False)
-                actor.session.auto_consent = self._auto_consents.setdefault(session_id, missing)
+            actor.session.auto_consent = await self._auto_consent(loaded.record)
             if (actor.has_work or loaded.damaged_facts) and actor.is_here and not self._services.closing:
                 await self._recover(actor)
         except StoreError:  # the next operation, here or elsewhere, claims the session again
@@ -927,6 +926,24 @@ class Hub:
                 await lease.release(work_left=True)
             raise
         return actor
+
+    async def _auto_consent(self, record: SessionRecord) -> AutoConsent:
+        """Return the consent to mode auto in a session that is claimed; a fork begins with that of its source.
+
+        It is missing in a session that is older than this hub, whichever process owned it until now.
+        """
+        source, consent = record, self._auto_consents.get(record.id)
+        while consent is None and source.created_at >= self._started_at:
+            if source.forked_from is None:
+                return AutoConsent()
+            try:
+                source = await self.store.catalog.get(source.forked_from)
+            except SessionNotFound:  # deleted
+                break
+            consent = self._auto_consents.get(source.id)
+        if consent is not None and consent.is_given and source is not record:
+            return AutoConsent()
+        return self._auto_consents.setdefault(record.id, AutoConsent(is_given=False))
 
     async def _recover(self, actor: SessionActor) -> None:
         """Go on with what an earlier owner left; end all tasks of the actor if that fails."""

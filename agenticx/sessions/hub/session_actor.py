@@ -187,7 +187,6 @@ class SessionActor:
     async def submit(self, command: commands.Submit) -> Submission:
         """Accept a message and return its state, see `Hub.submit` and, for work, `Hub.run_work`."""
         record, request, work = self._writer.record, command.request, command.work
-        self.session.auto_consent.is_given |= request.permission_mode == "auto"
         if request.variants is not None:
             work = self._variants_work(record, request.variants)
         if request.compact:
@@ -248,6 +247,7 @@ class SessionActor:
                         now, objects = self._writer.record, setup.objects
                         setup = self._services.turn_setup(now, request.model, request.sampling, work, objects)
                     picked_after = await self._pick_first()
+                    self.session.auto_consent.is_given |= request.permission_mode == "auto"
                     message = QueuedMessage.from_request(self.id, request)
                     turn = replace(message.to_turn(), variants=request.variants)
                     running = self.turns.begin(turn, message.message, setup)
@@ -261,6 +261,7 @@ class SessionActor:
                 if self.turns.current is not None:
                     message = QueuedMessage.from_request(self.id, request)
                     await run_to_completion(self._enqueue(message, request))
+                    self.session.auto_consent.is_given |= request.permission_mode == "auto"
                     return message
 
     def _check_exists(self) -> None:

@@ -12,7 +12,7 @@ from agenticx.llms.base import Usage
 from agenticx.messages import MAIN_AGENT, ToolMessage, new_id
 from agenticx.runtime.budgets.usage_payload import usage_from_data
 from agenticx.runtime.events import Event, EventType, TurnState
-from agenticx.runtime.events.payloads import ArtifactData, ToolResultData
+from agenticx.runtime.events.payloads import ArtifactData, ConfirmResponseData, ToolResultData
 from agenticx.runtime.events.types import AnsweringEvent, AskingEvent
 from agenticx.sessions.log.events import StoredEvent, decode
 from agenticx.tools.artifacts.files import ArtifactPreview
@@ -36,7 +36,8 @@ class LoggedTurn:
     user, and `responses` those with the answers, by the ids of the requests; `asked_at` has the times of the former and
     `askers` the agents that asked. `open_calls` are the names of the calls without a result, by id, `results` those of
     the last round, and `previews` the files that calls show and have not stored. `message_id` is that of the last
-    message with a text. `usage` is the sum of its model calls, None before the first.
+    message with a text. `usage` is the sum of its model calls, None before the first. `has_auto_consent` is
+    false if mode auto was chosen before an earlier restart and nobody has agreed to it in the turn.
     """
 
     id: str
@@ -56,6 +57,7 @@ class LoggedTurn:
     requests: dict[str, AskingEvent] = field(default_factory=dict[str, AskingEvent])
     asked_at: dict[str, datetime] = field(default_factory=dict[str, datetime])
     askers: set[str] = field(default_factory=set[str])
+    has_auto_consent: bool = True
     responses: dict[str, AnsweringEvent] = field(default_factory=dict[str, AnsweringEvent])
     _text: StringIO = field(default_factory=StringIO, compare=False)  # appending to a long str copies it
 
@@ -93,6 +95,7 @@ class LoggedTurn:
                     self._append_text(event.data["message_id"], event.data["text"])
             case "turn_started":
                 self.parent_id = _parent_id(event)
+                self.has_auto_consent = not event.data.get("permission_mode_resumed", False)
             case "state":
                 self.state = event.data["state"]
             case "round_start":
@@ -118,10 +121,20 @@ class LoggedTurn:
                 self.askers.add(event.agent_id)
                 if ts:
                     self.asked_at[event.data["id"]] = datetime.fromisoformat(ts)
-            case "confirm_response" | "question_answered":
+            case "confirm_response":
+                self.responses[event.data["id"]] = event
+                self.has_auto_consent |= self._agrees_to_auto(event.data)
+            case "question_answered":
                 self.responses[event.data["id"]] = event
             case _:
                 pass
+
+    def _agrees_to_auto(self, answer: ConfirmResponseData) -> bool:
+        """Return whether an answer is the yes of a person to the first change in mode auto after a restart."""
+        asked = self.requests.get(answer["id"])
+        if asked is None or asked.type != "confirm_required":
+            return False
+        return asked.data["context"].get("decided_by") == "resumed" and answer["approved"] and answer["by"] == "user"
 
     def _append_text(self, message_id: str, text: str) -> None:
         if message_id != self.message_id:

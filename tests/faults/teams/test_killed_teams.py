@@ -113,6 +113,7 @@ async def log_after_going_on(folder: Path, kind: Kind) -> list[dict[str, Any]]:
             has_task = any(event["type"] == "team_message" for event in await read_log(store, session.id))
             task = "" if has_task else "Talk."
             left = SPEECHES - len(before)
+            await hub.change(session.id, {"permission_mode": "auto"})  # as before the restart
             await run_team(hub, session.id, kind, folder, task=task, speeches=left)
         log = await read_log(store, session.id)
     await store.aclose()

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from tests.support.faults.agents_model import LAST
-from tests.support.faults.checker import Transcript, check_numbers
+from tests.support.faults.checker import check_numbers
 from tests.support.faults.kill_loop import KillLoop
 from tests.support.faults.log_file import LogFile, LoggedEvent
 from tests.support.teams.configured import team_file
@@ -76,8 +76,7 @@ class KilledAgents(KillLoop):
         async with self.serve_without_fault() as (studio, _, client):
             for number in range(self.sessions):
                 mode, team = ("auto", "default")[number % 2], "pair" if number % 3 == 2 else None
-                made = await client.post("/api/sessions", json={"permission_mode": mode, "team": team})
-                self.recorded.seen.sessions[made.json()["id"]] = Transcript()
+                await self.recorded.make_session(client, mode, team)
             await studio.end()
 
     async def cycle(self) -> None:
@@ -109,7 +108,8 @@ class KilledAgents(KillLoop):
         """Send a message; return the status, 0 if the server died before it answered."""
         text = f"{kind} {session}#{len(self.sent.accepted)}"
         self.sent.accepted[text] = None
-        body = {"input": text, "client_turn_id": text, "when_busy": when_busy}
+        mode = self.recorded.modes[session]
+        body = {"input": text, "client_turn_id": text, "when_busy": when_busy, "permission_mode": mode}
         try:
             answer = await client.post(f"/api/sessions/{session}/turns", json=body)
         except httpx.TransportError:

@@ -191,6 +191,8 @@ class RecordedFolder:
 
     home: Path
     seen: Observations = field(default_factory=Observations)
+    modes: dict[str, str] = field(default_factory=dict[str, str])
+    """The permission modes of the sessions, which each message names: no turn asks because of a restart."""
     posts: int = 0
 
     def __post_init__(self) -> None:
@@ -210,17 +212,22 @@ class RecordedFolder:
 
     async def make_sessions(self, client: httpx.AsyncClient, modes: Iterable[str]) -> list[str]:
         """Create one session for each permission mode."""
-        made = [await client.post("/api/sessions", json={"permission_mode": mode}) for mode in modes]
-        ids = [answer.json()["id"] for answer in made]
-        self.seen.sessions.update((id_, Transcript()) for id_ in ids)
-        return ids
+        return [await self.make_session(client, mode) for mode in modes]
+
+    async def make_session(self, client: httpx.AsyncClient, mode: str, team: str | None = None) -> str:
+        """Create a session and return its id."""
+        made = await client.post("/api/sessions", json={"permission_mode": mode, "team": team})
+        id_ = made.json()["id"]
+        self.seen.sessions[id_], self.modes[id_] = Transcript(), mode
+        return id_
 
     async def start(self, client: httpx.AsyncClient, session: str, text: str) -> int:
         """Begin a turn and record the outcome; return the status, 0 if the server died before it answered."""
         self.posts += 1
         id_ = f"{session}-{self.posts}"
+        body = {"input": text, "client_turn_id": id_, "permission_mode": self.modes[session]}
         try:
-            answer = await client.post(f"/api/sessions/{session}/turns", json={"input": text, "client_turn_id": id_})
+            answer = await client.post(f"/api/sessions/{session}/turns", json=body)
         except httpx.TransportError:
             return 0
         if answer.status_code == 202:

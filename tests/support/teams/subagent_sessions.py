@@ -6,9 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from agenticx.clocks import rfc3339
 from agenticx.llms import ChatModel, ModelRequest, ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.sessions import Hub, MemoryStore, OwnershipLost, SessionRecord, Store, StoredEvent, TurnRequest
@@ -132,6 +135,7 @@ class SubagentSession:
         hub = self.new_hub(main, workers)
         if not self._is_created:
             self._is_created = True
+            self.record = replace(self.record, created_at=rfc3339(datetime.now(UTC)))  # by this hub
             await self.store.create(self.record)
         await hub.recover()
         yield hub

@@ -131,8 +131,8 @@ def test_writers_at_the_same_time_lose_no_entry(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("mode", ["default", "accept_edits", "plan", "auto"])
-async def test_saving_is_asked_about_each_time_in_every_mode(tmp_path: Path, mode: PermissionMode) -> None:
+@pytest.mark.parametrize("mode", ["default", "accept_edits", "auto"])
+async def test_saving_is_asked_about_each_time_in_every_other_mode(tmp_path: Path, mode: PermissionMode) -> None:
     home = tmp_path / "home"
     calls = [
         [call("memory_save", {"text": "Likes tea.\u200b"})],
@@ -158,6 +158,19 @@ async def test_saving_is_asked_about_each_time_in_every_mode(tmp_path: Path, mod
         ("denied", "Denied by the user."),
         ("denied", "Denied by the user."),
     ]
+
+
+@pytest.mark.anyio
+async def test_saving_is_denied_in_plan_mode_without_a_question(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with opened(home, ScriptedModel([call("memory_save", {"text": "Likes tea."}), "Later."])) as hub:
+        session = await hub.create(permission_mode="plan")
+        events = await turn(hub, session.id, "Remember it")
+    assert data_of(events, "confirm_required") == []
+    (result,) = data_of(events, "tool_result")
+    assert (result["outcome"], result["result"].partition(":")[0]) == ("denied", "Denied")
+    assert "The session is in plan mode, where only reading is allowed" in result["result"]
+    assert UserMemory(home).list() == []
 
 
 @pytest.mark.anyio

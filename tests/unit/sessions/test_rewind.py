@@ -53,7 +53,7 @@ async def session_in(store: Store, workspace: Path) -> str:
 
 async def run_turn(hub: Hub, store: Store, session_id: str, text: str) -> None:
     """Run one turn to its end."""
-    turn, news = await hub.start(session_id, TurnRequest(input=text)), asyncio.Event()
+    turn, news = await hub.start(session_id, TurnRequest(input=text, permission_mode="auto")), asyncio.Event()
     with store.log.subscribe(session_id, news):
         while not any(event.terminal for event in await store.log.read(session_id, turn.after_seq or 0, 1000)):
             await asyncio.wait_for(news.wait(), PATIENCE)

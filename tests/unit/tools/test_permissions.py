@@ -57,8 +57,8 @@ def test_an_unchecked_call_is_asked_about_in_every_mode(mode, risk) -> None:
     )
 
 
-@pytest.mark.parametrize("mode", ["default", "accept_edits", "plan", "auto"])
-def test_text_for_later_sessions_is_asked_about_in_every_mode_and_with_the_sources(mode) -> None:
+@pytest.mark.parametrize("mode", ["default", "accept_edits", "auto"])
+def test_text_for_later_sessions_is_asked_about_in_every_other_mode_and_with_the_sources(mode) -> None:
     verdict = decide(mode, Assessment(risk="write", remembers=True), sources=["a.md"])
 
     assert verdict == Verdict(
@@ -82,8 +82,9 @@ def test_a_question_names_three_sources_and_one_about_later_sessions_twenty() ->
     assert f"({', '.join(sources[:20])}, … and 10 more)" in reasons[1]
 
 
-def test_plan_mode_denies_a_protected_write_and_says_what_to_do_instead() -> None:
-    verdict = decide("plan", Assessment(risk="write", protected=True))
+@pytest.mark.parametrize("reason", ["protected", "unchecked", "discloses", "remembers", "sends", "undeclared"])
+def test_plan_mode_denies_a_change_before_any_question_and_says_what_to_do_instead(reason) -> None:
+    verdict = decide("plan", Assessment(risk="write", **{reason: True}), sources=["a.md"])
 
     assert (verdict.decision, verdict.decided_by) == ("deny", "plan")
     assert verdict.reasons == (
