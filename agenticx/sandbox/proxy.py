@@ -22,6 +22,7 @@ import socket
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -91,17 +92,24 @@ class HostProxy:
 
     The command is started with `descriptor` inherited and the arguments of `proxied`; then `start` is called. `notes`
     are sentences about the connections that failed. Raises `ToolError` where no socket can be opened.
+
+    Connections are served by an event loop in a thread of their own: a large download takes all the time that it gets.
     """
 
     def __init__(self, hosts: Sequence[Host], clock: Clock) -> None:
         self._hosts = hosts
         self._clock = clock
-        self._engine, self._launcher = _socket_pair()
-        self._listening: asyncio.Task[None] | None = None
+        try:
+            self._loop = asyncio.new_event_loop()
+            self._engine, self._launcher = socket.socketpair()
+        except OSError as exc:
+            raise ToolError(f"the command could not be started: {exc.strerror}") from exc
+        self._running: asyncio.Task[None] | None = None
+        self._stopped = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._tasks = set[asyncio.Task[None]]()
         self._lookups = asyncio.Semaphore(_MAX_LOOKUPS)
-        self._notes = dict[str, str]()
+        self._notes = dict[str, None]()
         self._left_out = 0
 
     @property
@@ -114,25 +122,49 @@ class HostProxy:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._server is not None:
-            self._server.close()
-        tasks = [*self._tasks, *([] if self._listening is None else [self._listening])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._engine.close()
         self._launcher.close()
+        if self._running is None:
+            self._close_loop()
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._stopped.set)
+            await self._running
+        except ResourcesExhausted:  # there was no thread
+            self._close_loop()
+            raise
 
     def start(self) -> None:
         """Accept connections from now on; the command has been started."""
         self._launcher.close()
-        self._listening = asyncio.ensure_future(self._listen())
+        self._running = asyncio.ensure_future(run_in_thread(self._run, name="agx proxy of a command"))
 
     def notes(self) -> Iterator[str]:
         """Yield a sentence for each server that was not reached, ten of them at most."""
-        yield from self._notes.values()
+        yield from list(self._notes)  # copied at once: the other thread may add some
         if self._left_out:
             yield f"{self._left_out:,} more connections to other hosts failed."
+
+    # --- in the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve_until_stopped())
+        finally:
+            self._close_loop()
+
+    def _close_loop(self) -> None:
+        self._engine.close()
+        self._loop.close()
+
+    async def _serve_until_stopped(self) -> None:
+        listening = asyncio.ensure_future(self._listen())
+        await self._stopped.wait()
+        if self._server is not None:
+            self._server.close()
+        tasks = [listening, *self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _listen(self) -> None:
         listener = await self._receive_listener()
@@ -166,7 +198,7 @@ class HostProxy:
         except OSError:  # either side has closed the connection, or is too slow
             pass
         finally:
-            writer.transport.abort()
+            await _abort(writer)
             self._tasks.discard(task)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -190,11 +222,11 @@ class HostProxy:
             await self._relay((reader, writer), upstream)
             await self._close(upstream[1])
         finally:
-            upstream[1].transport.abort()
+            await _abort(upstream[1])
 
     def _add_note(self, note: str) -> None:
         if note in self._notes or len(self._notes) < _MAX_NOTES:
-            self._notes[note] = note
+            self._notes[note] = None
         else:
             self._left_out += 1
 
@@ -278,6 +310,12 @@ class HostProxy:
         async with asyncio.timeout(self._clock.real(_CLOSE_SECONDS)):
             writer.close()
             await writer.wait_closed()
+
+
+async def _abort(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+    with suppress(OSError):  # the error that ended the connection
+        await writer.wait_closed()
 
 
 class _IdleLimit:
@@ -385,10 +423,3 @@ _REASONS = {
     502: "Bad Gateway",
     503: "Too many connections",
 }
-
-
-def _socket_pair() -> tuple[socket.socket, socket.socket]:
-    try:
-        return socket.socketpair()
-    except OSError as exc:
-        raise ToolError(f"the command could not be started: {exc.strerror}") from exc
