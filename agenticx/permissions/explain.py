@@ -100,9 +100,12 @@ def _explain_part(part: CommandPart, command: ShellCommand, verdict: Verdict, ru
         return f"{shown} changes the folder to one of the workspace{end}."
     if part.is_harmless:
         return f"{shown} only looks at files of the workspace: it needs no question."
-    allowing = (rule for rule in rules if allows_part(rule, part) and allows_wishes(rule, command))
-    if may_be_allowed(command) and (rule := next(allowing, None)) is not None:
+    allowing = [rule for rule in rules if allows_part(rule, part)] if may_be_allowed(command) else []
+    if (rule := next((rule for rule in allowing if allows_wishes(rule, command)), None)) is not None:
         return f"{shown} is allowed by a rule: {visible_line(str(rule), _MAX_CHARS)}."
+    if is_asked and allowing:
+        wish = "outside of the sandbox" if command.unsandboxed else "with this much of the network"
+        return f"{shown} asks: a rule allows it, but not {wish}: {visible_line(str(allowing[0]), _MAX_CHARS)}."
     if not is_asked:
         return f"{shown} is allowed by {_decider(verdict)}."
     if part.words[0] == "cd":

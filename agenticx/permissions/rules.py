@@ -118,8 +118,8 @@ class Rule(BaseModel):
     def _check_network(cls, network: Literal[True] | list[str] | None) -> Literal[True] | list[str] | None:
         if network is None or network is True:
             return network
-        if not network:
-            raise ValueError("network is true or a list of hosts")
+        if not network or network == ["false"]:
+            raise ValueError("it is true or a list of hosts; a rule about commands without the network has none")
         return [str(host) for host in parse_hosts(network)]
 
     @model_validator(mode="after")

@@ -85,8 +85,8 @@ class RuleItem(TypedDict):
 
     It is about calls of the `tool`, `edit` for all that change files, `*` for all tools. `path` is a glob relative to
     the workspace; `command` are the first words of a shell command, or with `exact` all of it; with `exact` and a
-    `digest` it is about one call of another tool, with these `arguments`. Without an `origin` it was written in the
-    file, or given for the session.
+    `digest` it is about one call of another tool, with these `arguments`. `network` is true, or the hosts that a
+    command may reach. Without an `origin` it was written in the file, or given for the session.
     """
 
     id: NotRequired[str]

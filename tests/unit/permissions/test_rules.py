@@ -10,6 +10,7 @@ import pytest
 
 from agenticx.errors import InvalidArguments
 from agenticx.permissions import Call, Rule, decide, parse_rule
+from agenticx.permissions.explain import explain
 from agenticx.permissions.kinds import describe, is_narrower, offer_rules
 from agenticx.sandbox.options import SandboxOptions
 from agenticx.sandbox.probe import find_sandbox
@@ -74,6 +75,7 @@ def test_a_rule_is_read_and_written_in_the_same_way(text: str, fields: dict[str,
         ("deny bash_exec path=src/**", "has a command, not a path"),
         ("allow web_fetch host=https://x/", "no host"),
         ('allow bash_exec command="git', "cannot be read"),
+        ("allow bash_exec command=curl network=false", "is wrong in network: it is true or a list of hosts"),
         ("allow bash_exec command=curl network=https://x/", "is wrong in network: .https://x/. is no host"),
     ],
 )
@@ -141,6 +143,9 @@ def test_hosts_are_part_of_the_kind_of_a_command_and_hold_only_where_they_are_en
     (kind,) = offer.rules
     for network, narrower in ((["pypi.org"], True), (["pypi.org", "b.test"], False), (True, False)):
         assert is_narrower(kind.model_copy(update={"network": network}), offer) == narrower
+    short = parse_rule('allow bash_exec command="pip install" network=pypi.org')
+    reasons = explain(call, decide("default", call, rules=[short]), [short])
+    assert f"`pip install x` asks: a rule allows it, but not with this much of the network: {short}." in reasons
     weaker = replace(call.assessment, sandboxed="landlock", shell=replace(call.assessment.shell, network=True))
     handwritten = parse_rule('allow bash_exec command="pip install" network=pypi.org,a.test:81')
     assert decide("auto", call, rules=[handwritten]).decision == "allow"
