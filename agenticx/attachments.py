@@ -133,8 +133,9 @@ def _framed(attachment: Attachment) -> str:
 def make_attachment(name: str, content: bytes, media_type: str | None = None) -> Attachment:
     """Return `content` as an attachment of its detected media type; `media_type` only selects the kind of text.
 
-    Raises `AttachmentRefused` for content of no accepted type, for text of the `media_type` of an image or PDF, and for
-    a name that `is_file_name` refuses, `AttachmentTooLarge`.
+    Raises `AttachmentRefused` for content of no accepted type, for an image without a size in its header (a provider
+    would refuse the whole request), for text of the `media_type` of an image or PDF, and for a name that `is_file_name`
+    refuses, `AttachmentTooLarge`.
     """
     attachment = Attachment(
         name=_shown_name(name) if is_file_name(name) else name,
@@ -150,7 +151,7 @@ def load_attachment(path: str | PathLike[str]) -> Attachment:
 
     An image may have 5 MiB, a PDF 12 MiB and a text 512 KiB; a message, or a tool's result, may have 20 files and 16
     MiB of them. Providers may accept less. Raises `AttachmentTooLarge` for a larger file, and `AttachmentRefused` for
-    content of no such type and for a file that cannot be read.
+    content of no such type, for a damaged image and for a file that cannot be read.
     """
     check_path("path", path)
     path = Path(path)
@@ -309,6 +310,10 @@ def _detect_media_type(name: str, content: bytes, declared: str | None) -> str:
             f"{name[:80]!r} is neither a PNG, JPEG, GIF or WebP image, nor a PDF, nor text in UTF-8 or UTF-16; "
             "send one of these"
         )
+    if found.startswith("image/") and not _has_size(content, found):
+        raise AttachmentRefused(
+            f"{name[:80]!r} begins like {found}, but it is cut off or damaged: its header has no size in pixels"
+        )
     if found != "text/plain" or declared is None:
         return found
     declared = declared.partition(";")[0].strip().lower()
@@ -334,15 +339,20 @@ def file_type(content: bytes | bytearray) -> str | None:
 def complete_file_type(content: bytes | bytearray) -> str | None:
     """Return the media type of content that has header and end of an image or a PDF; None for all else.
 
-    It is for bytes that nobody declared a file: a provider refuses a request with what only begins like one.
+    A provider refuses a request with what only begins like one.
     """
     found = file_type(content)
     if found is None or _ENDS[found] not in content:
         return None
-    if found == "application/pdf" or (found == "image/jpeg" and len(content) > _HEADER_BYTES):
-        return found  # the size of such an image may follow much metadata
-    width, height = pixel_size(bytes(content[:_HEADER_BYTES]), found) or (0, 0)
-    return found if width and height else None
+    return found if found == "application/pdf" or _has_size(content, found) else None
+
+
+def _has_size(content: bytes | bytearray, media_type: str) -> bool:
+    """Return True if the header of an image has its size, or may have it after much metadata of a JPEG."""
+    if media_type == "image/jpeg" and len(content) > _HEADER_BYTES:
+        return True
+    width, height = pixel_size(bytes(content[:_HEADER_BYTES]), media_type) or (0, 0)
+    return width > 0 and height > 0
 
 
 _ENDS = {

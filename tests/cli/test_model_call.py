@@ -188,7 +188,7 @@ def test_a_model_without_vision_gets_a_placeholder_for_an_image(
     (agx.folder / "a.png").write_bytes(files.contents["image/png"])
     provider.events(delta(content="no"), delta(finish="stop"), "[DONE]")
     assert ask("--attach", "a.png")[0] == 0
-    placeholder = "a.png (image/png, 16 bytes): its content is not here, because you cannot be given files of this type"
+    placeholder = "a.png (image/png, 67 bytes): its content is not here, because you cannot be given files of this type"
     assert json.loads(provider.requests[0])["messages"] == [
         {"role": "user", "content": f"[attached file {placeholder}]\n\nhello"}
     ]

@@ -41,7 +41,7 @@ async def test_files_reach_the_model_and_the_log_stores_only_their_names(make_st
         listed = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
 
     summaries = [
-        {"name": "a.png", "media_type": "image/png", "size": 16, "sha256": sha256(contents["image/png"])},
+        {"name": "a.png", "media_type": "image/png", "size": 67, "sha256": sha256(contents["image/png"])},
         {"name": "f.csv", "media_type": "text/csv", "size": 8, "sha256": sha256(contents["text/plain"])},
     ]
     assert frames[0].data["data"]["attachments"] == summaries
@@ -137,7 +137,7 @@ async def test_a_refused_file_is_a_problem_with_a_sentence_and_starts_no_turn(ma
 
 async def test_the_body_limit_permits_files_up_to_their_limit(make_studio: StudioMaker) -> None:
     model = ScriptedModel(["seen"])
-    content = contents["image/png"] + b"\0" * (MAX_TOTAL_BYTES // 4 - 16)
+    content = contents["image/png"].ljust(MAX_TOTAL_BYTES // 4, b"\0")
     async with make_studio(model) as studio:
         session_id = await studio.session()
         files = [attachment(f"{number}\u202fAM.png", content) for number in range(4)]

@@ -337,7 +337,7 @@ async def test_files_are_picked_dropped_and_pasted_shown_and_sent(make_studio: S
         await add_files(tab, "pasted", (TEXT.name, file_parts(TEXT.data)))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 4")
         await tab.evaluate("document.querySelector('[aria-label=\"Remove unwanted.txt\"]').click()")
-        shown = f"{PNG.name} (16 bytes) {PDF.name} ({PDF.size} bytes) {TEXT.name} (8 bytes)"
+        shown = f"{PNG.name} ({PNG.size} bytes) {PDF.name} ({PDF.size} bytes) {TEXT.name} (8 bytes)"
         assert (await tab.evaluate(ATTACHED)).split() == shown.split()
         await send_message(tab, "What is this?")
         log = await tab.wait_for(f"document.getElementById('stop').hidden && {SHOWN}.includes('seen') && {SHOWN}")

@@ -54,7 +54,7 @@ async def test_a_message_sent_during_a_turn_is_shown_as_queued_and_runs_later(
         await press_enter(tab, "mind <b>the step</b>", "ctrlKey")
         shown = await tab.wait_for(f"{QUEUED}.includes('step') && {QUEUED}")
         assert shown.splitlines() == [
-            f"after this turn two · {PNG.name} (16 bytes)",
+            f"after this turn two · {PNG.name} ({PNG.size} bytes)",
             "into this turn mind <b>the step</b>",
         ]
         await tab.evaluate("document.querySelector('.allow').click()")

@@ -10,14 +10,14 @@ SMALLEST_PNG = (
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\0\0\0\0:~\x9bU"
     b"\0\0\0\nIDATx\x9cc`\0\0\0\2\0\1H\xaf\xa4q\0\0\0\0IEND\xaeB`\x82"
 )
-"""A whole image of one pixel; the others only begin like files of their types."""
+"""A whole image of one pixel; of the others only the headers and ends are right."""
 
 contents = {
-    "image/png": b"\x89PNG\r\n\x1a\n" + b"\0" * 8,
-    "image/jpeg": b"\xff\xd8\xff\xe0" + b"\0" * 8,
-    "image/gif": b"GIF89a" + b"\0" * 8,
-    "image/webp": b"RIFF\0\0\0\0WEBPVP8 ",
-    "application/pdf": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n",
+    "image/png": SMALLEST_PNG,
+    "image/jpeg": b"\xff\xd8\xff\xc0\0\x0b\x08\0\1\0\1\1\1\x11\0\xff\xd9",
+    "image/gif": b"GIF89a\1\0\1\0\0\0\0;",
+    "image/webp": b"RIFF\x16\0\0\0WEBPVP8L\x09\0\0\0\x2f" + b"\0" * 9,
+    "application/pdf": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\nstartxref\n0\n%%EOF\n",
     "text/plain": "grüße\n".encode(),
 }
 

@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from agenticx.attachments import Attachment, image_size, make_attachment, page_count
+from agenticx.errors import AttachmentRefused
 from agenticx.llms import ModelRequest, ScriptedModel, complete, resolve_model
 from agenticx.llms.catalog.resolve import find_file_limits
 from agenticx.llms.file_limits import FileFacts, FileLimits, find_over_limits
@@ -49,14 +50,27 @@ FRAME = b"\xff\xc2\x00\x11\x08" + struct.pack(">HH", 480, 9000) + b"\x03" + byte
         (b"RIFF\0\0\0\0WEBPVP8X\x0a" + bytes(7) + (8999 | 479 << 24).to_bytes(6, "little"), (9000, 480)),
         (b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + (8999 | 479 << 14).to_bytes(4, "little") + bytes(8), (9000, 480)),
         (b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a" + struct.pack("<HH", 9000, 480), (9000, 480)),
-        (contents["image/png"], None),
-        (jpeg(b"\xff\xe0\x00\x00", b"x" * 20), None),
-        (jpeg(b"\xff" * 100), None),
-        (contents["image/webp"], None),
+        (jpeg(b"\xff\xe1\xff\xff" + bytes(65_533)) * 5, None),
     ],
 )
 def test_the_size_of_an_image_is_read_from_its_header(content: bytes, size: tuple[int, int] | None) -> None:
     assert image_size(make_attachment("a", content)) == size
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x89PNG\r\n\x1a\n" + b"garbage " * 9,
+        b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 0, 480),
+        b"GIF89a",
+        jpeg(b"\xff\xe0\x00\x00", b"x" * 20),
+        jpeg(b"\xff" * 100),
+        b"RIFF\0\0\0\0WEBPVP8 ",
+    ],
+)
+def test_what_only_begins_like_an_image_is_refused(content: bytes) -> None:
+    with pytest.raises(AttachmentRefused, match=r"'a' begins like image/\w+, but it is cut off or damaged: its header"):
+        make_attachment("a", content)
 
 
 def test_the_pages_of_a_pdf_are_counted_if_they_can_be_read() -> None:

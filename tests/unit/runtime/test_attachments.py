@@ -39,7 +39,7 @@ async def test_files_are_named_in_the_log_and_sent_in_every_round(play):
         "model": "openai-chat:m",
         "message_id": message.message_id,
         "attachments": [
-            {"name": "a.png", "media_type": "image/png", "size": 16, "sha256": PNG.digest},
+            {"name": "a.png", "media_type": "image/png", "size": 67, "sha256": PNG.digest},
             {"name": "f.txt", "media_type": "text/plain", "size": 8, "sha256": TEXT.digest},
         ],
     }

@@ -21,7 +21,7 @@ from tests.support.wires.served import ANTHROPIC, CHAT, GEMINI, OLLAMA, RESPONSE
 
 pytestmark = pytest.mark.anyio
 
-NOTE = "[attached file 'bad.png' (image/png, 17 bytes): its content is not here, because your server refused it]"
+NOTE = "[attached file 'bad.png' (image/png, 68 bytes): its content is not here, because your server refused it]"
 BAD = make_attachment("bad.png", contents["image/png"] + b"!")
 REFUSALS = [
     (CHAT, 400, "You uploaded an unsupported image. Please make sure your image is valid.", "provider.bad_request"),

@@ -19,6 +19,7 @@ from agenticx.messages import AssistantMessage, SystemMessage, ToolCall, ToolMes
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ContextCompactor, RunResult, Session, TurnError
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, fail, hang, say
 from agenticx.tools import tool
+from tests.support.wires.files import SMALLEST_PNG
 
 pytestmark = pytest.mark.anyio
 
@@ -215,7 +216,7 @@ async def test_a_row_of_the_user_is_an_input() -> None:
 
 async def test_files_of_a_message_are_parts_of_its_row(tmp_path: Path) -> None:
     picture = tmp_path / "a.png"
-    picture.write_bytes(b"\x89PNG\r\n\x1a\n" + b"0" * 20)
+    picture.write_bytes(SMALLEST_PNG)
     session = Session(messages=[UserMessage(content="look", attachments=(load_attachment(picture),))])
     rows = session.to_openai()
     assert [part["type"] for part in rows[0]["content"]] == ["text", "image_url"]

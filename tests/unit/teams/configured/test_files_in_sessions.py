@@ -29,13 +29,14 @@ from agenticx.teams import (
 from agenticx.testing import hang
 from tests.support.teams.configured import PAIR, log_of, open_team_hub, team_file
 from tests.support.teams.sessions import open_session
+from tests.support.wires.files import PNG
 from tests.unit.teams.chat_agents import Saying
 
 pytestmark = pytest.mark.anyio
 
 SMALL = make_attachment("small.txt", b"Roses are red.")
 LARGE = make_attachment("large.txt", os.urandom(40_000).hex().encode())
-PICTURE = make_attachment("p.png", b"\x89PNG\r\n\x1a\n")
+PICTURE = PNG.model_copy(update={"name": "p.png"})
 
 
 def files_shown(model: ScriptedModel) -> list[Attachment]:
