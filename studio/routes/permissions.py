@@ -43,6 +43,7 @@ __all__ = [
     "index",
     "read_rules",
     "replace_all",
+    "tools_by_name",
 ]
 
 _MAX_RULES = 1000  # the most entries that a list in a body may have
@@ -173,7 +174,7 @@ async def delete(request: Request) -> Response:
 async def explain(request: Request) -> Response:
     """Explain the verdict about a call: what decides it, and why. The tool looks at the call; nothing runs."""
     studio, body = services(request), await read_body(request, ExplainBody)
-    tools = _tools(studio)
+    tools = tools_by_name(studio)
     if (tool := tools.get(body.tool)) is None:
         sentence = f"Unknown tool {body.tool!r}; known tools: {', '.join(sorted(tools))}."
         raise Problem("unknown_tool", sentence, field="tool")
@@ -221,12 +222,13 @@ def _store(studio: Services) -> RuleStore:
     return store
 
 
-def _tools(studio: Services) -> Mapping[str, Tool]:
+def tools_by_name(studio: Services) -> Mapping[str, Tool]:
+    """Return the tools of sessions, with those for notes while there is a vault."""
     return {tool.schema.name: tool for tool in studio.notes.with_tools(studio.toolbox)}
 
 
 async def _response(studio: Services, mode: PermissionMode, rules: Sequence[Rule]) -> Response:
-    tools = {*_tools(studio), *(tool.schema.name for tool in session_note_tools())}
+    tools = {*tools_by_name(studio), *(tool.schema.name for tool in session_note_tools())}
     advice = await run_in_thread(advise_all, rules, tools, name="agx rules")
     warnings = {rule_id: list(clauses) for rule_id, clauses in advice.items()}
     return JSONResponse(PermissionsResponse(mode=mode, rules=[_item(rule) for rule in rules], warnings=warnings))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NotRequired
 
 from pydantic import Field
@@ -9,14 +10,24 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
+from agenticx.argument_types import is_encodable
+from agenticx.errors import InvalidArguments
 from agenticx.permissions.rules import Rule
+from agenticx.runtime.calls.validation import validate_arguments
 from agenticx.runtime.user_requests.kinds import CONFIRMATION, QUESTION, RequestKind
-from agenticx.runtime.user_requests.requests import AnsweredBy, ConfirmAnswer, QuestionAnswer, Remember
+from agenticx.runtime.user_requests.requests import (
+    AnsweredBy,
+    ConfirmAnswer,
+    ConfirmRequest,
+    QuestionAnswer,
+    Remember,
+)
+from agenticx.threads import run_in_thread
 from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
 from studio.http.problems import Problem
 from studio.http.queries import RequestQuery, read_query
-from studio.routes.permissions import read_rules
-from studio.services import services
+from studio.routes.permissions import read_rules, tools_by_name
+from studio.services import Services, services
 
 __all__ = [
     "ConfirmAnswerBody",
@@ -142,9 +153,12 @@ async def answer_confirm(request: Request) -> Response:
     """Answer a confirmation; the first valid answer counts, in whichever window it is given.
 
     The same answer again is a 200, any other late one a 410. A 409 means that the digest is not the confirmation's. A
-    rule that covers more than the confirmation shows is a 422, and nothing is decided.
+    rule that covers more than the confirmation shows, or arguments that the tool does not take, are a 422, and nothing
+    is decided.
     """
     request_id, body = request.path_params["request_id"], await read_body(request, ConfirmAnswerBody)
+    if body.approved and body.arguments is not None:
+        await _check_arguments(services(request), request_id, body.arguments)
     given = ConfirmAnswer(
         approved=body.approved,
         by=body.by,
@@ -155,6 +169,23 @@ async def answer_confirm(request: Request) -> Response:
     )
     answer = await services(request).hub.answer(request_id, given, digest=body.digest)
     return JSONResponse({"id": request_id, **CONFIRMATION.answer_data(answer), "remember": answer.remember})
+
+
+async def _check_arguments(studio: Services, request_id: str, arguments: Mapping[str, Any]) -> None:
+    """Raise `Problem` for arguments that the tool does not take; those for tools of other agents are checked later."""
+    session_id = await studio.store.catalog.session_of_request(request_id) if is_encodable(request_id) else None
+    if session_id is None:
+        return
+    session = await studio.store.catalog.get(session_id)
+    asked = next((one for one in await studio.hub.open_requests(session_id) if one.id == request_id), None)
+    if not isinstance(asked, ConfirmRequest) or asked.agent_path or session.agent or session.team:
+        return
+    if (tool := tools_by_name(studio).get(asked.tool)) is None:
+        return
+    try:
+        await run_in_thread(validate_arguments, tool, arguments, name="agx reading a call")
+    except InvalidArguments as exc:
+        raise Problem("invalid_body", f"'arguments': {exc}.", field="arguments") from exc
 
 
 def _rules(body: ConfirmAnswerBody) -> tuple[Rule, ...]:

@@ -12,6 +12,7 @@ import { QueuedMessages, SEND_LABELS } from "./queued_messages.js";
 import { Subagents } from "./subagents.js";
 import { SessionOptions, modelOption } from "./session_options.js";
 import { SessionList, bindSessionActions, titleOf } from "./sessions.js";
+import { TrustNotice } from "./trust.js";
 import { Vaults } from "./vaults.js";
 
 const $ = (id) => document.getElementById(id);
@@ -34,9 +35,10 @@ const vaults = new Vaults(
   { api, json },
 );
 const rules = new Rules(
-  { box: $("rules"), list: $("rule-list"), error: $("rule-error") },
-  { api, sessionId: () => current?.session.id },
+  { box: $("rules"), list: $("rule-list"), form: $("explain"), explained: $("explained"), error: $("rule-error") },
+  { api, json, sessionId: () => current?.session.id },
 );
+const trust = new TrustNotice($("session-trust"), { api, json, sessionId: () => current?.session.id, showStatus });
 const artifacts = new Artifacts(
   { pane: $("artifacts"), toggle: $("show-artifacts") },
   { api, json, blob: async (path) => (await request(path)).blob(), showStatus },
@@ -169,6 +171,7 @@ async function openSession(session) {
       subagents.handle(envelope);
       artifacts.handle(envelope);
       if (envelope.data.rules || envelope.data.rule_removed) rules.refresh();
+      if (envelope.data.context?.decided_by === "untrusted") showTrust();
       if (envelope.type === "session_changed") {
         reloadSession(session).catch((error) => showStatus(error.message));
       }
@@ -187,6 +190,8 @@ async function openSession(session) {
   updateControls();
   rules.refresh();
   showInstructions(session).catch((error) => showStatus(error.message));
+  $("session-trust").hidden = true;
+  showTrust();
   await showChangedSession(session);
   $("input").focus();
 }
@@ -198,6 +203,11 @@ async function showInstructions(session) {
   if (session.id !== current?.session.id || !files.length) return;
   $("session-instructions").textContent = `instructions: ${files.join(", ")}`;
   $("session-instructions").hidden = false;
+}
+
+/** Name the files among them that are not trusted. */
+function showTrust() {
+  trust.refresh().catch((error) => showStatus(error.message));
 }
 
 /** Show buttons and status according to whether a turn runs. */

@@ -5,7 +5,7 @@ import { Branches } from "./branches.js";
 import { showCitations } from "./citations.js";
 import { make } from "./elements.js";
 import { escapeHidden, escapeHiddenText } from "./hidden_characters.js";
-import { rememberChoices, rememberedText } from "./permissions.js";
+import { argumentFields, rememberChoices, rememberedText } from "./permissions.js";
 import { ReasoningPanel } from "./reasoning_panel.js";
 
 const MAX_REASON_CHARS = 2000; // of a denial; the server accepts twice as many
@@ -217,6 +217,7 @@ export class Conversation {
     const label = card.querySelector(".outcome");
     label.textContent = outcome ?? (is_error ? "error" : "ok");
     label.className = `outcome ${is_error ? "bad" : "ok"}`;
+    if (is_error) card.open = true;
     const output = card.querySelector("pre.result") ?? card.appendChild(make("pre", "result"));
     output.textContent = escapeHidden(result);
     for (const file of attachments) card.append(make("p", "note", `Attached: ${escapeHidden(fileLabel(file))}`));
@@ -259,6 +260,10 @@ export class Conversation {
         choices.follow(addButton(choices.label(text), `allow-${remember}`, decide), text);
       }
     }
+    const edit = row.appendChild(make("button", "edit-arguments", "Edit…"));
+    edit.type = "button";
+    edit.setAttribute("aria-expanded", "false");
+    edit.addEventListener("click", () => toggleEdit(edit, box, row, request, this.answerRequest));
     const deny = addButton("Deny", "deny", () => ({ approved: false, reason: reason.value.trim() || null }));
     const reason = row.appendChild(make("input", "reason"));
     reason.placeholder = "Reason for the model, if you deny it";
@@ -273,7 +278,7 @@ export class Conversation {
   on_confirm_response({ id, approved, by, reason, remember, rules }) {
     const answer = `${approved ? "Allowed" : "Denied"}${by === "user" ? "" : ` (${by})`}.`;
     const decision = `${answer}${rememberedText({ approved, remember, rules })}`;
-    this.elements.get(`ask ${id}`)?.querySelector(".remember")?.remove();
+    for (const part of this.elements.get(`ask ${id}`)?.querySelectorAll(".remember, .edit") ?? []) part.remove();
     this.closeRequest(id, reason ? `${decision} Reason: ${escapeHidden(reason)}` : decision);
   }
 
@@ -375,11 +380,28 @@ function modeText({ mode, mode_reason }) {
   return escapeHidden(mode_reason ? `mode ${name}: ${mode_reason}` : `mode ${name}`);
 }
 
+/** Show fields for the arguments of a call and a button that allows it with them, or remove them again. */
+function toggleEdit(button, box, row, { id, digest, context }, answerRequest) {
+  const shown = box.querySelector(".edit");
+  button.setAttribute("aria-expanded", String(!shown));
+  if (shown) {
+    shown.remove();
+    return;
+  }
+  const edit = box.insertBefore(make("div", "edit"), row);
+  const { box: fields, read } = argumentFields(context.arguments ?? {});
+  edit.append(fields);
+  const allow = async () => answerRequest("confirms", id, { approved: true, arguments: read(), digest });
+  addAnswerButton(edit.appendChild(make("p")), box, "Allow edited", "main allow-edited", allow);
+  edit.querySelector("textarea")?.focus();
+}
+
 /** Add a button that answers a request; while the answer is sent, and once it is, all fields of the row are disabled. */
 function addAnswerButton(row, box, label, className, answer) {
   const button = row.appendChild(make("button", className, label));
   button.type = "button";
   button.addEventListener("click", async () => {
+    box.querySelector(":scope > .error")?.remove();
     for (const field of row.children) field.disabled = true;
     try {
       await answer();

@@ -1,10 +1,17 @@
-// Rules of the user: what a yes to a confirmation can store, and the list in which they are revoked.
+// Rules of the user: what a yes to a confirmation can store, and the list in which they are revoked and explained.
 
 import { make } from "./elements.js";
 import { escapeHidden } from "./hidden_characters.js";
 
 const MAX_LABEL_CHARS = 120; // of the kinds in the label of a button; the list above it has them whole
 const SCOPES = { session: "this session", user: "all folders" };
+const ORIGINS = { answer: "from an answer", command: "added by agx", http: "added by a program" };
+const VERDICTS = {
+  allow: "It would run without a question",
+  ask: "You would be asked",
+  deny: "It would be denied",
+};
+const MAX_ROWS = 12; // of a field for an argument
 
 /** Return a rule in words, as the command line takes it. */
 export function ruleText(rule) {
@@ -50,6 +57,34 @@ export function rememberChoices({ rules = [], kinds = [], exact_rule }) {
   };
 }
 
+/**
+ * Return fields in which the arguments of a call are edited, each labelled by its name: `box` has them, and `read()`
+ * returns the arguments. Texts are edited as they are, other values as JSON, for which `read` may throw.
+ */
+export function argumentFields(args) {
+  const box = make("div", "fields");
+  const readers = Object.entries(args).map(([name, value]) => {
+    const isText = typeof value === "string";
+    const label = box.appendChild(make("label", "", escapeHidden(isText ? name : `${name} (JSON)`)));
+    const field = label.appendChild(make("textarea"));
+    field.value = isText ? value : JSON.stringify(value, null, 2);
+    field.rows = Math.min(MAX_ROWS, field.value.split("\n").length + 1);
+    field.spellcheck = false;
+    const shown = field.value; // a text field changes line ends
+    const read = () => (isText ? field.value : parseJson(field.value, name));
+    return () => [name, field.value === shown ? value : read()];
+  });
+  return { box, read: () => Object.fromEntries(readers.map((read) => read())) };
+}
+
+function parseJson(text, name) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${name} is no JSON: ${error.message}`);
+  }
+}
+
 /** Return what an answer has stored, "" if it counts once. */
 export function rememberedText({ approved, remember, rules = [] }) {
   if (!approved || !rules.length) return "";
@@ -58,10 +93,42 @@ export function rememberedText({ approved, remember, rules = [] }) {
 }
 
 export class Rules {
-  /** Show the rules that hold in the current session in `list` while `box` is open. */
-  constructor({ box, list, error }, { api, sessionId }) {
-    Object.assign(this, { box, list, error, api, sessionId });
-    box.addEventListener("toggle", () => this.refresh());
+  /**
+   * Show the rules that hold in the current session in `list` while `box` is open; `form` asks for the verdict about a
+   * call, which `explained` shows.
+   */
+  constructor({ box, list, form, explained, error }, { api, json, sessionId }) {
+    Object.assign(this, { box, list, form, explained, error, api, json, sessionId });
+    box.addEventListener("toggle", () => { this.refresh(); this.loadTools(); });
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.attempt(() => this.explain());
+    });
+  }
+
+  /** Suggest the names of the tools, once the list is open. */
+  async loadTools() {
+    if (!this.box.open) return;
+    await this.attempt(async () => {
+      const { tools } = await this.api("api/tools");
+      const options = tools.map(({ name }) => Object.assign(make("option"), { value: name }));
+      this.form.querySelector("datalist").replaceChildren(...options);
+    });
+  }
+
+  /** Show the verdict about the call in the form, as it would be in the current session. */
+  async explain() {
+    this.explained.hidden = true;
+    const tool = this.form.elements.tool.value.trim(), text = this.form.elements.arguments.value;
+    const isCommand = tool === "bash_exec" && !text.trimStart().startsWith("{");
+    const body = { tool, arguments: isCommand ? { command: text } : parseJson(text.trim() || "{}", "The text") };
+    if (this.sessionId()) body.session_id = this.sessionId();
+    const { decision, rule, reasons } = await this.api("api/permissions/explain", this.json("POST", body));
+    const decider = typeof rule === "string" ? rule : [rule].flat().map(ruleText).join("; ");
+    const list = make("ul");
+    for (const reason of reasons) list.append(make("li", "", escapeHidden(reason)));
+    this.explained.replaceChildren(make("strong", "", `${VERDICTS[decision]} (${decider}).`), list);
+    this.explained.hidden = false;
   }
 
   /** Load and show the rules, if the list is open. */
@@ -69,8 +136,8 @@ export class Rules {
     if (!this.box.open) return;
     await this.attempt(async () => {
       const id = this.sessionId();
-      const { rules } = await this.api(id ? `api/permissions?session_id=${id}` : "api/permissions");
-      if (id === this.sessionId()) this.list.replaceChildren(...rules.map((rule) => this.row(rule)));
+      const { rules, warnings } = await this.api(id ? `api/permissions?session_id=${id}` : "api/permissions");
+      if (id === this.sessionId()) this.list.replaceChildren(...rules.map((rule) => this.row(rule, warnings[rule.id])));
       if (!rules.length) this.list.append(make("li", "note", "No rules hold in this session."));
     });
   }
@@ -86,12 +153,14 @@ export class Rules {
     }
   }
 
-  row(rule) {
+  row(rule, warnings = []) {
     const row = make("li", "rule");
     row.append(make("code", "", ruleText(rule)));
     const where = SCOPES[rule.scope] ?? escapeHidden(rule.workspace ?? "");
     const since = rule.created_at ? `, since ${new Date(rule.created_at).toLocaleDateString()}` : "";
-    row.append(make("p", "note", `in ${where}${since}`));
+    const origin = rule.scope === "session" ? ORIGINS.answer : ORIGINS[rule.origin] ?? "written in the file";
+    row.append(make("p", "note", `in ${where}${since}, ${origin}`));
+    for (const warning of warnings) row.append(make("p", "note", `But ${escapeHidden(warning)}.`));
     const revoke = row.appendChild(make("button", "revoke", "Revoke"));
     revoke.type = "button";
     revoke.addEventListener("click", () => this.attempt(async () => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -56,9 +57,10 @@ async def test_a_user_enters_by_ticket_allows_a_write_and_reads_the_answer(make_
 async def test_a_user_allows_a_kind_of_calls_for_the_session_and_always_and_revokes_it(
     make_studio: StudioMaker, tab: Tab
 ) -> None:
-    paths = ["src/a.py", "src/b.py", "lib/c.py", "lib/d.py", "docs/<b>.md", "lib/e.py"]
+    paths = ["src/a.py", "src/b.py", "lib/c.py", "lib/d.py", "docs/<b>.md"]
     script = [call("file_write", {"path": path, "content": "x"}) for path in paths]
-    async with make_studio(ScriptedModel([*script, "done"]), tools=builtin_tools()) as studio:
+    last = call("bash_exec", {"command": "touch lib/e.py", "timeout": 60})
+    async with make_studio(ScriptedModel([*script, last, "done"]), tools=builtin_tools()) as studio:
         await enter(tab, studio)
         await send_message(tab, "Write")
         for number, (button, kind) in enumerate(
@@ -68,7 +70,7 @@ async def test_a_user_allows_a_kind_of_calls_for_the_session_and_always_and_revo
             await tab.wait_for(f"{box}?.querySelector('.{button}')")
             assert kind in await tab.evaluate(f"{box}.querySelector('.kinds').innerText")
             labels = await tab.evaluate(f"[...{box}.querySelectorAll('button')].map((each) => each.textContent)")
-            order = ["Allow once", "Allow for this session:", "Always in this folder:", "Deny"]
+            order = ["Allow once", "Allow for this session:", "Always in this folder:", "Edit…", "Deny"]
             assert [one for one, text in zip(order, labels, strict=True) if not text.startswith(one)] == []
             if button == "allow":
                 await tab.evaluate("document.getElementById('rules').open = true")
@@ -78,6 +80,14 @@ async def test_a_user_allows_a_kind_of_calls_for_the_session_and_always_and_revo
                 assert "allow edit path=src/**" in listed
                 assert "in this session" in listed
                 assert f"in {studio.workspace.resolve()}" in listed
+                assert "from an answer" in listed
+                form = "document.getElementById('explain')"
+                await tab.evaluate(f"{form}.elements.arguments.value = 'cat .env'; {form}.requestSubmit()")
+                explained = await tab.wait_for("document.getElementById('explained').innerText")
+                assert explained.startswith("You would be asked (protected).")
+                assert "It names .env, a file that usually holds keys or passwords." in explained
+                await tab.evaluate(f"{form}.elements.tool.value = 'file_write'; {form}.requestSubmit()")
+                assert "no JSON" in await tab.wait_for("document.getElementById('rule-error').textContent")
                 await tab.evaluate(f"{revoking}[0].click()")
                 await tab.wait_for(f"{revoking}.length === 1")
                 await tab.evaluate(f"{box}.querySelector('.exact input').click()")
@@ -86,13 +96,26 @@ async def test_a_user_allows_a_kind_of_calls_for_the_session_and_always_and_revo
             await tab.evaluate(f"{box}.querySelector('.{button}').click()")
         again = await tab.wait_for("document.querySelectorAll('.ask')[3]?.innerText")
         assert "lib/e.py" in again
+        box = "document.querySelectorAll('.ask')[3]"
+        await tab.evaluate(f"{box}.querySelector('.edit-arguments').click()")
+        labels = f"[...{box}.querySelectorAll('.edit label')]"
+        assert await tab.evaluate(f"{labels}.map((one) => one.firstChild.data)") == ["command", "timeout (JSON)"]
+        command, timeout = (f"{labels}[{place}].querySelector('textarea')" for place in (0, 1))
+        allow = f"{box}.querySelector('.allow-edited').click()"
+        await tab.evaluate(f"{command}.value = 'touch edited.txt'; {timeout}.value = '\"soon\"'; {allow}")
+        refusal = await tab.wait_for(f"{box}.querySelector(':scope > .error')?.textContent")
+        assert refusal.startswith("'arguments': 'timeout' should be ")
+        await tab.evaluate(f"{timeout}.value = '30'; {allow}")
+        await tab.wait_for(f"{SHOWN}.includes('done')")
+        assert [(studio.workspace / name).exists() for name in ("edited.txt", "lib/e.py")] == [True, False]
         answers = await tab.evaluate("[...document.querySelectorAll('.ask .buttons')].map((row) => row.innerText)")
-        assert answers[:3] == [
+        assert answers == [
             "Allowed. Remembered for the session: allow edit path=src/**",
             "Allowed. Remembered always: allow edit path=lib/**",
             "Allowed.",
+            "Allowed.",
         ]
-        assert tab.errors == []
+        assert [error for error in tab.errors if "422" not in error] == []
 
 
 WITH_PERSON = """
@@ -189,12 +212,20 @@ async def test_a_user_answers_questions_with_an_option_and_in_other_words(make_s
 
 
 @pytest.mark.ci_lane
+@pytest.mark.shares_secrets
 async def test_the_page_names_the_files_whose_instructions_the_model_gets(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio() as studio:
         (studio.workspace / "AGENTS.md").write_text("Use tabs.")
         await enter(tab, studio)
         shown = "document.getElementById('session-instructions').textContent"
         assert await tab.wait_for(shown) == "instructions: AGENTS.md"
+        notice = await tab.wait_for("document.getElementById('session-trust').innerText")
+        shown_digest = hashlib.sha256(b"Use tabs.").hexdigest()[:12]
+        assert notice.startswith(f"AGENTS.md (sha256 {shown_digest}…) is not trusted: ")
+        await tab.evaluate("document.querySelector('#session-trust button').click()")
+        await tab.wait_for("document.getElementById('session-trust').hidden")
+        assert studio.services.hub.trust is not None
+        assert [one.path for one in studio.services.hub.trust.list().values()] == [str(studio.workspace / "AGENTS.md")]
         assert tab.errors == []
 
 
