@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
-from agenticx.sessions.store.postgres._connection import (
-    LockNotAvailable,
-    PostgresConnection,
-    Server,
-    end_connection,
-    map_errors,
-)
+from agenticx.sessions.store.postgres._connection import PostgresConnection, Server, end_connection, map_errors
+from agenticx.sessions.store.postgres._rewriting import copy_in_steps, drop_copies, vacuum
 from agenticx.sessions.store.postgres._text import to_text
 from agenticx.sessions.store.postgres._worker import Worker
 from agenticx.sessions.store.postgres.schema import CONTENT_TABLES
@@ -28,7 +22,7 @@ _LOOK_SECONDS = 60.0
 _PURGE_LOCK = 0x61677870  # of an advisory lock: one worker at a time purges
 _SLOT_PAUSES = (0.0, 0.1, 0.5, 1.0, 3.0)
 _LARGEST_BYTES = 64 * 1024 * 1024
-"""The size of a partition up to which it is rewritten while turns run: commits wait about half a second for that."""
+"""The size of a partition up to which it is rewritten at once: commits wait about half a second for that."""
 
 _LEFTOVERS = """SELECT sessions.number, hidden_id FROM sessions LEFT JOIN workers ON workers.id = sessions.hidden_by
     WHERE sessions.id IS NULL AND (workers.id IS NULL OR workers.until + $1 < clock_timestamp())"""
@@ -94,7 +88,7 @@ class Maintenance:
                 for number, session_id in await self._server.fetch(_LEFTOVERS, self._worker.lease):
                     await self.remove(number, session_id)
                 await self._server.fetch(_CLEAR)
-                await purge(self._server, largest=_LARGEST_BYTES)
+                await purge(self._server, leaves_large=True)
             except StoreError as exc:
                 _log.warning("deleted sessions could not be purged yet", error=str(exc))
             self._wakeup.clear()
@@ -104,10 +98,11 @@ class Maintenance:
                     await asyncio.sleep(_PURGE_SECONDS)
 
 
-async def purge(server: Server, *, largest: int | None = None) -> PurgeReport:
+async def purge(server: Server, *, leaves_large: bool = False) -> PurgeReport:
     """Rewrite the partitions that have bytes of deleted sessions, and have the server drop its log of their writes.
 
-    Those of more than `largest` bytes are left. Does nothing while another worker purges. Raises `StoreError`.
+    With `leaves_large` only small ones: a large one is copied, with as many bytes. Does nothing while another worker
+    purges. Raises `StoreError`.
     """
     report = PurgeReport([], [], None)
     if not await server.fetch("SELECT FROM purges LIMIT 1"):
@@ -119,42 +114,32 @@ async def purge(server: Server, *, largest: int | None = None) -> PurgeReport:
         async with map_errors(server.name):
             ((is_free,),) = await connection.fetch("SELECT pg_try_advisory_lock($1)", _PURGE_LOCK)
             if not is_free:
-                return report
+                return report._replace(left=["all: another purge is under way; run it again later"])
             await connection.execute("SET lock_timeout = '500ms'")
-            await _rewrite(connection, report, largest)
+            await _rewrite(connection, report, leaves_large)
         left = await _drop_log(connection, server.name) if not report.left else "partitions are left"
         return report._replace(log_left=left)
     finally:
         await end_connection(connection)
 
 
-async def _rewrite(connection: PostgresConnection, report: PurgeReport, largest: int | None) -> None:
-    details = list[str]()
-
-    def on_message(_: object, message: Any) -> None:
-        details.append(message.detail or "")
-
-    connection.add_log_listener(on_message)
+async def _rewrite(connection: PostgresConnection, report: PurgeReport, leaves_large: bool) -> None:
+    await drop_copies(connection)
     rows = await connection.fetch(
         """SELECT partition, pg_total_relation_size(partition::regclass) FROM purges WHERE NOT rewritten
            ORDER BY since"""
     )
     for partition, size in rows:
-        if largest is not None and size > largest:
-            report.left.append(f"{partition}: {size} bytes; run `agx store purge` at a quiet time")
+        is_large = (
+            size > _LARGEST_BYTES and partition != "commands"
+        )  # which is not logged, and for which no commit waits
+        if is_large and leaves_large:
+            report.left.append(f"{partition}: {size} bytes; run `agx store purge`")
             continue
         ((begun,),) = await connection.fetch("SELECT clock_timestamp()")
-        details.clear()
-        try:
-            async with map_errors("the database"):
-                await connection.execute(f"VACUUM (FULL, VERBOSE) {partition}")
-        except LockNotAvailable:
-            report.left.append(f"{partition}: it is in use; it is tried again")
-            continue
-        await asyncio.sleep(0)  # in which the last message arrives
-        kept = [int(found[0]) for detail in details if (found := re.search("[0-9]+", detail)) is not None]
-        if not kept or any(kept):  # "3 dead row versions cannot be removed yet.", in the language of the server
-            report.left.append(f"{partition}: an open transaction may still read deleted rows; it is tried again")
+        why = await (copy_in_steps if is_large else vacuum)(connection, partition)
+        if why is not None:
+            report.left.append(f"{partition}: {why}")
             continue
         await connection.fetch(
             "UPDATE purges SET rewritten = true WHERE partition = $1 AND since <= $2", partition, begun
