@@ -46,7 +46,7 @@ from studio.http.response_writer import CHUNK_BYTES, WRITER_KEY, BodyWriter
 __all__ = ["Relay"]
 
 _HEARTBEAT_SECONDS = 10.0
-_SHUTDOWN_GRACE_SECONDS = 4.5  # longer than the hub takes to stop its turns
+_SHUTDOWN_SECONDS = 4.5  # longer than the hub takes to stop its turns
 _WRITE_EVENTS = 512
 
 _RETRY_FIELD = b"retry: 500\n"
@@ -61,6 +61,8 @@ class Relay:
 
     def __init__(self, store: Store, *, clock: Clock | None = None) -> None:
         self.closing = anyio.Event()
+        self.shutdown_seconds = _SHUTDOWN_SECONDS
+        """The time from a signal to the end of a stream that `closing` has not ended; it may be infinite."""
         self._log = store.log
         self._heartbeat_seconds = (clock or SystemClock()).real(_HEARTBEAT_SECONDS)
         self._feeds: WeakValueDictionary[str | None, _Feed] = WeakValueDictionary()
@@ -121,7 +123,7 @@ class Relay:
         first = await feed.read_after(position, turn, types)
         reader = _Reader(feed, position, turn, types, self.closing, first=first)
         opening = feed.opening_frame(position) + reset
-        return _EventStream(opening, reader, self._readers)
+        return _EventStream(opening, reader, self._readers, self.shutdown_seconds)
 
 
 @dataclass(slots=True, eq=False)
@@ -305,12 +307,12 @@ class _EventStream(EventSourceResponse):
     Only the opening frame is sent as an ASGI message: what follows is written to the connection directly.
     """
 
-    def __init__(self, opening: bytes, reader: _Reader, readers: set[_Reader]) -> None:
+    def __init__(self, opening: bytes, reader: _Reader, readers: set[_Reader], shutdown_seconds: float) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
             reader.body(opening),
             ping=0,  # the relay sends the heartbeats of all readers from one task
             sep="\n",
-            shutdown_grace_period=_SHUTDOWN_GRACE_SECONDS,  # a shutdown_event would be set before the turns have ended
+            shutdown_grace_period=shutdown_seconds,  # a shutdown_event would be set before the turns have ended
         )
         self._reader = reader
         self._readers = readers

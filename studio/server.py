@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
 import signal
 import socket
@@ -64,6 +65,7 @@ class StudioServer(uvicorn.Server):
         self._connection_type = ServerConnection.with_limits(clock, self._connection_limit)
         super().__init__(uvicorn_config(app or make_app(services), self._connection_type, clock, lifespan=True))
         self.services = services
+        services.relay.shutdown_seconds = math.inf  # `shutdown` ends the streams, after the turns of a worker
         self._on_ready = on_ready
         self._listening: Sequence[socket.socket] = ()
         self._stop = stop or threading.Event()

@@ -1,8 +1,9 @@
-"""The requests that reach a worker as it ends, which a load balancer cannot know: each is answered."""
+"""A worker that ends: requests that reach it, which a load balancer cannot know of, are answered, and streams go on."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from pathlib import Path
 
@@ -12,11 +13,13 @@ pytest.importorskip("asyncpg", reason="needs asyncpg, of the extra postgres")
 
 from tests.support.postgres.cluster import Cluster
 from tests.support.postgres.workers import StudioWorker, studio_workers
-from tests.support.timeouts import PATIENCE
+from tests.support.server.stream_client import StreamClient
+from tests.support.timeouts import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane]
 
 OK = "http/1.1 200 ok"
+CLOSING = {"type": "server_closing"}
 WAITING = 100  # connections: more than the server accepts in a few iterations of its loop
 
 
@@ -92,6 +95,23 @@ async def test_a_request_to_a_worker_that_ends_is_the_last_one_of_its_connection
         assert await connection.is_closed()
         assert await worker.terminate() == 0
         connection.close()
+
+
+async def test_streams_of_a_worker_that_ends_go_on_while_its_turns_do(postgres: Cluster, tmp_path: Path) -> None:
+    url = await postgres.fresh_database()
+    async with studio_workers(tmp_path, url, 2, AGX_DRAIN_SECONDS="8") as workers:
+        worker = workers.all[0]
+        async with worker.client() as client:
+            ids = [(await client.post("/api/sessions", json={})).json()["id"] for _ in range(2)]
+            turn = await client.post(f"/api/sessions/{ids[0]}/turns", json={"input": "Count to 3000"})
+        readers = [StreamClient(worker.port, f"/api/sessions/{id_}/events", worker.token) for id_ in ids]
+        async with asyncio.TaskGroup() as group:
+            for reader in readers:
+                group.create_task(reader.read())
+            await wait_until(lambda: len(readers[0].frames) > 10)
+            assert await worker.terminate() == 0
+        assert turn.json()["turn_id"] in readers[0].ended_turns
+        assert [json.loads(reader.unnumbered[-1].partition(b"data: ")[2]) for reader in readers] == [CLOSING] * 2
 
 
 async def wait_until_refused(worker: StudioWorker) -> None:
