@@ -33,8 +33,8 @@ _EPILOG = """\
 with it: the list of sessions, turns, conversations, states, facts, usage, and the texts and words of the search. SQLite
 checks the file with its indexes. A running server, or workers, may use the store meanwhile.
 
-`purge` removes the bytes of deleted sessions from a PostgreSQL database, which workers do too, but not from large
-tables: those are locked for as long as they are rewritten, so run it at a quiet time. A file has no such bytes.
+`purge` removes the bytes of deleted sessions from a PostgreSQL database, which workers do too, but not from tables of
+more than 64 MB: those are copied, in steps for which commits wait a moment each. A file has no such bytes.
 
 `migrate` brings a database to the version of this AgenticX. There is one version so far, so it only says which one the
 database has.

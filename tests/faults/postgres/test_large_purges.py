@@ -69,7 +69,7 @@ class Waits:
 
 @asynccontextmanager
 async def large_database() -> AsyncGenerator[tuple[Cluster, str, PostgresStore]]:
-    """Yield a server, the URL of a database in it with large tables and a worker of it, in which a session is deleted."""
+    """Yield a server, the URL of a database in it with large tables and a deleted session, and a worker of that."""
     async with cluster(in_memory=True, config={"wal_recycle": "off"}) as server:
         url = await server.fresh_database()
         async with open_postgres(url, partitions=1) as store:

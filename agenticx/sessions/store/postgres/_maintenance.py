@@ -130,9 +130,7 @@ async def _rewrite(connection: PostgresConnection, report: PurgeReport, leaves_l
            ORDER BY since"""
     )
     for partition, size in rows:
-        is_large = (
-            size > _LARGEST_BYTES and partition != "commands"
-        )  # which is not logged, and for which no commit waits
+        is_large = size > _LARGEST_BYTES and partition != "commands"  # for which no commit waits
         if is_large and leaves_large:
             report.left.append(f"{partition}: {size} bytes; run `agx store purge`")
             continue

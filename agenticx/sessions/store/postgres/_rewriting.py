@@ -33,7 +33,7 @@ _LOCK_MILLISECONDS = 300
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 20, 0.25
 _SNAPSHOT_SECONDS, _SNAPSHOT_PAUSE_SECONDS = 60.0, 0.5
 _QUIET_MILLISECONDS = 10_000
-"""The longest wait for a lock for which nobody else waits; the server ends an automatic vacuum for it after a second."""
+"""The longest wait for a lock for which nobody else waits: the server ends an automatic vacuum after a second."""
 _SUFFIX = "_rewrite"
 _TRIGGER = "rewrite_row"
 _NAMES = f"^({'|'.join(CONTENT_TABLES)})(_[0-9]+)?"
