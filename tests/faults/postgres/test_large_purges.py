@@ -60,10 +60,14 @@ class Waits:
         while not ended():
             self.count += 1
             key = f"message_{self.count // 4}"
-            kinds = ({}, {"facts": [posted(key)]}, {"facts": [taken(key)]}, {"record": replace(made, name=key)})
-            commit = Commit(turn_id="turn_1", events=[token(key)], **kinds[self.count % 4])
+            kinds = (
+                Commit(turn_id="turn_1", events=[token(key)]),
+                Commit(turn_id="turn_1", events=[token(key)], facts=[posted(key)]),
+                Commit(turn_id="turn_1", events=[token(key)], facts=[taken(key)]),
+                Commit(turn_id="turn_1", events=[token(key)], record=replace(made, name=key)),
+            )
             begun = time.monotonic()
-            self.stored += await lease.commit(commit)
+            self.stored += await lease.commit(kinds[self.count % 4])
             self.longest = max(self.longest, time.monotonic() - begun)
 
 

@@ -97,6 +97,13 @@ async def test_an_unknown_database_or_user_and_a_wrong_password_are_refused() ->
         assert sentence == 'AGX_STORE_URL: SERVER refuses: password authentication failed for user "guest"'
 
 
+async def test_a_database_that_can_only_be_read_is_refused_at_once(postgres: Cluster) -> None:
+    url = await store_url(postgres)
+    await postgres.sql(f"ALTER DATABASE {database_of(url)} SET default_transaction_read_only = on")
+    sentence = "SERVER has default_transaction_read_only on: nothing can be written; set it to off"
+    assert await refusal(url) == (StoreError, sentence)
+
+
 async def test_a_server_that_is_not_there_is_refused(postgres: Cluster) -> None:
     error, sentence = await refusal(multi_host_url([1], "x"))
     assert issubclass(error, StoreError)

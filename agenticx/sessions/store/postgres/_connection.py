@@ -61,11 +61,13 @@ _PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 0.5
 _TRANSIENT_STATES = frozenset(
     (
         *("57P01", "57P02", "57P03", "57P05"),  # shut down by an administrator, by a crash; starting; idle too long
-        *("53300", "25006"),  # too many connections; a standby, which writes nothing
+        "53300",  # too many connections
         *("40001", "40P01"),  # serialization, deadlock
         *("26000", "08003", "08006", "08001", "08004", "08P01"),  # a statement of another connection; connections
     )
 )
+
+_READ_ONLY = "25006"
 
 _log = get_logger(__name__)
 
@@ -420,6 +422,9 @@ async def map_errors(name: str) -> AsyncGenerator[None]:
         yield
     except asyncpg.PostgresError as exc:
         state = cast("str | None", getattr(exc, "sqlstate", None)) or ""
+        if state == _READ_ONLY:
+            reason = "it is a standby, or default_transaction_read_only is on"
+            raise ServerUnavailable(f"{name} cannot be written ({exc}): {reason}") from exc
         if state in _TRANSIENT_STATES:
             raise ServerUnavailable(f"{name}: {exc}") from exc
         if state[:2] in ("28", "3D"):  # the user or the password, the database

@@ -56,9 +56,10 @@ async def check_server(connection: PostgresConnection, name: str) -> Durability:
     """Return what a commit survives; raises `StoreError` for a server that no worker uses."""
     rows = await connection.fetch(
         """SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
-                  current_setting('fsync'), current_setting('synchronous_commit')"""
+                  current_setting('fsync'), current_setting('synchronous_commit'),
+                  current_setting('default_transaction_read_only')"""
     )
-    number, version, fsync, synchronous_commit = rows[0]
+    number, version, fsync, synchronous_commit, read_only = rows[0]
     if number < _OLDEST_SERVER:
         raise StoreError(f"{name} is PostgreSQL {version}; AgenticX needs version 14 or newer")
     if fsync == "off":
@@ -69,6 +70,8 @@ async def check_server(connection: PostgresConnection, name: str) -> Durability:
         raise StoreError(
             f"{name} has synchronous_commit off: a crash would lose commits that were acknowledged; set it to on"
         )
+    if read_only == "on":
+        raise StoreError(f"{name} has default_transaction_read_only on: nothing can be written; set it to off")
     return await durability_of(connection)
 
 

@@ -17,7 +17,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from agenticx.errors import StoreError
 from agenticx.sessions.store.postgres._connection import LockNotAvailable, PostgresConnection, map_errors
 from agenticx.sessions.store.postgres.schema import CONTENT_TABLES
 
@@ -234,8 +233,19 @@ async def _set_autovacuum(connection: PostgresConnection, statement: str) -> Non
 
 @asynccontextmanager
 async def _lock(connection: PostgresConnection, statement: str) -> AsyncGenerator[None]:
-    """Begin a transaction with a statement that takes a lock, in several short attempts; raise `LockNotAvailable`."""
-    for attempt in range(1, _LOCK_ATTEMPTS + 1):
+    """Run the body in a transaction that begins with a statement that takes a lock; raise `LockNotAvailable`."""
+    transaction = await _begin_with_lock(connection, statement)
+    try:
+        yield
+    except BaseException:
+        await transaction.rollback()
+        raise
+    await transaction.commit()
+
+
+async def _begin_with_lock(connection: PostgresConnection, statement: str) -> Any:
+    """Begin a transaction with the statement in one of several short attempts, and return it."""
+    for _ in range(_LOCK_ATTEMPTS):
         transaction = connection.transaction()
         await transaction.start()
         try:
@@ -244,17 +254,10 @@ async def _lock(connection: PostgresConnection, statement: str) -> AsyncGenerato
                 await connection.execute(statement)
         except LockNotAvailable:
             await transaction.rollback()
-            if attempt == _LOCK_ATTEMPTS:
-                raise
-            await asyncio.sleep(_LOCK_PAUSE_SECONDS)
-            continue
-        except StoreError:
+        except BaseException:
             await transaction.rollback()
             raise
-        break
-    try:
-        yield
-    except BaseException:
-        await transaction.rollback()
-        raise
-    await transaction.commit()
+        else:
+            return transaction
+        await asyncio.sleep(_LOCK_PAUSE_SECONDS)
+    raise LockNotAvailable(IN_USE)

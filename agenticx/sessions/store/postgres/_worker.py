@@ -39,7 +39,7 @@ without an owner."""
 _LOCK_CLASS = 0x616778  # of the advisory locks of workers, whose second key is the worker's number
 _HEARTBEAT_PART, _STEADY_PART = 0.3, 0.6  # of the lease: the time to the next heartbeat, and the longest one
 _WATCH_SECONDS = 0.25
-_PROBE_SECONDS = 3.0  # the longest wait for the first notification, also on a busy machine
+_PROBE_SECONDS = 10.0  # from the first notification until it must have come, also on a busy machine
 _AGAIN_SECONDS = 1.0
 _RECONNECT_SECONDS = 3.0  # in which other workers take their locks again after all connections were cut
 _LOCK_PAUSES = (0.0, 0.01, 0.1, 1.0)
@@ -93,6 +93,7 @@ class Worker:
         self._tasks = list[asyncio.Task[None]]()
         self._connection: PostgresConnection | None = None
         self._started: asyncio.Task[None] | None = None
+        self._longest_start = clock.real(server.timeout)
         self._steady_since: float | None = None
         self._renewed = 0.0
         self._outage = timedelta(0)  # the last one
@@ -140,16 +141,9 @@ class Worker:
         self._tasks.append(asyncio.create_task(self._compare_hosts(), name="agx store hosts"))
         listening = asyncio.create_task(self._listen(), name="agx store notifications")
         self._tasks.append(listening)
-        try:
-            async with asyncio.timeout(_PROBE_SECONDS):
+        with suppress(TimeoutError):  # of the server, which is tried again
+            async with asyncio.timeout(self._longest_start):
                 await self._probed.wait()
-        except TimeoutError:
-            _log.warning(
-                "the database sends no notifications, as behind a pooler: it is polled", server=self._server.name
-            )
-            self._server.is_pooled = True
-            if self._connection is not None:
-                self._connection.terminate()
 
     async def notify(self, channel: str, payload: str) -> None:
         """Tell all workers; what is lost is found by them within a second."""
@@ -316,6 +310,22 @@ class Worker:
                 *(self.id, await self._lock(connection)),
                 timeout=10,
             )
+        await self._wait_for_notification(connection)
+
+    async def _wait_for_notification(self, connection: PostgresConnection) -> None:
+        """Wait until the first notification has come; the database is polled if it does not."""
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                await self._probed.wait()
+        except TimeoutError:
+            if connection.is_closed():
+                raise ServerUnavailable(f"{self._server.name}: the connection is closed") from None
+            _log.warning(
+                "the database sends no notifications, as behind a pooler: it is polled", server=self._server.name
+            )
+            self._server.is_pooled = True
+            self._probed.set()
+            connection.terminate()
 
     async def _lock(self, connection: PostgresConnection) -> bool:
         """Take the lock and return True; False if the server does not notice that an earlier connection has ended."""
