@@ -19,7 +19,7 @@ _MAX_COMPARED = 200  # stricter rules with which one is compared
 _MAX_CHARS = 200
 # Tools of whose calls each is asked about, whatever rules allow.
 _ASKED_EACH_TIME: Mapping[str, str] = {
-    "memory_save": "what later sessions will have is asked about in every mode, each time",
+    "memory_save": "what later sessions will have is asked about each time",
 }
 
 

@@ -66,7 +66,7 @@ def test_what_allows_very_much_is_stored_with_a_warning_and_what_is_wrong_is_ref
         ("permit", "bash_exec"): "a rule begins with allow, ask or deny",
         ("allow", "edit", "path=/etc/**"): "relative to the workspace",
         ("allow *",): "names its tool",
-        ("allow memory_save",): "no rule can allow memory_save: what later sessions will have is asked about in every",
+        ("allow memory_save",): "no rule can allow memory_save: what later sessions will have is asked about each",
         (
             "allow",
             "bash_exec",

@@ -49,4 +49,25 @@ await reader.cancel();
 // The codes of an error are a union by status, so that a misspelt one does not compile.
 const { error } = await client.GET("/api/sessions/{session_id}", { params: { path: { session_id: "none" } } });
 const isMissing = error !== undefined && "code" in error && error.code === "session_not_found";
-console.log(JSON.stringify({ answer, isMissing }));
+
+// Rules are replaced all at once; warnings are by the id of a rule. A call is explained without being made.
+const rules = [{ decision: "deny", tool: "bash_exec", command: "git push --force", scope: "user" }];
+const { data: stored } = await client.PUT("/api/permissions", { body: { rules } });
+const [rule] = stored?.rules ?? [];
+if (rule?.id === undefined) throw new Error("no rule");
+const warnings = (stored?.warnings[rule.id] ?? []).length;
+const call: Schemas["ExplainBody"] = { tool: "note", arguments: { text: "x" }, session_id: session.id };
+const { data: verdict } = await client.POST("/api/permissions/explain", { body: call });
+await client.DELETE("/api/permissions/{rule_id}", { params: { path: { rule_id: rule.id } } });
+const { data: left } = await client.GET("/api/permissions", { params: { query: { session_id: session.id } } });
+
+// The content of an AGENTS.md is trusted by its digest.
+const { data: instructions } = await client.GET("/api/sessions/{session_id}/trust", { params: { path } });
+const [file] = instructions?.files ?? [];
+if (file === undefined) throw new Error("no file");
+const body: Schemas["TrustBody"] = { sha256: file.sha256 };
+const { data: trusted } = await client.POST("/api/sessions/{session_id}/trust", { params: { path }, body });
+
+const permissions = { origin: rule.origin, warnings, decision: verdict?.decision, left: left?.rules.length };
+const trust = [file.trusted, trusted?.files[0]?.trusted];
+console.log(JSON.stringify({ answer, isMissing, permissions, trust }));

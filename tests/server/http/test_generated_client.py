@@ -69,6 +69,12 @@ async def test_a_generated_client_compiles_and_runs_a_turn(make_studio: StudioMa
     await _run(NODE, generator, "openapi.json", "--output", "schema.d.ts", folder=tmp_path)
     await _run(NODE, str(PACKAGES / "typescript" / "bin" / "tsc"), folder=tmp_path)
     async with make_studio(ScriptedModel(["Hello there."])) as studio:
+        (studio.workspace / "AGENTS.md").write_text("Use tabs.")
         url = f"http://127.0.0.1:{studio.port}"
         output = await _run(NODE, "typescript_client.js", url, TOKEN, folder=tmp_path)
-    assert json.loads(output) == {"answer": "Hello there.", "isMissing": True}
+    assert json.loads(output) == {
+        "answer": "Hello there.",
+        "isMissing": True,
+        "permissions": {"origin": "http", "warnings": 1, "decision": "ask", "left": 0},
+        "trust": [False, True],
+    }
