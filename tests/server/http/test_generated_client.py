@@ -75,6 +75,6 @@ async def test_a_generated_client_compiles_and_runs_a_turn(make_studio: StudioMa
     assert json.loads(output) == {
         "answer": "Hello there.",
         "isMissing": True,
-        "permissions": {"origin": "http", "warnings": 1, "decision": "ask", "left": 0},
+        "permissions": {"origin": "http", "warnings": 2, "decision": "ask", "left": 0},
         "trust": [False, True],
     }
