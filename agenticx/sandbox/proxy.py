@@ -49,6 +49,9 @@ _CONNECT_SECONDS = 10.0
 _IDLE_SECONDS = 300.0
 _CLOSE_SECONDS = 5.0
 _MAX_NOTES = 10
+_TOO_SLOW = f"it does not answer within {_CONNECT_SECONDS:g} s"
+
+_Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 _CONNECT = re.compile(rb"CONNECT (\S{1,300}) HTTP/1\.[01]")
 _FORWARD = re.compile(rb"([A-Z]{1,20}) (?i:http)://([^/?#\s@]{1,300})([/?][!-~]*)? HTTP/1\.[01]")
@@ -208,7 +211,7 @@ class HostProxy:
             request = await self._read_request(reader)
             if request is None:
                 return
-            upstream = await self._connect(request.host)
+            upstream = await self._connect(request.host, "http" if request.forwarded else "https")
         except _RefusedError as exc:
             if exc.note is not None:
                 self._add_note(exc.note)
@@ -243,28 +246,40 @@ class HostProxy:
 
     # --- the server ---------------------------------------------------------------------------------------------------
 
-    async def _connect(self, host: Host) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self, host: Host, scheme: str) -> _Connection:
         """Return a connection to a host that the call names; raise `_RefusedError` for any other."""
-        assert host.port is not None
+        from agenticx.sandbox.upstream import connect_through, find_upstream  # imports urllib.request
+
         if not any(one.covers(host) for one in self._hosts):
             named = ", ".join(map(str, self._hosts))
             raise _RefusedError.of(host, f"the call names {named} only; one that needs it too names it in `network`")
+        try:
+            if (proxy := find_upstream(host, scheme)) is None:
+                return await self._connect_directly(host)
+            async with asyncio.timeout(self._clock.real(_CONNECT_SECONDS)):
+                return await connect_through(proxy, host, limit=_BUFFER_BYTES)
+        except OSError as exc:
+            raise _RefusedError.failed(host, exc.strerror or _TOO_SLOW) from exc
+
+    async def _connect_directly(self, host: Host) -> _Connection:
+        """Return a connection to a host; raise OSError if it cannot be reached, `_RefusedError` if it may not be."""
         addresses = await self._look_up(host)
         allowed = [address for address in addresses if self._may_reach(host, address)]
         if not allowed:
             raise _RefusedError.of(
                 host, f"its address {addresses[0]} is not a public one; a call that needs it names the address too"
             )
-        reason = ""
+        failure = OSError()
         for address in allowed[:_MAX_ADDRESSES]:
             try:
                 async with asyncio.timeout(self._clock.real(_CONNECT_SECONDS)):
                     return await asyncio.open_connection(str(address), host.port, limit=_BUFFER_BYTES)
             except OSError as exc:
-                reason = exc.strerror or f"it does not answer within {_CONNECT_SECONDS:g} s"
-        raise _RefusedError.failed(host, reason)
+                failure = exc
+        raise failure
 
     async def _look_up(self, host: Host) -> list[Address]:
+        """Return the addresses of a host, at least one; raise OSError if there are none."""
         if (address := read_address(host.name)) is not None:
             return [address]
         try:
@@ -272,10 +287,6 @@ class HostProxy:
                 found = await run_in_thread(
                     socket.getaddrinfo, host.name, host.port, type=socket.SOCK_STREAM, name="agx looking up a host"
                 )
-        except TimeoutError:
-            raise _RefusedError.failed(host, "its name was not found in time") from None
-        except socket.gaierror as exc:
-            raise _RefusedError.failed(host, f"its name was not found: {exc.strerror}") from exc
         except ResourcesExhausted as exc:
             raise _RefusedError.failed(host, str(exc)) from exc
         texts = dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found)
@@ -291,8 +302,8 @@ class HostProxy:
 
     async def _relay(
         self,
-        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        server: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        client: _Connection,
+        server: _Connection,
     ) -> None:
         """Copy bytes in both directions until both have ended, or nothing has come for a while."""
         limit = _IdleLimit(self._clock.real(_IDLE_SECONDS))

@@ -117,6 +117,29 @@ async def test_the_proxy_works_where_the_sandbox_hides_python(make, monkeypatch)
     assert result == f"/ of 127.0.0.1:{port} by close\n[exit code 0]"
 
 
+@pytest.mark.parametrize(
+    ("answer", "result"), [("200 OK", "far away\n0\n[exit code 0]"), ("407 No", "(HTTPS_PROXY) answers 407.]")]
+)
+async def test_hosts_are_reached_through_the_proxy_of_the_user(make, monkeypatch, answer, result) -> None:
+    asked = list[bytes]()
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(f"HTTP/1.1 {answer}\r\n\r\n".encode())
+        if answer.startswith("2"):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nfar away\n")
+        writer.close()
+
+    async with await asyncio.start_server(proxy, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://me:p%40ss@127.0.0.1:{port}")
+        command = "curl -sS --proxytunnel http://far.example:443/; env | grep -c p%40ss; true"
+        assert (await make().call(bash_exec, command=command, network=["far.example"])).endswith(result)
+    credentials = b"Proxy-Authorization: Basic bWU6cEBzcw=="
+    assert asked == [b"CONNECT far.example:443 HTTP/1.1\r\nHost: far.example:443\r\n" + credentials + b"\r\n\r\n"]
+
+
 async def test_servers_of_the_sandbox_itself_are_reached_without_the_proxy(make) -> None:
     server = "import http.server as h; h.HTTPServer(('127.0.0.1', 8000), h.SimpleHTTPRequestHandler).handle_request()"
     command = f'python3 -c "{server}" 2>/dev/null & curl -sS --retry-connrefused --retry 20 http://localhost:8000/'
