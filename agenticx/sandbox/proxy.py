@@ -109,8 +109,9 @@ class HostProxy:
             raise ToolError(f"the command could not be started: {exc.strerror}") from exc
         self._running: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
+        self._listening: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
-        self._tasks = set[asyncio.Task[None]]()
+        self._connections = 0
         self._lookups = asyncio.Semaphore(_MAX_LOOKUPS)
         self._notes = dict[str, None]()
         self._left_out = 0
@@ -160,14 +161,14 @@ class HostProxy:
         self._loop.close()
 
     async def _serve_until_stopped(self) -> None:
-        listening = asyncio.ensure_future(self._listen())
+        self._listening = asyncio.ensure_future(self._listen())
         await self._stopped.wait()
         if self._server is not None:
             self._server.close()
-        tasks = [listening, *self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:  # one that was accepting may begin another one
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _listen(self) -> None:
         listener = await self._receive_listener()
@@ -186,15 +187,13 @@ class HostProxy:
             await readable.wait()
         finally:
             loop.remove_reader(self._engine)
-        _, descriptors, _, _ = socket.recv_fds(self._engine, 1, 1)
+        _, descriptors, _, _ = socket.recv_fds(self._engine, 1, 1, socket.MSG_CMSG_CLOEXEC)
         return socket.socket(fileno=descriptors[0]) if descriptors else None
 
     # --- one connection -----------------------------------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+        self._connections += 1
         try:
             await self._answer(reader, writer)
             await self._close(writer)
@@ -202,11 +201,11 @@ class HostProxy:
             pass
         finally:
             await _abort(writer)
-            self._tasks.discard(task)
+            self._connections -= 1
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            if len(self._tasks) > _MAX_CONNECTIONS:
+            if self._connections > _MAX_CONNECTIONS:
                 raise _RefusedError(503, f"the command has {_MAX_CONNECTIONS} connections already")
             request = await self._read_request(reader)
             if request is None:
@@ -248,11 +247,11 @@ class HostProxy:
 
     async def _connect(self, host: Host, scheme: str) -> _Connection:
         """Return a connection to a host that the call names; raise `_RefusedError` for any other."""
-        from agenticx.sandbox.upstream import connect_through, find_upstream  # imports urllib.request
-
         if not any(one.covers(host) for one in self._hosts):
             named = ", ".join(map(str, self._hosts))
             raise _RefusedError.of(host, f"the call names {named} only; one that needs it too names it in `network`")
+        from agenticx.sandbox.upstream import connect_through, find_upstream  # imports urllib.request
+
         try:
             if (proxy := find_upstream(host, scheme)) is None:
                 return await self._connect_directly(host)
@@ -300,11 +299,7 @@ class HostProxy:
 
     # --- the relay ----------------------------------------------------------------------------------------------------
 
-    async def _relay(
-        self,
-        client: _Connection,
-        server: _Connection,
-    ) -> None:
+    async def _relay(self, client: _Connection, server: _Connection) -> None:
         """Copy bytes in both directions until both have ended, or nothing has come for a while."""
         limit = _IdleLimit(self._clock.real(_IDLE_SECONDS))
         up = asyncio.ensure_future(_copy(client[0], server[1], limit))
