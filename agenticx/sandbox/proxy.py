@@ -249,7 +249,7 @@ class HostProxy:
         """Return a connection to a host that the call names; raise `_RefusedError` for any other."""
         if not any(one.covers(host) for one in self._hosts):
             named = ", ".join(map(str, self._hosts))
-            raise _RefusedError.of(host, f"the call names {named} only; one that needs it too names it in `network`")
+            raise _RefusedError.of(host, f"the call names {named} only; a call that needs it names it too")
         from agenticx.sandbox.upstream import connect_through, find_upstream  # imports urllib.request
 
         try:

@@ -77,7 +77,7 @@ async def test_a_command_reaches_the_hosts_of_its_call_and_no_other_one(make, fe
         result = await make().call(bash_exec, command=f"{fetch} http://127.0.0.1:{other}/", network=network)
         assert result.splitlines()[-1] == (
             f"[The sandbox refused a connection to 127.0.0.1:{other}: the call names 127.0.0.1:{named},"
-            f" localhost:{named} only; one that needs it too names it in `network`.]"
+            f" localhost:{named} only; a call that needs it names it too.]"
         )
         assert " of 127.0.0.1" not in result
 
