@@ -21,7 +21,7 @@ from agenticx.messages import ToolOutcome
 from agenticx.runtime.events.payloads import Citation
 from agenticx.sessions.history.export import export_jsonl, export_markdown
 from agenticx.sessions.history.fork import fork as fork_session
-from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.history.transcript import read_last_messages, read_messages
 from studio.http.bodies import RequestBody, read_body
 from studio.http.contents import disposition
 from studio.http.queries import RequestQuery, WholeNumber, newest_page, read_query
@@ -211,7 +211,11 @@ async def messages(request: Request) -> Response:
     Messages that a rewind has left behind are not part of it.
     """
     query = read_query(request, MessageListQuery)
-    listed = await read_messages(services(request).store.log, request.path_params["session_id"])
+    log, session_id = services(request).store.log, request.path_params["session_id"]
+    if query.limit is None:
+        listed = await read_messages(log, session_id)
+    else:
+        listed = await read_last_messages(log, session_id, query.limit, before=query.before)
     page, has_more = newest_page(
         listed,
         before=query.before,

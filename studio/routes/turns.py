@@ -17,7 +17,7 @@ from agenticx.llms.sampling import ReasoningEffort, Sampling
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime.options import MAX_OPTIONS, MIN_OPTIONS, check_variants
 from agenticx.runtime.output_schemas import check_output_schema
-from agenticx.sessions.history.turn_list import ListedTurn, read_turns
+from agenticx.sessions.history.turn_list import ListedTurn, read_last_turns
 from agenticx.sessions.hub.session_fields import check_model_name
 from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
@@ -191,7 +191,7 @@ async def index(request: Request) -> Response:
     Turns that a rewind has left behind are not part of it.
     """
     studio, session_id, query = services(request), request.path_params["session_id"], read_query(request, TurnListQuery)
-    listed = await read_turns(studio.store.log, session_id)
+    listed = await read_last_turns(studio.store.log, session_id, query.limit, before=query.before)
     page, has_more = newest_page(
         listed,
         before=query.before,

@@ -29,6 +29,7 @@ from agenticx.runtime.events import (
     TurnStartedEvent,
 )
 from agenticx.runtime.events.payloads import FinalData, SessionChangedData, ToolResultData
+from agenticx.sessions.history.log_end import find_end, fold_end
 from agenticx.sessions.history.speech_calls import SpeechCalls, message_row, result_fields
 from agenticx.sessions.log.damage import map_decode_errors
 from agenticx.sessions.log.events import SessionEvent, StoredEvent, decode
@@ -41,10 +42,14 @@ __all__ = [
     "MessageNotFound",
     "TranscriptEntry",
     "read_conversation",
+    "read_last_messages",
     "read_messages",
     "searchable_path_texts",
     "transcript",
 ]
+
+_EARLIER = ""
+"""The parent of the first message of a conversation that is not whole; no message has it as its id."""
 
 _CITATION_KEYS = frozenset({"message_id", "marker", "status", "line_start", "quote"})
 
@@ -77,6 +82,25 @@ async def read_conversation(log: SessionLog, session_id: str) -> Conversation:
 async def read_messages(log: SessionLog, session_id: str) -> list[dict[str, Any]]:
     """Return the `transcript` of a session's log."""
     return (await read_conversation(log, session_id)).messages()
+
+
+async def read_last_messages(
+    log: SessionLog, session_id: str, limit: int, *, before: str | None = None
+) -> list[dict[str, Any]]:
+    """Return the last rows of the `transcript`, with more than `limit` of them before the one with the id `before`.
+
+    Without `before` more than `limit` in all. All rows are returned if these are fewer, or none has that id.
+    """
+
+    def is_enough(conversation: Conversation) -> bool:
+        rows = conversation.last_messages()
+        end = len(rows) if before is None else next((i for i, row in enumerate(rows) if row["message_id"] == before), 0)
+        return end > limit
+
+    named = None if before is None else before.removeprefix("result_").removeprefix("calls_").encode()
+    until = None if named is None else await find_end(log, session_id, lambda event: named in event.frame_json)
+    end = await fold_end(log, session_id, lambda is_whole: Conversation(is_whole=is_whole), is_enough, until=until)
+    return end.last_messages()
 
 
 @dataclass(slots=True)
@@ -113,16 +137,16 @@ class Conversation:
     """The tree of all messages of a session, and the path that is the conversation now.
 
     They are those of the user's turns, whichever agents acted in them; with an `agent_id`, those of that agent's turns
-    below others.
+    below others. One that is not `is_whole` is fed with the end of a log only, from the first event of a root turn on.
     """
 
-    def __init__(self, agent_id: str | None = None) -> None:
+    def __init__(self, agent_id: str | None = None, *, is_whole: bool = True) -> None:
         self._agent_id = agent_id
         self.tree = TurnTree()
         """The turns that have begun, without their other events."""
         self.entries: dict[str, TranscriptEntry] = {}
         """All messages by their ids; that which is being written may lack the end of its text, which `path` adds."""
-        self.head: str | None = None
+        self.head: str | None = None if is_whole else _EARLIER
         self._resets: list[tuple[int, str | None]] = []  # the number of each `team_reset`, and the last message before
         self._seq = 0
         self._ts = ""
@@ -184,6 +208,24 @@ class Conversation:
             current_id = entry.parent_id
         return list(path.values())[::-1]
 
+    def last_path(self) -> list[TranscriptEntry]:
+        """Return the messages up to the last one, without those that were not fed.
+
+        Of these the first may lack the `calls` before it, and is left out if there are earlier ones.
+        """
+        self._complete_text()
+        path: dict[str, TranscriptEntry] = {}
+        current_id = self.head
+        while current_id in self.entries and current_id not in path:
+            entry = path[current_id] = self.entries[current_id]
+            current_id = entry.parent_id
+        entries = list(path.values())[::-1]
+        return entries if current_id is None else entries[1:]
+
+    def last_messages(self) -> list[dict[str, Any]]:
+        """Return the `last_path` in the form of `transcript`."""
+        return self._rows(self.last_path())
+
     def resets_on(self, path: Sequence[TranscriptEntry]) -> set[int]:
         """Return the numbers of the events that reset a team and are part of the path: they follow a message of it."""
         ids = {entry.id for entry in path}
@@ -191,8 +233,10 @@ class Conversation:
 
     def messages(self) -> list[dict[str, Any]]:
         """Return the path in the form of `transcript`."""
-        rows = [row for entry in self.path() for row in (*entry.calls, entry.message)]
-        return [*rows, *self._calls.rows()]
+        return self._rows(self.path())
+
+    def _rows(self, path: Iterable[TranscriptEntry]) -> list[dict[str, Any]]:
+        return [*(row for entry in path for row in (*entry.calls, entry.message)), *self._calls.rows()]
 
     def _feed_event(self, event: Event) -> None:
         match event:

@@ -13,11 +13,12 @@ from agenticx.runtime.events import (
     ToolCallEvent,
     TurnStartedEvent,
 )
+from agenticx.sessions.history.log_end import find_end, fold_end
 from agenticx.sessions.history.transcript import Conversation
 from agenticx.sessions.log.events import SessionEvent, StoredEvent, decode
-from agenticx.sessions.store.base import SessionLog, read_log_pages
+from agenticx.sessions.store.base import SessionLog
 
-__all__ = ["ListedTurn", "read_turns"]
+__all__ = ["ListedTurn", "read_last_turns"]
 
 _FOLDED_EVENTS = TRANSCRIPT_EVENTS | {EventType.ERROR}
 
@@ -40,20 +41,27 @@ class ListedTurn:
     tool_calls: int = 0
 
 
-async def read_turns(log: SessionLog, session_id: str) -> list[ListedTurn]:
-    """Return the turns of the session's conversation, in order, without those that a rewind has left behind.
+async def read_last_turns(
+    log: SessionLog, session_id: str, limit: int, *, before: str | None = None
+) -> list[ListedTurn]:
+    """Return the last turns of the session's conversation, in order, without those that a rewind has left behind.
 
-    No more than a page of its log is in memory. Raises `SessionNotFound` and `StoreError`.
+    These are more than `limit` before the one with the id `before`, without it in all; or all turns if these are fewer,
+    or none has that id. Raises `SessionNotFound` and `StoreError`.
     """
-    folded = _FoldedTurns()
-    async for page in read_log_pages(log, session_id):
-        folded.feed(page)
-    return folded.listed()
+
+    def is_enough(folded: _FoldedTurns) -> bool:
+        ids = [turn.id for turn in folded.listed()]
+        end = len(ids) if before is None else ids.index(before) if before in ids else 0
+        return end > limit
+
+    until = None if before is None else await find_end(log, session_id, lambda event: event.turn_id == before)
+    return (await fold_end(log, session_id, _FoldedTurns, is_enough, until=until)).listed()
 
 
 class _FoldedTurns:
-    def __init__(self) -> None:
-        self._conversation = Conversation()
+    def __init__(self, is_whole: bool) -> None:
+        self._conversation = Conversation(is_whole=is_whole)
         self._turns: dict[str, ListedTurn] = {}
 
     def feed(self, events: Iterable[StoredEvent]) -> None:
@@ -65,7 +73,7 @@ class _FoldedTurns:
 
     def listed(self) -> list[ListedTurn]:
         """Return the turns of the conversation as it is now."""
-        current = {entry.turn_id for entry in self._conversation.path()}
+        current = {entry.turn_id for entry in self._conversation.last_path()}
         return [turn for turn in self._turns.values() if turn.id in current]
 
     def _feed(self, entry: SessionEvent) -> None:

@@ -13,8 +13,9 @@ from agenticx.llms import ScriptedModel
 from agenticx.sessions import Hub, SessionRecord, Store
 from agenticx.sessions.history.export import export_jsonl
 from agenticx.sessions.history.fork import fork
+from agenticx.sessions.history.log_end import fold_end
 from agenticx.sessions.history.model_history import NOT_RUN_RESULT
-from agenticx.sessions.history.transcript import Conversation, read_conversation
+from agenticx.sessions.history.transcript import Conversation, read_conversation, read_last_messages
 from agenticx.sessions.history.turns_on_path import TurnsOnPath, read_logged_session
 from agenticx.sessions.log.events import decode, decode_line
 from agenticx.sessions.log.turn_tree import TurnTree
@@ -85,6 +86,27 @@ class RandomSession:
         assert {turn.status for turn in tree.turns.values()} == {"ended"}
         assert tree.turns.keys().isdisjoint(conversation.tree.turns)
 
+    async def pages(self) -> None:
+        """Read the messages page by page, and the ends of the log that are enough for each."""
+        log, whole = self.store.log, await self.hub.messages(self.id)
+        limit, read = self.rng.randrange(1, 6), list[dict[str, Any]]()
+        while len(read) < len(whole):
+            before = read[0]["message_id"] if read else None
+            rows = await read_last_messages(log, self.id, limit, before=before)
+            end = [row["message_id"] for row in rows].index(before) if before else len(rows)
+            read = [*rows[max(0, end - limit) : end], *read]
+            assert read == whole[-len(read) :]
+        folded = await fold_end(
+            log,
+            self.id,
+            lambda is_whole: Conversation(is_whole=is_whole),
+            lambda conversation: len(conversation.last_messages()) > limit,
+            first_events=self.rng.randrange(1, 40),
+        )
+        rows = folded.last_messages()
+        assert rows == whole[len(whole) - len(rows) :]
+        assert len(rows) >= min(limit + 1, len(whole))
+
     async def export(self) -> None:
         lines = b"".join([part async for part in export_jsonl(self.store.log, self.id)]).splitlines()
         exported = Conversation()
@@ -111,5 +133,7 @@ async def test_transcript_fork_rewind_and_export_of_a_random_session_agree(
         session = RandomSession(store, hub, record.id, rng)
         await session.send()
         for _ in range(12):
-            await rng.choice([session.send, session.send, session.rewind, session.fork, session.export])()
+            await rng.choice(
+                [session.send, session.send, session.rewind, session.fork, session.export, session.pages]
+            )()
         await hub.close()
