@@ -20,7 +20,7 @@ from agenticx.permissions.verdict import Verdict
 from agenticx.tools.base import CommandPart, ShellCommand
 from agenticx.tools.visible import visible_line
 
-__all__ = ["explain"]
+__all__ = ["explain", "explain_decider", "explain_read"]
 
 _MAX_PARTS = 20
 _MAX_CHARS = 200
@@ -55,6 +55,16 @@ def explain(call: Call, verdict: Verdict, rules: Sequence[Rule] = ()) -> Sequenc
     parts = () if shell is None else _explain_command(shell, verdict, about)
     yes = _explain_yes(call, verdict, held) if verdict.decision == "ask" else ()
     return (*verdict.reasons, *explain_decider(verdict), *parts, *yes)
+
+
+def explain_read(call: Call, verdict: Verdict) -> Iterator[str]:
+    """Yield a sentence about why a command is asked about whose programs can all only read."""
+    command = call.assessment.shell
+    if verdict.is_in_every_mode or command is None or not command.parts:
+        return
+    asked = [part for part in command.parts if not part.is_harmless]
+    if asked and all(part.obstacle is not None for part in asked):
+        yield f"It is not taken for a read: {visible_line(asked[0].obstacle or '', 2 * _MAX_CHARS)}."
 
 
 def explain_decider(verdict: Verdict) -> Iterator[str]:

@@ -145,24 +145,27 @@ async def replace_all(request: Request) -> Response:
     """Replace all rules of scope workspace and user; those of sessions stay."""
     studio, body = services(request), await read_body(request, ReplaceRulesBody)
     store, given = _store(studio), read_rules(body.rules, "rules")
-    known = {rule.id for rule in await run_in_thread(store.list, name="agx rules")}
-    rules = list[Rule]()
-    for number, rule in enumerate(given):
-        if rule.id not in known:
-            _refuse_without_effect(rule, f"rules.{number}")
-        rules.append(rule if rule.id in known else rule.model_copy(update={"origin": "http"}))
     try:
-        stored = await run_in_thread(store.replace, rules, name="agx rules")
+        stored = await run_in_thread(_replace, store, given, name="agx rules")
     except InvalidArguments as exc:
         raise Problem("bad_rule", f"{exc}.", field="rules") from exc
     return await _response(studio, studio.settings.permission_mode, stored)
 
 
-def _refuse_without_effect(rule: Rule, field: str) -> None:
-    try:
-        refuse_without_effect(rule)
-    except InvalidArguments as exc:
-        raise Problem("bad_rule", f"{field!r}: {exc}.", field=field) from exc
+def _replace(store: RuleStore, given: Sequence[Rule]) -> Sequence[Rule]:
+    """Store the rules and return them; raise `Problem` for a new one that allows what no rule can allow."""
+    known, rules = {rule.id for rule in store.list()}, list[Rule]()
+    for number, rule in enumerate(given):
+        if rule.id in known:
+            rules.append(rule)
+            continue
+        try:
+            refuse_without_effect(rule)
+        except InvalidArguments as exc:
+            field = f"rules.{number}"
+            raise Problem("bad_rule", f"{field!r}: {exc}.", field=field) from exc
+        rules.append(rule.model_copy(update={"origin": "http"}))
+    return store.replace(rules)
 
 
 async def delete(request: Request) -> Response:

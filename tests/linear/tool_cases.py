@@ -16,7 +16,7 @@ from agenticx.errors import InvalidArguments, ToolError
 from agenticx.llms import GrowingArguments
 from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.messages import clean_text
-from agenticx.permissions.explain import explain
+from agenticx.permissions.explain import explain, explain_decider, explain_read
 from agenticx.permissions.kinds import (
     describe,
     fixed_words,
@@ -182,7 +182,7 @@ def _decided(text: str) -> object:
         is_narrower(rule, offer)
         describe(rule)
         why_too_wide(rule)
-    return explain(call, verdict, rules)
+    return explain(call, verdict, rules), list(explain_read(call, verdict))
 
 
 def _pairs(make: Make) -> Make:
@@ -397,7 +397,17 @@ TOOL_CASES = [
             "script": lambda size: "python " + "a." * (size // 2) + "txt",
             "options": lambda size: "git log" + " --e" * (size // 4),
         },
-        also=(decide, explain, fixed_words, is_narrower, describe, why_too_wide, why_without_kind),
+        also=(
+            decide,
+            explain,
+            explain_decider,
+            explain_read,
+            fixed_words,
+            is_narrower,
+            describe,
+            why_too_wide,
+            why_without_kind,
+        ),
     ),
     LinearCase(of=read_commands, run=read_commands, inputs=COMMANDS, where="thread"),
     LinearCase(

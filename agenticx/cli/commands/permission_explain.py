@@ -29,7 +29,8 @@ def explain(arguments: Namespace) -> int:
     tools = {tool.schema.name: tool for tool in enabled_tools(settings)}
     tool = tools.get(arguments.tool)
     if tool is None:
-        raise InvalidArguments(f"unknown tool {arguments.tool!r}; known tools: {', '.join(sorted(tools))}")
+        hint = "; those of servers and applications are known only where they run" if "__" in arguments.tool else ""
+        raise InvalidArguments(f"unknown tool {arguments.tool!r}; known tools: {', '.join(sorted(tools))}{hint}")
     given = parse_arguments(arguments.arguments)
     with using_shared_place(settings, only_reads=True) as shared:
         rules = open_rules(settings.home, shared).list()

@@ -14,6 +14,7 @@ from agenticx.clocks import Clock, rfc3339
 from agenticx.errors import AgenticXError, InvalidArguments, ToolError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, clean_text, new_id
+from agenticx.permissions.explain import explain_read
 from agenticx.permissions.kinds import NO_OFFER, Offer, describe, is_narrower, offer_rules
 from agenticx.permissions.rule_stores import RulesUnusable
 from agenticx.permissions.rules import Call, Rule, with_scope
@@ -459,7 +460,7 @@ def _confirm_context(call: Call, verdict: Verdict, offer: Offer, call_id: str) -
         "tool_call_id": call_id,
         "arguments": dict(call.arguments),
         "risk": assessment.risk,
-        "reasons": list(verdict.reasons),
+        "reasons": [*verdict.reasons, *explain_read(call, verdict)],
         "decided_by": verdict.decided_by,
     }
     for key in ("command", "path", "diff", "sandboxed"):
