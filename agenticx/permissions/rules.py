@@ -146,7 +146,7 @@ class Rule(BaseModel):
     @property
     def network_hosts(self) -> tuple[Host, ...]:
         """The hosts of `network`, empty for a rule without any, and for one about all of the network."""
-        return parse_hosts(self.network) if isinstance(self.network, list) else ()
+        return _parsed_hosts(tuple(self.network)) if isinstance(self.network, list) else ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that are set, as JSON."""
@@ -277,6 +277,11 @@ def rule_from(fields: Mapping[str, Any]) -> Rule:
 
 def _sentence(message: str) -> str:
     return message.removeprefix("Value error, ")
+
+
+@lru_cache(maxsize=2048)
+def _parsed_hosts(texts: tuple[str, ...]) -> tuple[Host, ...]:
+    return parse_hosts(texts)
 
 
 def _host_matches(pattern: str, host: str) -> bool:
