@@ -128,10 +128,12 @@ class StudioWorkers:
     async def start(self, count: int = 1) -> list[StudioWorker]:
         """Start workers at once, and return them when all are ready."""
         numbers = range(len(self.all) + 1, len(self.all) + count + 1)
-        async with asyncio.TaskGroup() as group:
-            starting = [group.create_task(self._start(f"worker-{number}")) for number in numbers]
-        started = [task.result() for task in starting]
+        # A group of tasks would cancel one that still reads what its process has said.
+        found = await asyncio.gather(*(self._start(f"worker-{number}") for number in numbers), return_exceptions=True)
+        started = [one for one in found if isinstance(one, StudioWorker)]
         self.all += started
+        if errors := [one for one in found if isinstance(one, BaseException)]:
+            raise BaseExceptionGroup("workers did not start", errors)
         return started
 
     async def restart(self, worker: StudioWorker) -> StudioWorker:
