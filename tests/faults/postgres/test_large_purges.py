@@ -36,9 +36,10 @@ FILL = f"""
     SELECT {OTHERS}, n, n::text, 0, 1, convert_to(repeat(md5(n::text), 40), 'UTF8') FROM generate_series(1, 60000) AS n;
     ANALYZE
 """
-"""80 MB each: more than a purge by a worker rewrites at once."""
+"""80 MB each: more than workers rewrite."""
 FILLED = ["the table 'commits' has 60000 rows of no session", "the table 'records' has 60000 rows of no session"]
 TRIGGERS = "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal"
+PRIVILEGES = "SELECT relname, relowner, relacl FROM pg_class WHERE relname IN ('commits', 'records_0') ORDER BY 1"
 END_PURGE = """SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = 0
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 
@@ -108,6 +109,8 @@ async def commit_during(store: PostgresStore, work: Callable[[], Awaitable[None]
 async def test_a_purge_of_large_tables_lets_commits_through_and_loses_none() -> None:
     async with large_database() as (server, url, store):
         database, left = url.rpartition("/")[2], [""]
+        await server.sql("CREATE ROLE reader; GRANT SELECT ON commits TO reader", database)
+        privileges = await server.sql(PRIVILEGES, database)
 
         async def work() -> None:
             interrupted = asyncio.create_task(purge(url))
@@ -120,6 +123,7 @@ async def test_a_purge_of_large_tables_lets_commits_through_and_loses_none() -> 
 
         waits = await commit_during(store, work)
         assert (left, await server.sql(TRIGGERS, database)) == ([], "0")
+        assert await server.sql(PRIVILEGES, database) == privileges
         assert waits.count > 50
         assert waits.longest < LONGEST_WAIT
         reader = LoadReader(store, waits.session_id)

@@ -21,8 +21,10 @@ _PURGE_SECONDS = 5.0  # in which other deletions come, whose bytes are purged to
 _LOOK_SECONDS = 60.0
 _PURGE_LOCK = 0x61677870  # of an advisory lock: one worker at a time purges
 _SLOT_PAUSES = (0.0, 0.1, 0.5, 1.0, 3.0)
+_AT_ONCE_BYTES = 8 * 1024 * 1024
+"""The size of a table up to which it is rewritten at once: commits wait for a tenth of a second, longer under load."""
 _LARGEST_BYTES = 64 * 1024 * 1024
-"""The size of a partition up to which it is rewritten at once: commits wait about half a second for that."""
+"""The size of a table up to which workers rewrite it: each deletion may cost that for a part of each table."""
 
 _LEFTOVERS = """SELECT sessions.number, hidden_id FROM sessions LEFT JOIN workers ON workers.id = sessions.hidden_by
     WHERE sessions.id IS NULL AND (workers.id IS NULL OR workers.until + $1 < clock_timestamp())"""
@@ -130,12 +132,12 @@ async def _rewrite(connection: PostgresConnection, report: PurgeReport, leaves_l
            ORDER BY since"""
     )
     for partition, size in rows:
-        is_large = size > _LARGEST_BYTES and partition != "commands"  # for which no commit waits
-        if is_large and leaves_large:
+        if size > _LARGEST_BYTES and leaves_large:
             report.left.append(f"{partition}: {size} bytes; run `agx store purge`")
             continue
         ((begun,),) = await connection.fetch("SELECT clock_timestamp()")
-        why = await (copy_in_steps if is_large else vacuum)(connection, partition)
+        is_small = size <= _AT_ONCE_BYTES or partition == "commands"  # for which no commit waits
+        why = await (vacuum if is_small else copy_in_steps)(connection, partition)
         if why is not None:
             report.left.append(f"{partition}: {why}")
             continue

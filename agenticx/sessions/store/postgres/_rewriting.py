@@ -51,7 +51,7 @@ class _Table:
     parent: str | None
     bounds: str  # FOR VALUES WITH (…)
     condition: str  # that of all rows within these bounds
-    settings: Sequence[str]  # the statements that give the copy the statistics of the table
+    settings: Sequence[str]  # the statements that give the copy the owner, privileges and statistics of the table
 
     @property
     def copy(self) -> str:
@@ -136,15 +136,19 @@ async def _find(connection: PostgresConnection, name: str) -> _Table:
            FROM pg_class LEFT JOIN pg_inherits ON inhrelid = pg_class.oid WHERE pg_class.oid = $1::text::regclass""",
         name,
     )
-    targets = await connection.fetch(
-        """SELECT quote_ident(attname), attstattarget FROM pg_attribute
-           WHERE attrelid = $1::text::regclass AND attnum > 0 AND attstattarget >= 0""",
-        name,
+    settings = await connection.fetch(
+        """SELECT format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS %s', $2::text, attname, attstattarget)
+           FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND attstattarget >= 0
+           UNION ALL SELECT format('GRANT %s ON %s TO %s', privilege_type, $2::text,
+                                   CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
+           FROM pg_class CROSS JOIN aclexplode(relacl)
+           WHERE pg_class.oid = $1::text::regclass AND grantee <> relowner
+           UNION ALL SELECT format('ALTER TABLE %s OWNER TO %s', $2::text, relowner::regrole)
+           FROM pg_class WHERE oid = $1::text::regclass""",
+        *(name, name + _SUFFIX),
     )
-    settings = [
-        f"ALTER TABLE {name}{_SUFFIX} ALTER COLUMN {column} SET STATISTICS {target}" for column, target in targets
-    ]
-    return _Table(name, [column for (column,) in key], parent, bounds or "", condition or "", settings)
+    columns = [column for (column,) in key]
+    return _Table(name, columns, parent, bounds or "", condition or "", [statement for (statement,) in settings])
 
 
 async def _begin(connection: PostgresConnection, table: _Table) -> None:
