@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
 
 from pydantic import BaseModel
 
+from agenticx.tools.base import Assessment
 from agenticx.tools.visible import visible_line
 
 __all__ = [
     "CriticalFolders",
+    "assess_deletion",
     "deletion_reason",
     "find_deleted_critical_folder",
     "names_deletion",
@@ -66,6 +68,18 @@ def strip_match_all_globs(path: str) -> str:
 def names_deletion(tool_name: str) -> bool:
     """Return whether the name of a tool says that it deletes, like `file_delete` or `removeFolder`."""
     return _DELETES.search(_WORD_START.sub("_", tool_name).lower()) is not None
+
+
+def assess_deletion(
+    assessment: Assessment, tool_name: str, arguments: Mapping[str, Any], workspace: Path
+) -> Assessment:
+    """Return the assessment of a call, protected if its tool deletes by its name and would delete a critical folder."""
+    if assessment.risk == "read" or not names_deletion(tool_name):
+        return assessment
+    deleted = find_deleted_critical_folder(arguments, workspace)
+    if deleted is None:
+        return assessment
+    return replace(assessment, protected=True, reasons=(*assessment.reasons, deletion_reason(deleted)))
 
 
 def find_deleted_critical_folder(arguments: Mapping[str, Any], workspace: Path) -> str | None:

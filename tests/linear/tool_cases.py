@@ -45,6 +45,7 @@ from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.command_output import HeadTailBuffer, TerminalLines
 from agenticx.tools.critical_folders import (
     CriticalFolders,
+    assess_deletion,
     deletion_reason,
     find_deleted_critical_folder,
     names_deletion,
@@ -63,7 +64,7 @@ from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableE
 from agenticx.tools.shell.git_reads import read_git_arguments
 from agenticx.tools.shell.globs import is_glob, simplify_classes
 from agenticx.tools.shell.grammar import find_unread, parse_command
-from agenticx.tools.shell.harmless_commands import is_plainly_harmless, read_parts
+from agenticx.tools.shell.harmless_commands import read_parts
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES, examine
 from agenticx.tools.shell.quoting import remove_quoting
 from agenticx.tools.shell.read_only_programs import can_only_read, read_arguments
@@ -371,16 +372,10 @@ TOOL_CASES = [
         run=lambda text: find_deleted_critical_folder({"path": text, "paths": text.split("/")}, _HERE),
         inputs=_DELETIONS,
         where="thread",
-        also=(CriticalFolders, names_deletion, strip_match_all_globs, deletion_reason),
+        also=(CriticalFolders, assess_deletion, names_deletion, strip_match_all_globs, deletion_reason),
     ),
     LinearCase(of=FileSystemCache, variant="globs", run=_matched, inputs=_GLOBS, where="thread", also=(is_glob,)),
     LinearCase(of=FileSystemCache, variant="paths", run=_resolved, inputs=COMMANDS, where="thread"),
-    LinearCase(
-        of=is_plainly_harmless,
-        run=lambda text: _refusing(is_plainly_harmless, text, _HERE, "/usr/bin", ()),
-        inputs=COMMANDS,
-        where="thread",
-    ),
     LinearCase(
         of=read_parts,
         run=lambda text: read_parts(text, _HERE, "/usr/bin", (), FileSystemCache()),

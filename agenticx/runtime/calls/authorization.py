@@ -40,9 +40,9 @@ from agenticx.runtime.user_requests.requests import (
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.assessments import checked_assessment
-from agenticx.tools.base import Assessment, Tool, UserQuestion
+from agenticx.tools.base import Assessment, Risk, Tool, UserQuestion
 from agenticx.tools.context import ToolContext
-from agenticx.tools.critical_folders import deletion_reason, find_deleted_critical_folder, names_deletion
+from agenticx.tools.critical_folders import assess_deletion, names_deletion
 from agenticx.tools.registry import FunctionTool
 from agenticx.tools.shell.read_only_heuristic import seems_read_only
 
@@ -124,6 +124,21 @@ class CallAuthorizer:
             resumed.asked.set()
 
 
+@dataclass(frozen=True, slots=True)
+class _JudgedCall:
+    """A call with the verdict about it by the `rules` of the user; `offer` has those that a yes can store."""
+
+    call: Call
+    verdict: Verdict
+    rules: Sequence[Rule]
+    offer: Offer = NO_OFFER
+
+    @property
+    def is_asked_each_time(self) -> bool:
+        """True if the user is asked whatever rules and modes allow."""
+        return self.verdict.decision == "ask" and self.verdict.is_in_every_mode
+
+
 @dataclass(slots=True, kw_only=True)
 class _Authorization:
     """The authorization of one call.
@@ -162,44 +177,49 @@ class _Authorization:
 
         Raises `CallRefused`.
         """
-        turn = self.turn
         if assessment.command is not None and seems_read_only(assessment.command):
-            turn.read_only_calls.add(self.context.call_id)
-        permitted = ValidatedArguments(arguments)
-        while True:
-            rules = await self._rules()
-            call = await self._call(permitted.arguments, assessment, rules)
-            verdict = await self._decide(call, rules)
-            if verdict.decision != "ask":
-                self._take_earlier()
-                await self._apply_verdict(verdict)
-                return replace(permitted, risk=assessment.risk)
-            call = await self._bind(call)
+            self.turn.read_only_calls.add(self.context.call_id)
+        permitted, judged = ValidatedArguments(arguments), await self._judge(arguments, assessment)
+        if judged.verdict.decision != "ask":
             self._take_earlier()
-            offer = NO_OFFER if verdict.is_in_every_mode else await self._offer(call, rules)
-            answer = await self._confirm(call, verdict, offer)
-            if verdict.decided_by == "resumed":
-                await self._agree_to_auto(call)
+            await self._apply_verdict(judged.verdict)
+            return replace(permitted, risk=assessment.risk)
+        while True:
+            judged = await self._with_offer(judged)
+            self._take_earlier()
+            answer = await self._confirm(judged)
             if answer.arguments is None:
                 break
             permitted = await _validate_replacement(self.tool, answer.arguments)
             self.earlier = self.open_request = None
-            assessment = await self._assess(permitted.arguments)
-            rules = await self._rules()
-            call = await self._bind(await self._call(permitted.arguments, assessment, rules))
-            verdict = await self._decide(call, rules)
-            if verdict.decision == "deny":
-                raise CallRefused(f"Denied: the changed arguments: {' '.join(verdict.reasons)}", "denied")
-            if not (verdict.decision == "ask" and verdict.is_in_every_mode):
-                offer = await self._offer(call, rules)
-                break  # the person who wrote them has seen them
-        await self._store_rules(answer, offer)
-        now = replace(
-            call, arguments=permitted.arguments, assessment=await self._assess(permitted.arguments), digest=""
-        )
-        if (await self._bind(now)).digest != call.digest:
+            judged = await self._judge(permitted.arguments, await self._assess(permitted.arguments))
+            if judged.verdict.decision == "deny":
+                raise CallRefused(f"Denied: the changed arguments: {' '.join(judged.verdict.reasons)}", "denied")
+            if not judged.is_asked_each_time:  # the person who wrote them has seen them
+                judged = await self._with_offer(judged)
+                break
+        await self._store_rules(answer, judged.offer)
+        return replace(permitted, risk=await self._risk_if_unchanged(judged.call, permitted.arguments))
+
+    async def _judge(self, arguments: Mapping[str, Any], assessment: Assessment) -> _JudgedCall:
+        """Return the call with the verdict about it."""
+        rules = await self._rules()
+        call = await self._call(arguments, assessment, rules)
+        return _JudgedCall(call, await self._decide(call, rules), rules)
+
+    async def _with_offer(self, judged: _JudgedCall) -> _JudgedCall:
+        """Return a call that the user is asked about, bound, with the rules that a yes can store."""
+        call = await self._bind(judged.call)
+        offer = NO_OFFER if judged.is_asked_each_time else await self._offer(call, judged.rules)
+        return replace(judged, call=call, offer=offer)
+
+    async def _risk_if_unchanged(self, call: Call, arguments: Mapping[str, Any]) -> Risk:
+        """Return the risk of a call that the user has allowed; raise `CallRefused` if its effect is another one now."""
+        assessment = await self._assess(arguments)
+        now = await self._bind(replace(call, arguments=arguments, assessment=assessment, digest=""))
+        if now.digest != call.digest:
             raise CallRefused("Denied: the effect of the call changed after the user was asked; ask again.", "denied")
-        return replace(permitted, risk=now.assessment.risk)
+        return assessment.risk
 
     async def _call(self, arguments: Mapping[str, Any], assessment: Assessment, rules: Sequence[Rule]) -> Call:
         """Return the call as the rules see it."""
@@ -258,24 +278,27 @@ class _Authorization:
         found = partial(offer_rules, call, rules)
         return await run_in_thread(found, name="agx rules") if _takes_long(call, rules) else found()
 
-    async def _confirm(self, call: Call, verdict: Verdict, offer: Offer) -> ConfirmAnswer:
+    async def _confirm(self, judged: _JudgedCall) -> ConfirmAnswer:
         """Ask the user, or take the answer to the earlier request; raise `CallRefused` for a no.
 
         If meanwhile the mode or the rules of the session change so that the call is not asked about any more, that
         closes the request.
         """
+        call = judged.call
         await self.slot.release_to_ask()
         if self.earlier is not None:
             closing = None if self.open_request is None else self.open_request.closing
             ask = self._answer_to_earlier(self.earlier, call.digest)
         else:
-            request = self._request(call, verdict, offer)
+            request = self._request(call, judged.verdict, judged.offer)
             closing = ClosingAnswer(CONFIRMATION.no_answer("stop"))
             ask = self.asker(request).ask(self.turn, request, self.slot, closing)
         answer = await (ask if closing is None else self._ask_until_decided(ask, call, closing))
         await self.slot.acquire()
         if not answer.approved:
             raise CallRefused(_denial_text(answer), "denied")
+        if judged.verdict.decided_by == "resumed":
+            await self._agree_to_auto(call)
         return answer
 
     async def _ask_until_decided(
@@ -416,13 +439,10 @@ class _Authorization:
             except ToolError as exc:
                 raise CallRefused(str(exc), "error") from exc
         is_unasked = assessment.undeclared and not self.turn.has_gate
-        if assessment.risk == "read" or is_unasked or not names_deletion(name):
+        if is_unasked or not names_deletion(name):
             return assessment
         what = f"the paths of tool {name!r}"
-        deleted = await self._in_thread(find_deleted_critical_folder, arguments, context.workspace, what=what)
-        if deleted is None:
-            return assessment
-        return replace(assessment, protected=True, reasons=(*assessment.reasons, deletion_reason(deleted)))
+        return await self._in_thread(assess_deletion, assessment, name, arguments, context.workspace, what=what)
 
     async def _bind(self, call: Call) -> Call:
         """Return the call with its arguments as JSON, and the digest of all that a confirmation of it covers."""

@@ -13,9 +13,9 @@ from agenticx.permissions.trusted_files import Instructions
 from agenticx.permissions.verdict import PermissionMode, Verdict, decide
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest, jsonable
 from agenticx.tools.assessments import checked_assessment
-from agenticx.tools.base import Assessment, Tool
+from agenticx.tools.base import Tool
 from agenticx.tools.context import ToolContext
-from agenticx.tools.critical_folders import deletion_reason, find_deleted_critical_folder, names_deletion
+from agenticx.tools.critical_folders import assess_deletion
 
 __all__ = ["describe_call", "explain_call"]
 
@@ -52,18 +52,8 @@ def describe_call(tool: Tool, arguments: Mapping[str, Any], context: ToolContext
     Raises `InvalidArguments`, and `ToolError` for a call that the tool itself refuses.
     """
     name, valid = tool.schema.name, tool.validate(arguments)
-    assessment, plain = _assess(tool, valid, context), jsonable(valid)
+    assessment, plain = checked_assessment(tool.assess(valid, context), name), jsonable(valid)
+    assessment = assess_deletion(assessment, name, valid, context.workspace)
     digest = confirm_digest(name, plain, assessment.binding)
     workspace = context.workspace.resolve()
     return Call(tool=name, assessment=assessment, arguments=plain, workspace=workspace, digest=digest)
-
-
-def _assess(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-    name = tool.schema.name
-    assessment = checked_assessment(tool.assess(arguments, context), name)
-    if assessment.risk == "read" or not names_deletion(name):
-        return assessment
-    deleted = find_deleted_critical_folder(arguments, context.workspace)
-    if deleted is None:
-        return assessment
-    return replace(assessment, protected=True, reasons=(*assessment.reasons, deletion_reason(deleted)))

@@ -32,7 +32,7 @@ from agenticx.tools.shell.command_reader import read_commands
 from agenticx.tools.shell.deletions import find_critical_deletion
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
 from agenticx.tools.shell.grammar import find_unread
-from agenticx.tools.shell.harmless_commands import is_plainly_harmless, read_parts
+from agenticx.tools.shell.harmless_commands import read_parts
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, NamedPaths, examine
 from agenticx.tools.shell.sandboxing import (
     Launch,
@@ -77,14 +77,13 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     named = examine(command, workspace, context.protected_roots, file_system)
     deleted, unchecked = _find_deleted(command, workspace, environment, named.unchecked)
     wishes = Wishes.of(arguments)
-    harmless = (named.secret, deleted, unchecked, wishes) == (None, None, None, Wishes()) and is_plainly_harmless(
-        command, workspace, search_path, context.protected_roots, file_system, git_environment=environment
-    )
+    shell = _read_command(command, context, environment, file_system, has_parts=unchecked is None)
+    reads = shell.parts is not None and all(part.is_harmless for part in shell.parts)
+    harmless = reads and (named.secret, deleted, wishes) == (None, None, Wishes())
     status = find_sandbox_for(context, wishes)
     kind, power = status.kind, tuple(sandbox_reasons(context, wishes, status))
     has_sandbox = kind is not None or (wishes.unsandboxed and find_sandbox_for(context, Wishes()).kind is not None)
     asked = wishes.enforced_by(kind) if has_sandbox else Wishes()
-    shell = _read_command(command, context, environment, file_system, has_parts=unchecked is None)
     own = _find_own_command(shell)
     reasons = (*_reasons(command, workspace, power, named, deleted, unchecked), *([] if own is None else [own]))
     return Assessment(

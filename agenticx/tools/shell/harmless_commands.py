@@ -32,7 +32,7 @@ from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WO
 from agenticx.tools.shell.read_only_programs import BUILTINS, can_only_read, read_arguments
 from agenticx.tools.visible import visible_line
 
-__all__ = ["is_plainly_harmless", "read_parts"]
+__all__ = ["read_parts"]
 
 _SYSTEM_FOLDERS = tuple(map(Path, ("/bin", "/usr/bin")))
 _MAX_CHECKED_PATHS = 256
@@ -41,7 +41,7 @@ _MAX_SEARCHED_NAMES = 10_000
 _SHOWN_CHARS = 200
 
 
-def is_plainly_harmless(
+def read_parts(
     command: str,
     workspace: Path,
     search_path: str,
@@ -49,44 +49,18 @@ def is_plainly_harmless(
     file_system: FileSystemCache | None = None,
     *,
     git_environment: Mapping[str, str] | None = None,
-) -> bool:
-    """Return whether `command` can only read the workspace. `private` are folders that no tool may read.
-
-    Calls of git are judged by what git itself says of the repository, in calls with the environment `git_environment`,
-    that of the command; without one, none of them is harmless.
-    """
-    if len(command) > EXAMINED_COMMAND_BYTES:
-        return False
-    if any(is_within(root, workspace) for root in private):
-        return False  # a recursive program would read the files in it
-    commands = parse_command(command)
-    if not commands:
-        return False
-    check = _Check(workspace.resolve(), search_path, file_system or FileSystemCache(), git_environment)
-    try:
-        return check.find_obstacle(commands) is None
-    except UncheckableError:
-        return False
-
-
-def read_parts(
-    command: str,
-    workspace: Path,
-    search_path: str,
-    private: tuple[Path, ...],
-    file_system: FileSystemCache,
-    *,
-    git_environment: Mapping[str, str] | None = None,
 ) -> tuple[CommandPart, ...] | None:
     """Return the simple commands of a command line, each with whether it is harmless; None if it has others.
 
-    One after a `cd` is judged in that folder. The arguments are those of `is_plainly_harmless`.
+    The line can only read the workspace if all of them are harmless: one after a `cd` is judged in that folder.
+    `private` are folders that no tool may read. Calls of git are judged by what git itself says of the repository, in
+    calls with the environment `git_environment`, that of the command; without one, none of them is harmless.
     """
     commands = parse_command(command) if len(command) <= EXAMINED_COMMAND_BYTES else None
     if not commands:
         return None
-    is_private = any(is_within(root, workspace) for root in private)
-    check = _Check(workspace.resolve(), search_path, file_system, git_environment)
+    is_private = any(is_within(root, workspace) for root in private)  # a recursive program would read the files in it
+    check = _Check(workspace.resolve(), search_path, file_system or FileSystemCache(), git_environment)
     obstacles = [_IN_PRIVATE if is_private else one for one in _obstacles(commands, check)]
     return tuple(
         CommandPart(
@@ -109,7 +83,7 @@ def _obstacles(commands: Sequence[SimpleCommand], check: _Check) -> Iterator[str
             yield None if is_followed else _NOT_FOLLOWED
             continue
         try:
-            yield check.find_obstacle([command]) if is_followed else _AFTER_CHANGE
+            yield check.find_obstacle(command.words) if is_followed else _AFTER_CHANGE
         except UncheckableError as exc:
             yield f"not all that it reads can be checked: {str(exc)[0].lower()}{str(exc)[1:].removesuffix('.')}"
 
@@ -131,15 +105,6 @@ class _Check:
     path_count: int = 0
     repositories: GitRepositories | None = None
 
-    def find_obstacle(self, commands: Sequence[SimpleCommand]) -> str | None:
-        """Return None if the commands are harmless, else a clause that says why not, "" for an unknown program."""
-        if commands[0].words[0].text == "cd":
-            if not self.change_folder(commands):
-                return _NOT_FOLLOWED
-            commands = commands[1:]
-        found = (self._find_obstacle(command.words) for command in commands)
-        return next((obstacle for obstacle in found if obstacle is not None), None)
-
     def change_folder(self, commands: Sequence[SimpleCommand]) -> bool:
         """Follow a `cd` that cannot fail, and on which the other commands depend; return whether it is one."""
         match commands[0].words:
@@ -160,7 +125,8 @@ class _Check:
             return None  # behind a link `..` is another folder
         return Path(path) if os.path.isdir(path) and os.access(path, os.X_OK) else None
 
-    def _find_obstacle(self, command: Sequence[Word]) -> str | None:
+    def find_obstacle(self, command: Sequence[Word]) -> str | None:
+        """Return None if a command is harmless, else a clause that says why not, "" for an unknown program."""
         words = list[str]()
         for word in command:
             found = self._expand(word)
