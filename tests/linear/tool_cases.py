@@ -59,7 +59,7 @@ from agenticx.tools.protected import is_instruction, protected_part, protected_s
 from agenticx.tools.schema import CallSchema, read_signature
 from agenticx.tools.shell.braces import expand_braces, has_braces
 from agenticx.tools.shell.command_reader import read_commands
-from agenticx.tools.shell.deletions import find_critical_deletion
+from agenticx.tools.shell.deletions import find_critical_deletion, find_protected_change
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
 from agenticx.tools.shell.git_reads import read_git_arguments
 from agenticx.tools.shell.globs import is_glob, simplify_classes
@@ -159,9 +159,9 @@ _DELETIONS: dict[str, Make] = {
 }
 
 
-def _find_deletion(text: str) -> object:
+def _find_deletion(find: Callable[..., object], text: str) -> object:
     try:
-        return find_critical_deletion(text[:EXAMINED_COMMAND_BYTES], _HERE, {}, FileSystemCache())
+        return find(text[:EXAMINED_COMMAND_BYTES], _HERE, {}, FileSystemCache())
     except UncheckableError:
         return None
 
@@ -363,7 +363,13 @@ TOOL_CASES = [
     ),
     LinearCase(
         of=find_critical_deletion,
-        run=_find_deletion,
+        run=partial(_find_deletion, find_critical_deletion),
+        inputs=_DELETIONS,
+        where="thread",
+    ),
+    LinearCase(
+        of=find_protected_change,
+        run=partial(_find_deletion, find_protected_change),
         inputs=_DELETIONS,
         where="thread",
     ),

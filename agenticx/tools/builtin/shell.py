@@ -10,13 +10,14 @@ import shutil
 import signal
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from agenticx.errors import ToolError
+from agenticx.sandbox.options import SandboxKind
 from agenticx.sandbox.proxy import HostProxy
 from agenticx.secret_names import is_secret_file, is_secret_folder
 from agenticx.settings import child_environment
@@ -29,7 +30,7 @@ from agenticx.tools.plurals import pluralize
 from agenticx.tools.processes import CommandExit, RunningCommand, start_command
 from agenticx.tools.registry import tool
 from agenticx.tools.shell.command_reader import read_commands
-from agenticx.tools.shell.deletions import find_critical_deletion
+from agenticx.tools.shell.deletions import find_critical_deletion, find_protected_change
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
 from agenticx.tools.shell.grammar import find_unread
 from agenticx.tools.shell.harmless_commands import read_parts
@@ -75,23 +76,24 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     search_path = environment.get("PATH", "")
     file_system = FileSystemCache()
     named = examine(command, workspace, context.protected_roots, file_system)
-    deleted, unchecked = _find_deleted(command, workspace, environment, named.unchecked)
     wishes = Wishes.of(arguments)
+    status = find_sandbox_for(context, wishes)
+    deletions = _find_deletions(command, workspace, environment, named.unchecked, sandboxed=status.kind)
+    unchecked = deletions.unchecked
     shell = _read_command(command, context, environment, file_system, has_parts=unchecked is None)
     reads = shell.parts is not None and all(part.is_harmless for part in shell.parts)
-    harmless = reads and (named.secret, deleted, wishes) == (None, None, Wishes())
-    status = find_sandbox_for(context, wishes)
+    harmless = reads and (named.secret, deletions.critical, wishes) == (None, None, Wishes())
     kind, power = status.kind, tuple(sandbox_reasons(context, wishes, status))
     has_sandbox = kind is not None or (wishes.unsandboxed and find_sandbox_for(context, Wishes()).kind is not None)
     asked = wishes.enforced_by(kind) if has_sandbox else Wishes()
     own = _find_own_command(shell)
-    reasons = (*_reasons(command, workspace, power, named, deleted, unchecked), *([] if own is None else [own]))
+    reasons = (*_reasons(command, workspace, power, named, deletions), *([] if own is None else [own]))
+    found = (own, named.protected, named.secret, deletions.critical, deletions.protected)
     return Assessment(
         risk="read" if harmless else "execute",
         question="Run this command?",
         reasons=(_HARMLESS,) if harmless else reasons,
-        protected=not harmless
-        and (own is not None or any(word is not None for word in (named.protected, named.secret, deleted))),
+        protected=not harmless and any(word is not None for word in found),
         unchecked=unchecked is not None,
         sandboxed=kind or False,
         contained=is_contained(context, wishes, kind),
@@ -126,16 +128,37 @@ def _read_command(
     return ShellCommand(command, parts, reading.runs, reading.is_complete, unread=unread)
 
 
-def _find_deleted(
-    command: str, workspace: Path, environment: Mapping[str, str], unchecked: str | None
-) -> tuple[str | None, str | None]:
-    """Return the word that may delete a critical folder, and a sentence about unchecked parts, or None for each."""
+@dataclass(frozen=True, slots=True)
+class _Deletions:
+    """The words that may delete a critical folder, or by which protected files are deleted, moved or added, or None.
+
+    `unchecked` is a sentence about parts of the command that are not checked, or None.
+    """
+
+    critical: str | None = None
+    protected: str | None = None
+    unchecked: str | None = None
+
+
+def _find_deletions(
+    command: str,
+    workspace: Path,
+    environment: Mapping[str, str],
+    unchecked: str | None,
+    *,
+    sandboxed: SandboxKind | None,
+) -> _Deletions:
+    """Find what a command deletes; in bubblewrap protected files are mounted read-only, so it deletes none of them."""
     if len(command) > EXAMINED_COMMAND_BYTES:
-        return None, unchecked
+        return _Deletions(unchecked=unchecked)
+    protected = None
     try:
-        return find_critical_deletion(command, workspace, environment, FileSystemCache()), unchecked
+        critical = find_critical_deletion(command, workspace, environment, FileSystemCache())
+        if critical is None and sandboxed != "bubblewrap":
+            protected = find_protected_change(command, workspace, environment, FileSystemCache())
     except UncheckableError as exc:
-        return None, unchecked or str(exc)
+        return _Deletions(unchecked=unchecked or str(exc))
+    return _Deletions(critical, protected, unchecked)
 
 
 def _shortened(command: str) -> str:
@@ -156,8 +179,7 @@ def _reasons(
     workspace: Path,
     power: Sequence[str],
     named: NamedPaths,
-    deleted: str | None,
-    unchecked: str | None,
+    deletions: _Deletions,
 ) -> Iterator[str]:
     yield f"It runs in {visible(str(workspace))}."
     yield from power
@@ -173,10 +195,13 @@ def _reasons(
         if secret is not None and (secret == named.secret or _is_secret(secret)):
             shown, kind = visible_line(secret, _MAX_WORD_CHARS), "folder" if _is_secret_folder(secret) else "file"
             yield f"It names {shown}, a {kind} that usually holds keys or passwords."
-    if deleted is not None:
-        yield deletion_reason(deleted)
-    if unchecked is not None:
-        yield unchecked
+    if deletions.critical is not None:
+        yield deletion_reason(deletions.critical)
+    if deletions.protected is not None:
+        shown = visible_line(deletions.protected, _MAX_WORD_CHARS)
+        yield f"With {shown} it changes files that decide what runs on this machine or which calls need approval."
+    if deletions.unchecked is not None:
+        yield deletions.unchecked
 
 
 def _is_secret(word: str) -> bool:

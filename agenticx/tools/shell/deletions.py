@@ -1,5 +1,8 @@
 """A search for commands that may delete one of the `CriticalFolders`, for example the home folder, or all files in one.
 
+A second search (`find_protected_change`) finds those that delete or move a folder with protected files, such as
+`.github`, whose name is not protected itself, or that put such files in it, as `mv workflows .github` does.
+
 1. Each word, for example `~`, `"$HOME"/`, `..`, `/*` or `*`, is read as bash reads it: after `cd` in earlier parts of
    the command, with the variables of the command and the environment, braces and globs expanded and links followed.
 2. `sudo`, `xargs`, `bash -c` and the like are looked through; quoted text is examined as code if the command runs a
@@ -18,18 +21,23 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
 
 from agenticx.tools.critical_folders import CriticalFolders, strip_match_all_globs
+from agenticx.tools.protected import PROTECTED_PAIRS, protected_settings_part
 from agenticx.tools.shell.braces import expand_braces, has_braces
-from agenticx.tools.shell.file_system_cache import FileSystemCache
+from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
+from agenticx.tools.shell.git_repositories import GitRepositories
 from agenticx.tools.shell.globs import is_glob
+from agenticx.tools.shell.protected_files import holds_protected_files
 from agenticx.tools.shell.quoting import QUOTED, remove_quoting
 
-__all__ = ["find_critical_deletion"]
+__all__ = ["find_critical_deletion", "find_protected_change"]
 
 _MAX_VALUES = 64
 _MAX_PIPELINE = 32
@@ -37,13 +45,15 @@ _MAX_FOLDERS = 8
 _MAX_VALUE_CHARS = 4_096
 _MAX_BRACE_CHARS = 256 * 1024
 _LOOKUP_STEPS = 2_000
+_LISTING_STEPS = 100
+_PROTECTED_SECONDS = 2.0  # for the search of all folders that a command deletes
 
 _CALLS = (
     r"(?<!\w)(?:rmtree|rm_rf?|rmSync|rmdirSync|removeSync|RemoveAll|remove_dir_all|remove_dir|remove_tree)(?!\w)"
     r"|(?<=[s)\ue000])\.rm(?!\w)"
 )
 _MAY_DELETE = re.compile(
-    r"\b(?:7z|mv|rimraf|rm|rmdir|rsync|shred|srm|tar|trash|unlink|wipe|zip)\b|-delete\b|\$\{?\w|\$\(|`|[?*\]}]\S{0,16}\s+-|\bgio\b"
+    r"\b(?:7z|clean|cp|install|ln|mv|rimraf|rm|rmdir|rsync|shred|srm|tar|trash|unlink|wipe|zip)\b|-delete\b|\$\{?\w|\$\(|`|[?*\]}]\S{0,16}\s+-|\bgio\b"
     rf"|{_CALLS}"
 )
 # A place where a command names a program or a function that deletes folders, in whatever quotes.
@@ -121,6 +131,8 @@ _COPIERS = {
     "tar": re.compile(r"--remove-f"),
     "zip": re.compile(r"-[A-Za-z]*m|--move"),
 }
+# Programs that put files in the folder that is their last operand.
+_PLACERS = frozenset({"cp", "install", "ln", "mv", "rsync"})
 _EXAMINED = _DELETERS | _COPIERS.keys() | {"cd", "find", "mv", "pushd"}
 # Programs that only show or keep the text of their arguments and of their input.
 _SHOWS_TEXT = frozenset({"ack", "ag", "apropos", "cat", "echo", "egrep", "fgrep", "gh", "grep", "man", "printf", "rg"})
@@ -149,11 +161,26 @@ def find_critical_deletion(
 
     Raises `UncheckableError` as `file_system` does.
     """
+    return _find(command, _Search(str(workspace), CriticalFolders(workspace), environment, file_system))
+
+
+def find_protected_change(
+    command: str, workspace: Path, environment: Mapping[str, str], file_system: FileSystemCache
+) -> str | None:
+    """Return the word of `command`, run in `workspace`, by which it deletes, moves or adds protected files, or None.
+
+    `find_critical_deletion` has found nothing in the command. Raises `UncheckableError` as `file_system` does, and for
+    folders that are too large to be searched.
+    """
+    search = _ProtectedSearch(str(workspace), CriticalFolders(workspace), environment, file_system)
+    return _find(command, search)
+
+
+def _find(command: str, search: _Search) -> str | None:
     command = _ANSI_C.sub(lambda match: f"$'{_CODE_OF_CHARACTER.sub(_character, match[1])}'", command)
     stripped = _without_quotes(command)
     if _MAY_DELETE.search(stripped) is None:
         return None
-    search = _Search(str(workspace), CriticalFolders(workspace), environment, file_system)
     marked = _with_marks(command)
     found = search.find(remove_quoting(marked).text)
     if found is None and (
@@ -163,7 +190,7 @@ def find_critical_deletion(
         if _INTERPRETER.search(stripped) is not None:
             unquoted = _INTERPOLATION.sub(f" {_UNKNOWN}", unquoted)
         found = search.find(unquoted) or search.find_call(command) or search.find_mention(stripped)
-    shown = {_CURRENT_FOLDER: ".", _WORKSPACE: str(workspace), _UNKNOWN: "…", _HARMLESS_NAME: "…", QUOTED: "?"}
+    shown = {_CURRENT_FOLDER: ".", _WORKSPACE: search.workspace, _UNKNOWN: "…", _HARMLESS_NAME: "…", QUOTED: "?"}
     return None if found is None else found.translate(str.maketrans(shown))
 
 
@@ -243,7 +270,11 @@ class _Command:
         """Return the `rm` among the operands of an unknown program, which it may run; else the command itself."""
         for place, word in enumerate(self.operands):
             name = word.rpartition("/")[2]
-            if name in {"rimraf", "rm", "trash"} or (name == "remove" and self.program == "gio"):
+            if (
+                name in {"rimraf", "rm", "trash"}
+                or (name == "remove" and self.program == "gio")
+                or (name == "mv" and self.program == "git")
+            ):
                 before = (*self.before, self.program, *self.operands[:place])
                 name = "trash" if name == "remove" else name
                 return _Command(name, self.operands[place + 1 :], before, is_guessed=True)
@@ -690,6 +721,102 @@ class _Search:
                 yield self.file_system.resolve(folder, base)
         elif QUOTED not in value:
             yield from self.file_system.expand(folder, value)
+
+
+@dataclass(slots=True)
+class _ProtectedSearch(_Search):
+    """A search for changes of folders with protected files; only words whose paths are known count."""
+
+    deadline: float = field(default_factory=lambda: time.monotonic() + _PROTECTED_SECONDS, init=False)
+    _holds: dict[str, bool] = field(default_factory=dict[str, bool], init=False)
+
+    def _deleted_by(self, pipeline: Sequence[_Command]) -> str | None:
+        command = pipeline[-1]
+        if command.program == "git":
+            return self._deleted_by_git(command)
+        placed = self._placed_by(command, self._folders_of(command)) if command.program in _PLACERS else None
+        return placed or _Search._deleted_by(self, pipeline)
+
+    def _placed_by(self, command: _Command, folders: Sequence[str]) -> str | None:
+        """Return the word by which files get into the folder of a protected pair, such as `.github/workflows`."""
+        if len(command.arguments) < 2:
+            return None
+        *sources, target = command.arguments
+        if any(re.match(r"-[A-Za-z]*t|--t", word) for word in command.operands):
+            target, *sources = command.arguments
+        places = {path.rpartition("/")[2].casefold() for folder in folders for path in self._resolved(target, folder)}
+        names = [name for parent, name in PROTECTED_PAIRS if parent in places]
+        if not names:
+            return None
+        return next((word for word in sources if self._may_be_of_pair(word, names, folders)), None)
+
+    def _may_be_of_pair(self, word: str, names: Sequence[str], folders: Sequence[str]) -> bool:
+        """Return whether a word names a file or folder with one of these names, or a folder with such a one in it."""
+        paths = (path for folder in folders for value in self._expanded(word) for path in self._paths(value, folder))
+        return any(
+            path.rpartition("/")[2].casefold() in names
+            or not self.file_system.check_exists("/", path)
+            or any(self.file_system.check_exists(path, name) for name in names)
+            for path in paths
+        )
+
+    def _deleted_by_git(self, command: _Command) -> str | None:
+        words, folders, is_known = list(command.operands), self._folders_of(command), True
+        while words and words[0].startswith("-"):  # options of git itself
+            option, *words = words
+            if option == "-C" and words:
+                folders = [path for folder in folders for path in self._resolved(words[0], folder)]
+            is_known = is_known and option == "-C"
+            words = words[1:] if option in {"-C", "-c"} else words
+        if words[:1] != ["clean"]:
+            return None
+        is_harmless = is_known and all(self._is_harmless_clean(words[1:], folder) for folder in folders)
+        return None if is_harmless else "git clean"
+
+    def _is_harmless_clean(self, options: Sequence[str], folder: str) -> bool:
+        """Return whether `git clean` removes no protected files, as git itself says; False if that is not known."""
+        git = shutil.which("git", path=self.environment.get("PATH", ""))
+        repositories = GitRepositories(Path(self.workspace), git or "", self.environment)
+        removed = repositories.removed_by_clean(options, Path(folder))
+        return removed is not None and not any(self._is_protected(os.path.join(folder, path)) for path in removed)
+
+    def _is_protected(self, path: str) -> bool:
+        """Return whether a path that git shows, that of a folder with a slash, is or holds a protected one."""
+        inside = path.removeprefix(f"{self.workspace}/").strip("/").split("/")
+        return protected_settings_part(inside) is not None or (path.endswith("/") and self._holds_protected_files(path))
+
+    def _moved_by(self, command: _Command, folders: Sequence[str], earlier: Sequence[_Command]) -> str | None:
+        if command.is_of_xargs and earlier and earlier[0].program in {*_LISTERS, "find"}:
+            return self._listed_by(earlier)
+        has_target_first = any(re.match(r"-[A-Za-z]*t|--t", word) for word in command.operands)
+        return self._first_critical(command.arguments if has_target_first else command.arguments[:-1], folders)
+
+    def _may_be_critical(self, word: str, folders: Sequence[str], *, if_unknown: bool = True) -> bool:
+        return any(
+            self._holds_protected_files(path)
+            for value in self._expanded(word)
+            if _UNKNOWN not in value
+            for folder in folders
+            for path in self._paths(value, folder)
+        )
+
+    def _paths(self, value: str, folder: str) -> Iterator[str]:
+        """Yield the paths that a word names; `QUOTED` in it stands for any character."""
+        value = value.replace(_CURRENT_FOLDER, folder) if value.startswith(_CURRENT_FOLDER) else value
+        value = value.replace(QUOTED, "?")
+        if is_glob(value):
+            yield from self.file_system.expand(folder, value)
+        else:
+            yield self.file_system.resolve(folder, value)
+
+    def _holds_protected_files(self, path: str) -> bool:
+        if path not in self._holds:
+            self.file_system.spend(_LISTING_STEPS)
+            holds = holds_protected_files(Path(path), Path(self.workspace), self.deadline)
+            if holds is None:
+                raise UncheckableError("It deletes or moves folders that are too large to be searched.")
+            self._holds[path] = holds
+        return self._holds[path]
 
 
 def _split_parts(text: str) -> Iterator[tuple[str, str]]:

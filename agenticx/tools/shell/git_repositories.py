@@ -79,6 +79,8 @@ _PROGRAM_KEY = re.compile(
     re.DOTALL,
 )
 _NO_REPOSITORY = "the workspace is not the top of a git repository, or the settings of that include other files"
+# Options and paths of `git clean` without effects on others.
+_KNOWN_OF_CLEAN = re.compile(r"-[dfnqxX]+|--(?:dry-run|force|quiet)|[\w.][\w./-]*")
 # Modes of an index entry: of a submodule, and of a folder that stands for all files in it.
 _SUBMODULE_MODE = (0o160000).to_bytes(4, "big")
 _FOLDER_MODE = (0o040000).to_bytes(4, "big")
@@ -133,6 +135,27 @@ class GitRepositories:
         if read.listing is not None and not self._lists_no_secrets(read.listing, folder):
             return "it would show a file that usually holds keys or passwords, or too many to check that"
         return None
+
+    def removed_by_clean(self, options: Sequence[str], folder: Path) -> Sequence[str] | None:
+        """Return the paths that `git clean` with these options would remove, relative to `folder`.
+
+        None if that cannot be known: for an option that is not known, or where git could run a program. A name that
+        git quotes is left in its quotes.
+        """
+        if not any(os.path.lexists(above / ".git") for above in (folder, *folder.parents)):
+            return ()
+        if not all(map(_KNOWN_OF_CLEAN.fullmatch, options)) or not self.program:
+            return None
+        if any(word == "--dry-run" or (word[:1] == "-" != word[1:2] and "n" in word) for word in options):
+            return ()
+        if self._find_program(folder, self.workspace) is not None:
+            return None
+        words = ["-c", "core.quotePath=false", "clean", "--dry-run", "--no-quiet", *options]
+        listed = self._run(words, folder, environment={"LC_ALL": "C"})
+        if listed is None:
+            return None
+        lines = os.fsdecode(listed).splitlines()
+        return [line.removeprefix("Would remove ") for line in lines if line.startswith("Would remove ")]
 
     def _find_program(self, folder: Path, top: Path) -> str | None:
         """Return None if git finds the repository of `top` from `folder`, and that runs no program, else a clause."""
@@ -256,10 +279,12 @@ class GitRepositories:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _run(self, words: Sequence[str], folder: Path, given: bytes = b"") -> bytes | None:
+    def _run(
+        self, words: Sequence[str], folder: Path, given: bytes = b"", environment: Mapping[str, str] | None = None
+    ) -> bytes | None:
         """Return the output of a call of git; None if it fails, takes too long, or writes too much.
 
-        `given` is its input.
+        `given` is its input; `environment` is added to that of the commands.
         """
         if len(given) > _MAX_INPUT_BYTES or time.monotonic() > self._deadline:
             return None
@@ -267,7 +292,7 @@ class GitRepositories:
             process = subprocess.Popen(
                 [self.program, "--no-pager", "--no-optional-locks", *words],
                 cwd=folder,
-                env=dict(self.environment),
+                env={**self.environment, **(environment or {})},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

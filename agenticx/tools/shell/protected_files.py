@@ -26,7 +26,14 @@ from pathlib import Path
 from agenticx.private_files import make_folders
 from agenticx.tools.protected import PROTECTED_PAIRS, is_instruction, protected_settings_part
 
-__all__ = ["ProtectedFiles", "changed_instructions", "find_protected_files", "move_new_ones", "newest_change"]
+__all__ = [
+    "ProtectedFiles",
+    "changed_instructions",
+    "find_protected_files",
+    "holds_protected_files",
+    "move_new_ones",
+    "newest_change",
+]
 
 _UNSEARCHED_FOLDERS = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "site-packages"})
 MAX_SECONDS = 2.0
@@ -108,6 +115,26 @@ def find_protected_files(workspace: Path, seconds: float = MAX_SECONDS) -> Prote
     known.clear()
     known.update(seen)
     return ProtectedFiles(workspace, identities, tuple(repositories), instructions, not pending)
+
+
+def holds_protected_files(folder: Path, workspace: Path, deadline: float) -> bool | None:
+    """Return whether a protected path is in a folder; None if that is not known by `deadline`, a monotonic time.
+
+    Folders of installed packages are not searched.
+    """
+    inside = folder.relative_to(workspace) if folder.is_relative_to(workspace) else folder
+    if not _UNSEARCHED_FOLDERS.isdisjoint(inside.parts):
+        return False
+    pending = deque([folder])
+    while pending:
+        if time.monotonic() > deadline:
+            return None
+        here = pending.popleft()
+        listing = _list(here, None)
+        if listing.has_git or listing.is_repository or listing.protected:
+            return True
+        pending.extend(here / name for name in listing.folders)
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from agenticx import AgentRuntime, Session
+from agenticx.sandbox.options import SandboxOptions
 from agenticx.testing import ScriptedGate, ScriptedModel, call, collect
 from agenticx.tools import tool
 from agenticx.tools.builtin.shell import bash_exec
@@ -343,6 +346,59 @@ rm -rf venv; python3 -m venv venv; . venv/bin/activate; pip install -e .
 D=$(mktemp -d); git clone x "$D"; cd "$D"; ls; rm -rf "$D"
 """
 
+PROTECTED = r"""
+rm -rf .github
+rm -r "$PWD"/.github/
+rm -rf ./.githu?
+cd .github && rm -rf ../.github
+mv .github x
+mv "my app" other
+mv s* build/
+git rm -r .github
+git mv .github x
+sudo rm -rf sub
+bash -c "rm -rf sub"
+find sub -delete
+find .github -type f -exec rm {} +
+ls -d .github | xargs rm -rf
+tar czf a.tgz --remove-files sub
+rsync -a --delete build/ sub/
+D=sub; rm -rf "$D"
+python3 -c "import shutil; shutil.rmtree('.github')"
+rm -rf ../../other
+mv -t build .github
+trash sub
+mv workflows .github
+cp -r ci/workflows .github/
+cp -r ci/. .github
+rsync -a ci/ .github/
+ln -s "$PWD"/ci/workflows .github
+mkdir -p new/workflows && mv new .github
+"""
+
+UNPROTECTED = r"""
+rm -rf build
+rm -rf build/* dist
+rm -rf node_modules
+rm -rf sub/build
+rm -rf sub/*
+rm -f sub/a.txt
+mv build dist
+mv a.txt sub/
+rmdir sub
+find sub -name '*.pyc' -delete
+git commit -m "clean rm .github"
+ls .github
+git rm -r --cached .github
+cp -r .github /tmp/x
+echo "rm -rf .github"
+cp sub/a.txt .github/
+cp -r build .config
+git add .github
+cp .github/workflows.md build
+grep -rn "mv .github" .
+"""
+
 
 class Spec(BaseModel):
     path: str
@@ -379,6 +435,63 @@ def test_a_command_that_deletes_a_whole_folder_is_asked_about_in_mode_auto(runne
 @pytest.mark.parametrize("command", commands(ORDINARY))
 def test_an_ordinary_deletion_is_not_asked_about_in_mode_auto(runner, command) -> None:
     assert decide("auto", runner.assess(bash_exec, command=command)).decision == "allow"
+
+
+@pytest.fixture
+def bare(workspace: Path, make_runner: Any) -> Any:
+    """Return a runner without a sandbox; in its workspace, and beside it, are files that decide what runs."""
+    for name in (".github/workflows/ci.yml", "sub/.env", "my app/.git/config", "../../other/x/mise.toml"):
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / name).touch()
+    for name in ("sub/build", "node_modules/a/.git", "ci/workflows", "workflows"):
+        (workspace / name).mkdir(parents=True)
+    (workspace / "sub/a.txt").touch()
+    return make_runner(workspace, sandbox=SandboxOptions(mode="off"))
+
+
+@pytest.mark.parametrize("command", commands(PROTECTED))
+def test_removing_or_renaming_a_folder_with_protected_files_is_asked_about_in_mode_auto(bare, command) -> None:
+    assessment = bare.assess(bash_exec, command=command)
+    verdict = decide("auto", assessment)
+    assert (verdict.decision, verdict.decided_by) == ("ask", "protected")
+    assert any("it changes files that decide what runs on this machine" in reason for reason in assessment.reasons)
+
+
+@pytest.mark.parametrize("command", commands(UNPROTECTED))
+def test_other_folders_are_removed_and_renamed_without_a_question(bare, command) -> None:
+    assert decide("auto", bare.assess(bash_exec, command=command)).decision == "allow"
+
+
+def test_a_folder_with_protected_files_is_not_asked_about_in_the_sandbox_that_keeps_them(bare, sandbox) -> None:
+    bare.context = replace(bare.context, sandbox=sandbox)
+    assert not bare.assess(bash_exec, command="rm -rf .github").protected
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ("-fdx", True),
+        ("-f -x", True),
+        ("-fd", False),
+        ("-fdX", True),
+        ("-ffd", True),
+        ("-fdx build", False),
+        ("-fdxi", True),
+        ("-fdxn", False),
+    ],
+)
+def test_git_clean_is_asked_about_if_it_would_remove_protected_files(workspace, make_runner, options, asked) -> None:
+    runner = make_runner(workspace, sandbox=SandboxOptions(mode="off"))
+    files = {".gitignore": ".env\n", ".env": "", ".github/workflows/ci.yml": "", "build/a.o": "", "x/.git/HEAD": "x"}
+    for name, text in files.items():
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / name).write_text(text)
+    for words in (["init", "-q"], ["add", ".github", ".gitignore"]):
+        subprocess.run(["git", *words], cwd=workspace, check=True)
+    (workspace / "x/.git/HEAD").unlink()
+    subprocess.run(["git", "init", "-q", "x"], cwd=workspace, check=True)
+    for command in (f"git clean {options}", f"cd sub; git -C .. clean {options}"):
+        assert (decide("auto", runner.assess(bash_exec, command=command)).decision == "ask") is asked, command
 
 
 @pytest.mark.parametrize(
