@@ -254,6 +254,9 @@ def test_a_misspelt_command_names_the_one_with_the_same_letters(agx: Any, termin
     screen = terminal("chat")
     for keys, shown in (
         ("/modle", "unknown command /modle; did you mean /model?"),
+        ("/usr/bin/x fails", "unknown command /usr/bin/x; /help lists the commands, and //usr/bin/x … sends a message"),
+        ("//usr/bin/x fails", "your words “/usr/bin/x fails” are none of the sentences"),
+        ("/usr/bin/x fails\x1b\ragain", "your words “/usr/bin/x fails\nagain” are none of the sentences"),
         ("/mode autoo", "did you mean auto?"),
         ("say @fifo", "is not a file"),
         ("say @.", "\n@.\n"),

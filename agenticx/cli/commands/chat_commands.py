@@ -104,12 +104,14 @@ class Chat:
             if (forced := _FORCED_MODE.fullmatch(line)) is not None:
                 self._send(forced["message"], cast("TurnMode", forced["mode"] or "agent"))
                 return True
-            if line.startswith("/") and not line.startswith("//") and "\n" not in line:
-                return self.run_command(line)
+            if line.startswith("/") and "\n" not in line:
+                if not line.startswith("//"):
+                    return self.run_command(line)
+                line = line[1:]
             if line.startswith("!") and self.widest_mode is None:
                 self._run_shell(line[1:].strip())
             elif line.strip():
-                self._send(line.removeprefix("/"))
+                self._send(line)
         except OutputFailed:
             raise
         except SessionBusy as exc:
@@ -170,8 +172,8 @@ class Chat:
         action = self._actions().get(word)
         if action is None:
             similar = similar_name(word, self._actions())
-            hint = f"did you mean /{similar}?" if similar else "/help lists the commands"
-            self._print(f"unknown command /{word}; {hint}")
+            hint = f"/help lists the commands, and //{word} … sends a message"
+            self._print(f"unknown command /{word}; {f'did you mean /{similar}?' if similar else hint}")
         else:
             action(rest.strip())
         return True
@@ -235,7 +237,7 @@ class Chat:
             "/quit          exit (Ctrl-D)\n"
             "!COMMAND       run a command of yours here; the model gets its output with your next message\n"
             "@PATH          in a message: send that file with it\n"
-            "//text         a message that begins with a slash"
+            "//text         a message of one line that begins with a slash"
         )
 
     def _attach(self, paths: str) -> None:
