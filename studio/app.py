@@ -47,7 +47,7 @@ from agenticx.tools.registry import Toolbox
 from studio.access import load_or_create_token
 from studio.http.guard import AccessMiddleware, AccessRules
 from studio.http.problems import HANDLERS
-from studio.routes import is_public, routes
+from studio.routes.table import is_public, routes
 from studio.services import Services, make_services
 from studio.single_instance import lock_home
 

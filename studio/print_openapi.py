@@ -6,7 +6,7 @@ import json
 from argparse import ArgumentParser, Namespace
 
 from studio.http.openapi import openapi_document
-from studio.routes import TABLE
+from studio.routes.table import TABLE
 
 __all__ = ["configure", "run"]
 

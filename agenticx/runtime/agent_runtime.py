@@ -1,6 +1,6 @@
 """The think-act loop: one user message becomes a stream of typed events with one terminal event.
 
-    write_turn, resume_turn     pass the events to a sink in batches; run_turn, the only async generator, yields them
+    write_turn                  passes the events to a sink in batches; run_turn, the only async generator, yields them
     └── _run (in a TurnTask)   every failure becomes the turn's terminal event (endings)
         └── _turn       the loop, on one screen
             ├── prepare    sanitize, compact, before_model (model_request)
@@ -190,7 +190,7 @@ class AgentRuntime(RunMethods):
 
     async def write_turn(
         self,
-        user_input: UserInput,
+        turn_input: UserInput | ResumePoint,
         session: Session,
         sink: EventSink,
         should_stop: StopSignal | Callable[[], bool] | None = None,
@@ -203,33 +203,21 @@ class AgentRuntime(RunMethods):
     ) -> None:
         """Run one turn as `run_turn` does, with `sink` as the consumer; no call runs before its events are written.
 
+        A `ResumePoint` is where an interrupted turn goes on; `sink` gets its next events.
+
         An exception of `sink` ends the turn and is raised. A cancellation ends it too; it is raised once all events are
         written.
         """
-        message, session = user_message(user_input), checked_session(session)
-        context = await _with_shared_history(context, session)
+        message = turn_input if isinstance(turn_input, ResumePoint) else user_message(turn_input)
+        context = await _with_shared_history(context, checked_session(session))
         turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, output_type, context, sampling)
-        turn.begin(message)
-        await TurnTask(turn, self._run(turn, ()), should_stop).write_to(sink)
-
-    async def resume_turn(
-        self,
-        point: ResumePoint,
-        session: Session,
-        sink: EventSink,
-        should_stop: StopSignal | Callable[[], bool] | None = None,
-        *,
-        tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
-        system_prompt: str | None = None,
-        output_type: Any = None,
-        sampling: Sampling | None = None,
-        context: TurnContext | None = None,
-    ) -> None:
-        """Resume a turn that was interrupted at `point`, and write its next events as `write_turn` does."""
-        context = await _with_shared_history(context, session)
-        turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, output_type, context, sampling)
-        turn.resume(point)
-        await TurnTask(turn, self._run(turn, point.calls), should_stop).write_to(sink)
+        if isinstance(message, ResumePoint):
+            turn.resume(message)
+            calls = message.calls
+        else:
+            turn.begin(message)
+            calls = ()
+        await TurnTask(turn, self._run(turn, calls), should_stop).write_to(sink)
 
     def ended_turn(
         self,

@@ -13,7 +13,7 @@ import pytest
 
 from agenticx import __version__
 from studio.http.openapi import openapi_document
-from studio.routes import TABLE
+from studio.routes.table import TABLE
 
 
 def test_help_lists_every_command_on_stdout(agx: Any) -> None:

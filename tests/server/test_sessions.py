@@ -442,7 +442,7 @@ async def test_a_model_is_listed_with_its_limits_capabilities_and_price(
 
 
 async def test_the_openapi_document_names_every_route_and_resolves_every_reference(make_studio: StudioMaker) -> None:
-    from studio.routes import TABLE
+    from studio.routes.table import TABLE
 
     async with make_studio() as studio:
         answer = await studio.client.get("/openapi.json")

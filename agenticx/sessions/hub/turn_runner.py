@@ -229,13 +229,11 @@ class TurnRunner:
             budget=await self._budgets.of(main.id) if self._budgets.has_limits else None,
         )
         output_type: Any = main.record.output_schema
-        if isinstance(turn_input, ResumePoint):
-            run = partial(runtime.resume_turn, turn_input)
-        else:
+        if not isinstance(turn_input, ResumePoint):
             session.state.context_variables.update(setup.objects.context_variables)
-            run = partial(runtime.write_turn, turn_input)
             output_type = setup.objects.output or output_type
-        await run(
+        await runtime.write_turn(
+            turn_input,
             session,
             partial(self._write_events, main),
             main.stop,

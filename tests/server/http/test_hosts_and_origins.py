@@ -6,7 +6,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from studio.http.guard import AccessMiddleware, AccessRules
-from studio.routes import is_public
+from studio.routes.table import is_public
 from tests.support.server.raw_http import (
     ALLOWED_ORIGIN,
     AUTHORIZED,

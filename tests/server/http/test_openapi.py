@@ -23,7 +23,7 @@ from agenticx.testing import call, hang, say
 from studio.http.openapi import EVENT_STREAM, openapi_document, possible_problems
 from studio.http.problems import HINTS, PROBLEMS
 from studio.http.queries import RequestQuery, find_problem_codes
-from studio.routes import TABLE
+from studio.routes.table import TABLE
 from tests.support.server.running_studio import RunningStudio, StudioMaker, until
 from tests.support.wires.files import PNG
 

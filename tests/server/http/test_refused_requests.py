@@ -8,9 +8,9 @@ import time
 import pytest
 
 from studio.http.openapi import EVENT_STREAM
-from studio.routes import TABLE
 from studio.routes.sessions import ChangeSessionBody, CreateSessionBody
 from studio.routes.subagents import MessageSubagentBody
+from studio.routes.table import TABLE
 from studio.routes.turns import StartTurnBody
 from studio.routes.user_requests import QuestionAnswerBody
 from tests.support.server.raw_http import (

@@ -6,7 +6,7 @@ import asyncio
 import json
 from dataclasses import dataclass
 
-from studio.routes import TABLE
+from studio.routes.table import TABLE
 from tests.support.server.running_studio import TOKEN, RunningStudio
 from tests.support.timeouts import PATIENCE
 

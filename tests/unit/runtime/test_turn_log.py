@@ -306,7 +306,7 @@ async def test_a_turn_resumed_after_a_restart_logs_only_its_remaining_work(play,
     question = ResumedRequest(request=request, answer=ConfirmAnswer(approved=True))
     point = ResumePoint(round=1, calls=(asked,), requests={"call_1": question})
     runtime = play.runtime(ScriptedModel([say("Done.")], clock=LoopClock()))
-    await runtime.resume_turn(point, session, collector([]), tools=[post])
+    await runtime.write_turn(point, session, collector([]), tools=[post])
 
     arguments = """'{"text": "hello", "token": "[hidden]"}'"""
     assert debugged() == [

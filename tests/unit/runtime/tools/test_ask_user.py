@@ -263,7 +263,7 @@ async def test_a_question_whose_tool_is_gone_after_a_restart_is_closed(replaced:
 
     tools = [other] if replaced == "by another tool" else []
     asking = AgentRuntime(ScriptedModel(["."]), AsyncConfirmGate(), settings=load_settings(environ={}))
-    await asking.resume_turn(point, session, sink, tools=tools)
+    await asking.write_turn(point, session, sink, tools=tools)
     assert data_of(events, "question_answered") == [{"id": "qst_1", "answer": "", "by": "restart"}]
     assert [outcome for _, outcome in results(session)] == ["denied" if tools else "unknown_tool"]
     assert point.requests["call_1"].asked.is_set()

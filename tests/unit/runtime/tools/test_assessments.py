@@ -152,7 +152,7 @@ async def test_a_question_from_before_a_restart_can_be_answered_while_its_call_i
     events = []
 
     runtime = play.runtime(ScriptedModel(["ok"]), asked)
-    turn = asyncio.create_task(runtime.resume_turn(point, session, collector(events), tools=[work]))
+    turn = asyncio.create_task(runtime.write_turn(point, session, collector(events), tools=[work]))
     await wait_until(held.begun.is_set)
     asked.resolve("cnf_1", approved)
     held.go_on.set()
