@@ -53,7 +53,7 @@ def advise_all(rules: Sequence[Rule], tools: Collection[str] | None = None) -> M
 def _advise(rule: Rule, stricter: Sequence[Rule], tools: Collection[str] | None) -> Iterator[str]:
     if tools is not None and rule.tool not in (ANY_TOOL, EDITS, *tools) and "__" not in rule.tool:
         similar = similar_name(rule.tool, [*tools, EDITS])
-        hint = "" if similar is None else f"; did you mean {similar}?"
+        hint = "" if similar is None else f"; perhaps {similar} is meant"
         yield f"no tool is called {rule.tool!r}, unless an application or a server has one of that name{hint}"
     if (why := why_too_wide(rule)) is not None:
         yield f"it allows very much: {why}"

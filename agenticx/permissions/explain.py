@@ -52,6 +52,8 @@ def explain(call: Call, verdict: Verdict, rules: Sequence[Rule] = ()) -> Sequenc
     shell = call.assessment.shell
     sandboxed = call.assessment.sandboxed
     about = [rule for rule in held if rule.is_about(call) and allows_without_sandbox(rule, sandboxed)]
+    if verdict.decided_by == "untrusted":
+        about = []  # which decides before a rule that allows
     parts = () if shell is None else _explain_command(shell, verdict, about)
     yes = _explain_yes(call, verdict, held) if verdict.decision == "ask" else ()
     return (*verdict.reasons, *explain_decider(verdict), *parts, *yes)
@@ -60,7 +62,7 @@ def explain(call: Call, verdict: Verdict, rules: Sequence[Rule] = ()) -> Sequenc
 def explain_read(call: Call, verdict: Verdict) -> Iterator[str]:
     """Yield a sentence about why a command is asked about whose programs can all only read."""
     command = call.assessment.shell
-    if verdict.is_in_every_mode or command is None or not command.parts:
+    if _is_beyond_parts(verdict) or command is None or not command.parts:
         return
     asked = [part for part in command.parts if not part.is_harmless]
     if asked and all(part.obstacle is not None for part in asked):
@@ -79,7 +81,7 @@ def explain_decider(verdict: Verdict) -> Iterator[str]:
 def _explain_command(command: ShellCommand, verdict: Verdict, rules: Sequence[Rule]) -> Iterator[str]:
     if verdict.decision != "allow" and verdict.rules:
         yield from _explain_matches(command, verdict.rules[0])
-    if verdict.decision == "deny" or (verdict.is_in_every_mode and verdict.decided_by != "unread"):
+    if verdict.decision == "deny" or (_is_beyond_parts(verdict) and verdict.decided_by != "unread"):
         return
     if command.parts is not None:
         for part in command.parts[:_MAX_PARTS]:
@@ -93,6 +95,11 @@ def _explain_command(command: ShellCommand, verdict: Verdict, rules: Sequence[Ru
     seen = dict.fromkeys(map(_shown, command.runs))
     if len(seen) > 1:
         yield f"It may run: {'; '.join(islice(seen, _MAX_PARTS))}{'; …' if len(seen) > _MAX_PARTS else ''}."
+
+
+def _is_beyond_parts(verdict: Verdict) -> bool:
+    """Return whether a command is asked about whatever its parts are."""
+    return verdict.is_in_every_mode and verdict.decided_by != "untrusted"
 
 
 def _explain_matches(command: ShellCommand, rule: Rule) -> Iterator[str]:

@@ -394,6 +394,7 @@ function toggleEdit(button, box, row, { id, digest, context }, answerRequest) {
   const allow = async () => answerRequest("confirms", id, { approved: true, arguments: read(), digest });
   addAnswerButton(edit.appendChild(make("p")), box, "Allow edited", "main allow-edited", allow);
   edit.querySelector("textarea")?.focus();
+  row.scrollIntoView({ block: "nearest" });
 }
 
 /** Add a button that answers a request; while the answer is sent, and once it is, all fields of the row are disabled. */

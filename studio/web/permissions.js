@@ -127,7 +127,7 @@ export class Rules {
     const decider = typeof rule === "string" ? rule : [rule].flat().map(ruleText).join("; ");
     const list = make("ul");
     for (const reason of reasons) list.append(make("li", "", escapeHidden(reason)));
-    this.explained.replaceChildren(make("strong", "", `${VERDICTS[decision]} (${decider}).`), list);
+    this.explained.replaceChildren(make("strong", "", `${VERDICTS[decision]} (rule: ${decider}).`), list);
     this.explained.hidden = false;
   }
 

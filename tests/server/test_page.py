@@ -84,7 +84,7 @@ async def test_a_user_allows_a_kind_of_calls_for_the_session_and_always_and_revo
                 form = "document.getElementById('explain')"
                 await tab.evaluate(f"{form}.elements.arguments.value = 'cat .env'; {form}.requestSubmit()")
                 explained = await tab.wait_for("document.getElementById('explained').innerText")
-                assert explained.startswith("You would be asked (protected).")
+                assert explained.startswith("You would be asked (rule: protected).")
                 assert "It names .env, a file that usually holds keys or passwords." in explained
                 await tab.evaluate(f"{form}.elements.tool.value = 'file_write'; {form}.requestSubmit()")
                 assert "no JSON" in await tab.wait_for("document.getElementById('rule-error').textContent")
