@@ -11,7 +11,7 @@ from typing import Any
 
 from agenticx import user_code
 from agenticx.cli import main
-from studio import app, relay, server
+from studio import app, server
 from studio.services import Services, make_services
 from tests.support.faults import broken
 from tests.support.timeouts import PATIENCE
@@ -27,7 +27,7 @@ if __name__ == "__main__":
         return services
 
     app.make_services = make_broken
-    limits: Any = (server, "_SHUTDOWN_SECONDS"), (relay, "_SHUTDOWN_GRACE_SECONDS"), (user_code, "GRACE_SECONDS")
+    limits: Any = (server, "_SHUTDOWN_SECONDS"), (user_code, "GRACE_SECONDS")
     for module, name in limits:
         assert hasattr(module, name)
         setattr(module, name, PATIENCE)
