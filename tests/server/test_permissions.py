@@ -11,6 +11,7 @@ import pytest
 from agenticx import builtin_tools
 from agenticx.llms import ScriptedModel
 from agenticx.testing import call
+from agenticx.tools import tool
 from tests.support.server.running_studio import IN_A_FILE, RunningStudio, StudioMaker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.shares_secrets]
@@ -220,6 +221,28 @@ async def test_a_verdict_is_explained_without_running_the_call(make_studio: Stud
             "bad_workspace",
             "session_not_found",
         ]
+
+
+@tool(risk="execute")
+def run_code(code: str) -> str:
+    """Run code."""
+    return "done"
+
+
+async def test_trusting_a_file_answers_the_confirmation_that_waits_because_of_it(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel([call("run_code", {"code": "1"}), "done"]), tools=[run_code]) as studio:
+        (studio.workspace / "AGENTS.md").write_text("Use tabs.")
+        session_id = await studio.session(permission_mode="auto")
+        asked = await run_until_asked(studio, session_id)
+        assert asked["context"]["decided_by"] == "untrusted"
+        url = f"/api/sessions/{session_id}/trust"
+        (file,) = (await studio.client.get(url)).json()["files"]
+        assert (file["path"], file["trusted"]) == ("AGENTS.md", False)
+        assert (await studio.client.post(url, json={"sha256": "0" * 64})).json()["code"] == "unknown_digest"
+        assert (await studio.client.post(url, json={"sha256": file["sha256"]})).json()["files"][0]["trusted"]
+        frames = await studio.events_until(session_id, "final")
+        answers = [frame.data["data"] for frame in frames if frame.type == "confirm_response"]
+        assert [(one["approved"], one["by"]) for one in answers] == [(True, "policy")]
 
 
 async def test_a_change_of_the_mode_answers_the_confirmations_that_it_decides(make_studio: StudioMaker) -> None:
