@@ -25,16 +25,16 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
+from itertools import islice, pairwise, product
 from pathlib import Path
 
 from agenticx.tools.critical_folders import CriticalFolders, strip_match_all_globs
 from agenticx.tools.protected import PROTECTED_PAIRS, protected_settings_part
 from agenticx.tools.shell.braces import expand_braces, has_braces
-from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
+from agenticx.tools.shell.file_system_cache import FileSystemCache
 from agenticx.tools.shell.git_repositories import GitRepositories
 from agenticx.tools.shell.globs import is_glob
-from agenticx.tools.shell.protected_files import holds_protected_files
+from agenticx.tools.shell.protected_files import protected_names_in, protected_paths_in
 from agenticx.tools.shell.quoting import QUOTED, remove_quoting
 
 __all__ = ["find_critical_deletion", "find_protected_change"]
@@ -785,6 +785,20 @@ class _ProtectedSearch(_Search):
         inside = path.removeprefix(f"{self.workspace}/").strip("/").split("/")
         return protected_settings_part(inside) is not None or (path.endswith("/") and self._holds_protected_files(path))
 
+    def _deleted_by_find(self, command: _Command, folders: Sequence[str]) -> str | None:
+        starts, tests = _split_find(command.operands)
+        found = _Search._deleted_by_find(self, command, folders)
+        if found is not None or next(_deleting_actions(tests), None) is None:
+            return found
+        words = [value for test, value in pairwise(tests) if test in {"-name", "-iname"}]
+        globs = [word.replace(QUOTED, "*").casefold() for word in words]
+        self.file_system.spend(len(starts) * _LISTING_STEPS)
+        for path in {path for word in starts if globs for folder in folders for path in self._resolved(word, folder)}:
+            for name in protected_names_in(Path(path), Path(self.workspace), self.deadline):
+                if any(self.file_system.match(name.casefold(), glob) for glob in globs):
+                    return name
+        return None
+
     def _moved_by(self, command: _Command, folders: Sequence[str], earlier: Sequence[_Command]) -> str | None:
         if command.is_of_xargs and earlier and earlier[0].program in {*_LISTERS, "find"}:
             return self._listed_by(earlier)
@@ -812,10 +826,8 @@ class _ProtectedSearch(_Search):
     def _holds_protected_files(self, path: str) -> bool:
         if path not in self._holds:
             self.file_system.spend(_LISTING_STEPS)
-            holds = holds_protected_files(Path(path), Path(self.workspace), self.deadline)
-            if holds is None:
-                raise UncheckableError("It deletes or moves folders that are too large to be searched.")
-            self._holds[path] = holds
+            found = protected_paths_in(Path(path), Path(self.workspace), self.deadline)
+            self._holds[path] = next(found, None) is not None
         return self._holds[path]
 
 
@@ -845,12 +857,16 @@ def _split_find(operands: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _find_deletes_all(tests: Sequence[str]) -> bool:
     """Return whether an action of `find` deletes, and no earlier test leaves files out."""
+    return any(not _is_narrowed(tests[:place]) for place in _deleting_actions(tests))
+
+
+def _deleting_actions(tests: Sequence[str]) -> Iterator[int]:
+    """Yield the places of the actions of `find` that delete."""
     for place, word in enumerate(tests):
         runs = word in _EXECUTES
         deletes = runs and _Command.parse(tests[place + 1 : place + 1 + _MAX_VALUES]).program in {*_DELETERS, "mv"}
-        if (word == "-delete" or deletes) and not _is_narrowed(tests[:place]):
-            return True
-    return False
+        if word == "-delete" or deletes:
+            yield place
 
 
 def _is_narrowed(tests: Sequence[str]) -> bool:

@@ -25,14 +25,16 @@ from pathlib import Path
 
 from agenticx.private_files import make_folders
 from agenticx.tools.protected import PROTECTED_PAIRS, is_instruction, protected_settings_part
+from agenticx.tools.shell.file_system_cache import UncheckableError
 
 __all__ = [
     "ProtectedFiles",
     "changed_instructions",
     "find_protected_files",
-    "holds_protected_files",
     "move_new_ones",
     "newest_change",
+    "protected_names_in",
+    "protected_paths_in",
 ]
 
 _UNSEARCHED_FOLDERS = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "site-packages"})
@@ -117,24 +119,37 @@ def find_protected_files(workspace: Path, seconds: float = MAX_SECONDS) -> Prote
     return ProtectedFiles(workspace, identities, tuple(repositories), instructions, not pending)
 
 
-def holds_protected_files(folder: Path, workspace: Path, deadline: float) -> bool | None:
-    """Return whether a protected path is in a folder; None if that is not known by `deadline`, a monotonic time.
+def protected_paths_in(folder: Path, workspace: Path, deadline: float) -> Iterator[Path]:
+    """Yield the protected paths in a folder, those near its top first, and the parts of its repositories.
 
-    Folders of installed packages are not searched.
+    Folders of installed packages are not searched. Raises `UncheckableError` at `deadline`, a monotonic time.
     """
     inside = folder.relative_to(workspace) if folder.is_relative_to(workspace) else folder
-    if not _UNSEARCHED_FOLDERS.isdisjoint(inside.parts):
-        return False
-    pending = deque([folder])
+    pending = deque([folder] if _UNSEARCHED_FOLDERS.isdisjoint(inside.parts) else [])
     while pending:
-        if time.monotonic() > deadline:
-            return None
+        _check_time(deadline)
         here = pending.popleft()
         listing = _list(here, None)
-        if listing.has_git or listing.is_repository or listing.protected:
-            return True
+        if listing.has_git:
+            yield here / ".git"
+        for repository in (*([here / ".git"] if listing.has_git else []), *([here] if listing.is_repository else [])):
+            yield from _existing_parts(repository)
+        yield from (here / name for name in listing.protected)
         pending.extend(here / name for name in listing.folders)
-    return False
+
+
+def protected_names_in(folder: Path, workspace: Path, deadline: float) -> Iterator[str]:
+    """Yield the names of the protected paths in a folder and of what is in them, as `protected_paths_in` does."""
+    for path in protected_paths_in(folder, workspace, deadline):
+        yield path.name
+        for _, folders, files in os.walk(path) if path.name != ".git" else ():
+            _check_time(deadline)
+            yield from (*folders, *files)
+
+
+def _check_time(deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise UncheckableError("It deletes or moves folders that are too large to be searched.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -359,6 +359,9 @@ git mv .github x
 sudo rm -rf sub
 bash -c "rm -rf sub"
 find sub -delete
+find . -name '*.yml' -delete
+find . -type f -iname '*.YML' -exec rm {} +
+find sub .github -name "ci.*" -delete
 find .github -type f -exec rm {} +
 ls -d .github | xargs rm -rf
 tar czf a.tgz --remove-files sub
@@ -387,6 +390,8 @@ mv build dist
 mv a.txt sub/
 rmdir sub
 find sub -name '*.pyc' -delete
+find . -name '*.yml'
+find . -name __pycache__ -exec rm -rf {} +
 git commit -m "clean rm .github"
 ls .github
 git rm -r --cached .github
