@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from agenticx.errors import StoreError
 from agenticx.sessions.store.postgres._connection import LockNotAvailable, PostgresConnection, map_errors
 from agenticx.sessions.store.postgres.schema import CONTENT_TABLES
 
@@ -25,9 +26,9 @@ __all__ = ["IN_USE", "OLD_SNAPSHOT", "copy_in_steps", "drop_copies", "vacuum"]
 IN_USE = "it is in use; it is tried again"
 OLD_SNAPSHOT = "an open transaction may still read deleted rows; it is tried again"
 
-_STEP_SECONDS = 0.05
+_STEP_SECONDS = 0.03
 _MAX_STEP_ROWS = 5_000
-_LOCK_MILLISECONDS = 300
+_LOCK_MILLISECONDS = 200
 """The longest wait for a lock, for which those who come later wait too."""
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 20, 0.25
 _SNAPSHOT_SECONDS, _SNAPSHOT_PAUSE_SECONDS = 60.0, 0.5
@@ -82,19 +83,22 @@ async def vacuum(connection: PostgresConnection, table: str) -> str | None:
 async def copy_in_steps(connection: PostgresConnection, name: str) -> str | None:
     """Put a copy without deleted rows in the place of a table; return why deleted rows are still there, else None.
 
-    Those who use the table wait for a small part of a second at a time. Raises `StoreError`.
+    Those who use the table wait for a small part of a second at a time. What is left when this is cancelled, or the
+    connection is lost, is for `drop_copies`. Raises `StoreError`.
     """
     try:
         async with map_errors("the database"):
             await _wait_for_snapshots(connection, name, seconds=0)
             table = await _find(connection, name)
-            await _begin(connection, table)
-            try:
+        try:
+            async with map_errors("the database"):
+                await _begin(connection, table)
                 await _copy_rows(connection, table)
                 await _wait_for_snapshots(connection, name, seconds=_SNAPSHOT_SECONDS)
                 await _replace(connection, table)
-            finally:
-                await drop_copies(connection)
+        except (StoreError, _OldSnapshot):
+            await drop_copies(connection)
+            raise
     except LockNotAvailable:
         return IN_USE
     except _OldSnapshot:
