@@ -56,11 +56,12 @@ def explain(call: Call, verdict: Verdict, rules: Sequence[Rule] = ()) -> Sequenc
         about = []  # which decides before a rule that allows
     parts = () if shell is None else _explain_command(shell, verdict, about)
     yes = _explain_yes(call, verdict, held) if verdict.decision == "ask" else ()
-    return (*verdict.reasons, *explain_decider(verdict), *parts, *yes)
+    read = explain_read(call, verdict) if verdict.decided_by == "plan" else ()
+    return (*verdict.reasons, *read, *explain_decider(verdict), *parts, *yes)
 
 
 def explain_read(call: Call, verdict: Verdict) -> Iterator[str]:
-    """Yield a sentence about why a command is asked about whose programs can all only read."""
+    """Yield a sentence about why a command is no read whose programs can all only read."""
     command = call.assessment.shell
     if _is_beyond_parts(verdict) or command is None or not command.parts:
         return

@@ -123,7 +123,7 @@ def protected_part(path: Path, roots: Iterable[Path] = ()) -> str | None:
 def protection_reason(part: str) -> str:
     """Return a sentence with the reason why `part`, a result of `protected_part`, is protected."""
     if is_instruction(part.split("/")):
-        return f"{visible(part)} contains instructions for other agents."
+        return f"{visible(part)} contains instructions for agents."
     return f"{visible(part)} decides what runs on this machine or which calls need approval."
 
 

@@ -48,7 +48,7 @@ def test_what_allows_very_much_is_stored_with_a_warning_and_what_is_wrong_is_ref
         ("allow bash_exec command=git",): "`git` alone could be followed by anything",
         ("allow", "bash_exec", "command=python -c"): "`python` runs any code",
         ("allow", "bash_exec", "command=/usr/bin/env"): "what `env` does or runs is up to its arguments",
-        ("deny edit_fil",): "no tool is called 'edit_fil', unless an application or a server has one of that name; perhaps",
+        ("deny edit_fil",): "no tool is called 'edit_fil', unless an application or a server has one of that name",
         ("deny", "bash_exec", "command=git push --force"): "'--force' may be written in other ways, for example as its",
         ("ask", "bash_exec", "command=npm run *"): "* and ? are no wildcards in a command",
         ("deny", "bash_exec", "command=rm -rf"): "",

@@ -100,6 +100,13 @@ def test_explain_says_what_each_part_of_a_command_is(agx: Any, command: str, sen
     assert not any("decides what runs" in reason for reason in row["reasons"])
 
 
+def test_explain_says_why_mode_plan_takes_a_command_for_no_read(agx: Any) -> None:
+    (agx.folder / ".env").write_text("KEY=secret")
+    done = agx("permissions", "explain", "bash_exec", '{"command": "cat .env"}', "--permission-mode", "plan")
+    assert done.stdout.startswith("deny (rule: plan)\n")
+    assert done.stdout.endswith("  It is not taken for a read: `.env` usually holds keys or passwords.\n")
+
+
 def test_explain_refuses_an_unknown_tool_and_bad_arguments(agx: Any) -> None:
     unknown = agx("permissions", "explain", "file_raed", "{}")
     assert (unknown.returncode, unknown.stdout) == (2, "")

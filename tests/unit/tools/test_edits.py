@@ -496,7 +496,7 @@ def test_settings_of_hook_managers_and_other_agents_are_protected_wherever_named
 def test_instruction_files_of_other_agents_are_protected_against_writing_only(runner, path) -> None:
     written = runner.assess(file_write, path=path, content="x")
     assert decide("auto", written).decision == "ask"
-    assert written.reasons[-1].endswith("contains instructions for other agents.")
+    assert written.reasons[-1].endswith("contains instructions for agents.")
     for command in (f"cat {path}", f"git diff {path}"):
         assert decide("auto", runner.assess(bash_exec, command=command)).decision == "allow"
     assert decide("default", runner.assess(bash_exec, command=f"cat {path}")).decision == "allow"
