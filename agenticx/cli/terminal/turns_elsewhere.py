@@ -18,7 +18,7 @@ _HEADING = Note("meanwhile in this session, from another window:")
 
 @dataclass(slots=True)
 class TurnsElsewhere:
-    """What is known of the log of the session `session_id`: all up to the event `seq` was shown, or is of own turns."""
+    """The known part of the log of session `session_id`: all up to the event `seq` was shown, or is of own turns."""
 
     session_id: str
     seq: int
