@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def test_files_are_trusted_without_a_terminal_by_yes_alone_listed_and_removed(agx: Any, tmp_path: Path) -> None:
     file, digest = agx.folder / "AGENTS.md", hashlib.sha256(b"Use tabs.").hexdigest()[:12]
@@ -66,3 +68,21 @@ def test_at_a_terminal_the_content_is_shown_and_what_was_shown_is_trusted(
     screen.wait_for("not trusted yet: AGENTS.md; `agx trust` there changes that\n")
     screen.type("\x04")
     assert screen.exit_code() == 0
+
+
+@pytest.mark.ci_lane
+def test_a_question_at_a_terminal_is_answered_once_the_file_is_trusted_in_another_one(
+    agx: Any, terminal: Callable[..., Any]
+) -> None:
+    (agx.folder / "AGENTS.md").write_text("Use tabs.")
+    agx.environment["AGX_SANDBOX"] = "off"
+    chat = terminal("chat", "--permission-mode", "auto")
+    chat.wait_for("› ")
+    chat.type("run touch made\r")
+    chat.wait_for("AGENTS.md counts as written by others until you trust it: `agx trust`.")
+    chat.wait_for("[e]dit: ")
+    assert agx("trust", "--yes").returncode == 0
+    chat.wait_for("› ")
+    assert (agx.folder / "made").exists()
+    chat.type("\x04")
+    assert chat.exit_code() == 0

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
@@ -150,9 +150,16 @@ def _add(arguments: Namespace) -> int:
         [stored] = store.add([rule])
         rules = store.list()
     print(_row(stored))
-    for clause in advise(stored, rules, known_tools(load_settings())):
-        _note(f"it is stored, but {clause}; `agx permissions remove {stored.id}` takes it back")
+    _advise([stored], rules)
     return DONE
+
+
+def _advise(added: Sequence[Rule], rules: Sequence[Rule]) -> None:
+    """Print notes about rules that may not mean what they seem to."""
+    tools = known_tools(load_settings())
+    for rule in added:
+        for clause in advise(rule, rules, tools):
+            _note(f"{rule.id} is stored, but {clause}; `agx permissions remove {rule.id}` takes it back")
 
 
 def read_rule(words: list[str], *, workspace: str | None) -> Rule:
@@ -171,13 +178,15 @@ def _import(arguments: Namespace) -> int:
     file: Path = arguments.file
     if not file.exists():
         raise InvalidArguments(f"there is no file {str(file)!r}")
-    rules = read_rule_file(file)
+    read = read_rule_file(file)
     with _open_rules() as store:
         known = {rule.id for rule in store.list()}
-        stored = store.add(rules)
+        stored = store.add(read)
         added = [rule for rule in stored if rule.id not in known]
+        rules = store.list()
     for rule in added:
         print(_row(rule))
+    _advise(added, rules)
     _note(f"added {pluralize(len(added), 'rule')}; {len(stored) - len(added):,} were there already")
     own = FileRules(load_settings().home).path
     if not isinstance(store, FileRules) and own.exists() and own.samefile(file):
