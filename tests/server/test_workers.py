@@ -154,6 +154,32 @@ async def test_probes_say_no_while_the_database_cannot_be_written_without_a_comm
                     await asyncio.sleep(0)
 
 
+FULL = """CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
+    CREATE TRIGGER fails BEFORE INSERT ON commits EXECUTE FUNCTION fail();
+    CREATE TRIGGER fails BEFORE INSERT ON commands EXECUTE FUNCTION fail()"""
+
+
+@pytest.mark.ci_lane
+async def test_probes_say_no_while_the_disk_of_the_database_is_full(
+    make_studio: StudioMaker, postgres: Cluster
+) -> None:
+    url = await store_url(postgres)
+    async with make_studio(store=await PostgresStore.open(url)) as studio:
+        session_id = await studio.session()
+        await postgres.sql(FULL, url.rpartition("/")[2])
+        answer = await studio.turn(session_id)
+        assert (answer.status_code, "could not extend file" in answer.json()["detail"]) == (503, True)
+        for _ in range(5):
+            assert [(await studio.client.get(f"/api/{probe}")).status_code for probe in ("health", "ready")] == [
+                503,
+                503,
+            ]
+        await postgres.sql("DROP FUNCTION fail CASCADE", url.rpartition("/")[2])
+        assert (await studio.client.get("/api/ready")).status_code == 200
+        assert (await studio.turn(session_id)).status_code == 202
+
+
 @pytest.mark.ci_lane
 async def test_workers_whose_configuration_differs_are_named_with_the_part_that_does(
     postgres: Cluster, tmp_path: Path

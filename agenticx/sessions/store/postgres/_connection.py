@@ -25,6 +25,7 @@ from agenticx.sessions.store.postgres._timelines import KnownTimelines
 __all__ = [
     "INDEX_SCANS",
     "AlreadyStored",
+    "DiskFull",
     "LockNotAvailable",
     "PostgresConnection",
     "Row",
@@ -84,6 +85,10 @@ class AlreadyStored(StoreError):
     """There is a row with the key of one to be stored."""
 
 
+class DiskFull(StoreError):
+    """The server has no space for what it is to store; what needs none is still stored."""
+
+
 class PostgresConnection(Protocol):
     """The part of an asyncpg connection that the store uses."""
 
@@ -100,7 +105,7 @@ class PostgresConnection(Protocol):
     def transaction(self, *, isolation: str | None = None, readonly: bool = False) -> Any: ...
 
 
-_REFUSALS = {"55P03": LockNotAvailable, "23505": AlreadyStored}
+_REFUSALS = {"55P03": LockNotAvailable, "23505": AlreadyStored, "53100": DiskFull}
 
 
 def describe_url(url: str) -> str:
@@ -158,6 +163,8 @@ class Server:
         self._host: _Host | None = None  # that of the primary, while it is known
         self.error: ServerUnavailable | None = None
         """The error of the last attempt, None if that succeeded."""
+        self.full: DiskFull | None = None
+        """The last error of a full disk, until somebody finds that there is space again."""
         self._timeline = 0
         self._timelines = dict[_Host, int]()
         self._made = WeakKeyDictionary[PostgresConnection, int]()  # connections, with their timelines
@@ -383,6 +390,9 @@ class Server:
                     raise failure from exc.__cause__
                 if pause == _PAUSE_SECONDS:
                     _log.warning("the database cannot be reached; trying again", server=self.name, error=str(exc))
+            except DiskFull as exc:
+                self.full = exc
+                raise
             else:
                 self.error = None
                 return result

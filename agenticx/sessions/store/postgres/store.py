@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -54,12 +55,17 @@ __all__ = ["PostgresStore"]
 
 _TIMEOUT_SECONDS = 30.0
 _CHECK_SECONDS = 1.0  # a probe of a load balancer and `find_studio` wait a little longer
+_SPACE_BYTES = 256 * 1024  # more than a table has free in the pages that there are
 _RECORDS_AT_ONCE = 64
 
 _log = get_logger(__name__)
 
 _ADD_COMMIT = """INSERT INTO commits (session, rev, commit_id, last_seq, position, body)
     VALUES ($1, 1, $2, $3, position_base() + 1, '')"""
+
+
+_NEED_SPACE = "INSERT INTO commands (id, worker, session_id, body) VALUES ($1, '', '', $2)"
+"""A command for nobody, which is removed as one that nobody has taken."""
 
 
 class _Options(TypedDict, total=False):
@@ -234,15 +240,17 @@ class PostgresStore:
         server, worker = database.server, database.worker
         if worker.refusal is not None:
             raise worker.refusal
-        if database.writer.error is None and server.error is None and not worker.is_late:
+        if database.writer.error is None and server.error is None and server.full is None and not worker.is_late:
             return
         query = "UPDATE workers SET seen = clock_timestamp() WHERE id = $1"
         try:
             async with asyncio.timeout(_CHECK_SECONDS), server.connection() as connection:
                 await connection.fetch(query, worker.id)
+                if server.full is not None:
+                    await connection.fetch(_NEED_SPACE, new_id("probe"), os.urandom(_SPACE_BYTES))
         except TimeoutError as exc:
             raise StoreError(f"{server.name} has not stored a probe within {_CHECK_SECONDS:g} s") from exc
-        database.writer.error = server.error = None
+        database.writer.error = server.error = server.full = None
 
     async def workers(self) -> WorkersReport:
         await self._database.start()
