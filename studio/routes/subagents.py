@@ -34,11 +34,12 @@ class RetrySubagentBody(RequestBody):
 
 
 class MessageSubagentBody(RequestBody):
-    """A message to a sub-agent."""
+    """A message to a sub-agent; with a `client_message_id` the request can be repeated without a second message."""
 
     max_bytes = LARGE_BODY_BYTES
 
     text: str = Field(min_length=1, max_length=MAX_TEXT_CHARS, pattern=r"\S")
+    client_message_id: str | None = Field(None, min_length=1, max_length=200)
 
 
 class SubagentItem(TypedDict):
@@ -88,10 +89,14 @@ async def retry(request: Request) -> Response:
 async def message(request: Request) -> Response:
     """Send a message to a sub-agent: one at work gets it with its next model call, one that has ended goes on with it.
 
-    One that is being stopped ends first. The conversation of one that has ended goes on also after a restart.
+    One that is being stopped ends first. The conversation of one that has ended goes on also after a restart. A second
+    request with the same `client_message_id` has no effect.
     """
     body = await read_body(request, MessageSubagentBody)
-    return JSONResponse(await services(request).hub.message_subagent(**_ids(request), text=body.text), 202)
+    state = await services(request).hub.message_subagent(
+        **_ids(request), text=body.text, client_message_id=body.client_message_id
+    )
+    return JSONResponse(state, 202)
 
 
 def _ids(request: Request) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
@@ -754,12 +755,18 @@ class Hub:
         """
         return await self._perform(session_id, DirectSubagent(agent_id=agent_id, action="retry"))
 
-    async def message_subagent(self, session_id: str, agent_id: str, text: str) -> dict[str, Any]:
+    async def message_subagent(
+        self, session_id: str, agent_id: str, text: str, *, client_message_id: str | None = None
+    ) -> dict[str, Any]:
         """Send a message to a sub-agent and return its state; one that has ended, or is being stopped, goes on with it.
 
-        Raises `SessionNotFound`, `SubagentNotFound`, `SubagentLimitReached`, `HubClosed`.
+        A message with the `client_message_id` of an earlier one to that sub-agent has no effect, so it may be sent
+        again. Raises `SessionNotFound`, `SubagentNotFound`, `SubagentLimitReached`, `HubClosed`.
         """
         message_id = new_id("msg")
+        if client_message_id is not None:
+            named = f"{agent_id}\n{client_message_id}".encode()
+            message_id = f"msg_{hashlib.sha256(named).hexdigest()[:20]}"
         command = DirectSubagent(agent_id=agent_id, action="message", text=clean_text(text), message_id=message_id)
         return await self._perform(session_id, command)
 

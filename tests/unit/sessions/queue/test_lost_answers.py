@@ -83,7 +83,8 @@ async def test_a_message_to_a_subagent_counts_once_though_its_owner_is_asked_twi
     for request in await owner.open_requests(session.id):
         await owner.answer(request.id, ConfirmAnswer(approved=True), digest=request.digest)
     await session.wait_for_event("subagent_completed", "kid-1", 1 + has_ended)
-    await owner.message_subagent(session.id, "kid-1", "Thanks.")
+    for _ in range(2):
+        await owner.message_subagent(session.id, "kid-1", "Thanks.", client_message_id="thanks")
     await session.wait_for_event("subagent_completed", "kid-1", 2 + has_ended)
     await hub.close()
     await owner.close()
