@@ -234,12 +234,17 @@ async def test_a_command_without_free_file_descriptors_has_an_error_result(tmp_p
         async with asyncio.timeout(PATIENCE):
             while len(ends(recorded, session)) < 2:
                 await asyncio.sleep(0.01)
-            while len(open_files(served)) > before:  # a leaked one never closes; others do just after the end
+            # A leaked one never closes; others do just after the end.
+            while len(open_files(served)) > before and not POPEN_LEAKS:
                 await asyncio.sleep(0.01)
         following.cancel()
     (result,) = events(recorded, session, "tool_result")
     assert result["outcome"] == "error"
-    assert "open files" in result["result"]
+    assert POPEN_LEAKS or "open files" in result["result"]
+
+
+POPEN_LEAKS = sys.version_info < (3, 11, 5)
+"""True if `Popen` leaks the descriptors of its pipes when it fails (gh-87474), as in 3.11.2; more calls then fail."""
 
 
 def ends(recorded: RecordedFolder, session: str) -> list[dict[str, Any]]:
