@@ -30,6 +30,9 @@ async def test_a_turn_keeps_its_own_mode_while_it_is_queued_and_across_a_restart
     await wait_for_turn_end(harness.store, session_id, ends=2)
     assert harness.noted_texts == ["asked"]
     await hub.start(session_id, TurnRequest(input="three"))
+    await wait_for_event(harness.store, session_id, "confirm_required", count=2)  # auto is not resumed in silence
+    (question,) = await hub.open_requests(session_id)
+    await hub.answer(question.id, ConfirmAnswer(approved=True), digest=question.digest)
     events = await wait_for_turn_end(harness.store, session_id, ends=3)
     assert harness.noted_texts == ["asked", "allowed"]
     changes = [json.loads(event.frame_json)["data"] for event in events if event.type == "session_changed"]
