@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -17,10 +18,13 @@ from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session, Stop
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
 from agenticx.testing import FakeOpenAIServer, ProviderRequest, call, collect, say, status
 from agenticx.testing.provider_replies import ProviderReply, RawReply
+from tests.support.wires.files import SMALLEST_PNG
 from tests.support.wires.replies import sse
 from tests.support.wires.rules_chat import mistral_refusal, template_refusal
 
 pytestmark = pytest.mark.anyio
+
+PNG_URL = f"data:image/png;base64,{base64.b64encode(SMALLEST_PNG).decode()}"
 
 LLAMACPP = (
     " ------------ While executing CallExpression at line 19, column 27 in source: ...% 2 == 0) -%}↵ "
@@ -140,7 +144,7 @@ ROWS: list[dict[str, Any]] = [
         "role": "user",
         "content": [
             {"type": "text", "text": "What is this?"},
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+            {"type": "image_url", "image_url": {"url": PNG_URL}},
         ],
     },
     {"role": "assistant", "content": "A dot."},
@@ -157,7 +161,7 @@ async def sent_rows(rows: list[dict[str, Any]], **dialect: Any) -> list[dict[str
 
 
 async def test_rows_of_any_order_alternate_and_keep_their_parts_in_order() -> None:
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    image = {"type": "image_url", "image_url": {"url": PNG_URL}}
     texts = ("Wait.", "[system note] It is late.")
     called = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     conversation = [
