@@ -335,15 +335,20 @@ class _Authorization:
         return await self.asker(request).answer_again(self.turn, earlier, self.open_request, answer)
 
     async def _store_rules(self, answer: ConfirmAnswer, offer: Offer) -> None:
-        """Store the rules with which the user answered: those that were shown, or narrower ones."""
+        """Store the rules with which the user answered: those that were shown, or narrower ones.
+
+        The kinds of arguments that the user gave instead were not shown: only rules that the answer names are stored.
+        """
         if answer.remember == "once":
             return
         turn = self.turn
         given = [rule for rule in answer.rules if is_narrower(rule, offer)]
         if len(given) < len(answer.rules):
             _log.warning("rules that cover more than was shown are not stored", session_id=turn.session_id)
-        chosen = given if answer.rules else offer.shown
+        chosen = given if answer.rules or answer.arguments is not None else offer.shown
         if not chosen:
+            if answer.arguments is not None:
+                self._say_not_stored("the question did not show a kind of the changed arguments")
             return
         chosen = [rule.model_copy(update={"sandboxed": offer.shown[0].sandboxed}) for rule in chosen]
         if answer.remember == "session" or turn.rule_store is None:
@@ -355,10 +360,13 @@ class _Authorization:
             try:
                 await run_in_thread(turn.rule_store.add, rules, name="agx rules")
             except RulesUnusable as exc:
-                _log.error("the answer to a confirmation counts once: its rules could not be stored", reason=str(exc))
-                text = f"The answer counts once, for this call: {exc}."
-                turn.emit(EventType.ERROR, {"text": text, "code": "rule_not_stored", "fatal": False})
+                self._say_not_stored(str(exc))
         turn.root.session.change_permissions()
+
+    def _say_not_stored(self, reason: str) -> None:
+        _log.error("the answer to a confirmation counts once: its rules could not be stored", reason=reason)
+        text = f"The answer counts once, for this call: {reason}."
+        self.turn.emit(EventType.ERROR, {"text": text, "code": "rule_not_stored", "fatal": False})
 
     async def _apply_verdict(self, verdict: Verdict) -> None:
         """Apply the mode's verdict, also to a confirmation that was pending; raise `CallRefused` for a denial."""

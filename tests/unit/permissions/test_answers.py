@@ -36,9 +36,14 @@ def write(path: str, content: str = "x") -> Any:
 
 
 async def play(
-    session: Session, *replies: Any, answer: Answer, home: Path | None = None, tools: Any = (bash_exec, file_write)
+    session: Session,
+    *replies: Any,
+    answer: Answer,
+    home: Path | None = None,
+    tools: Any = (bash_exec, file_write),
+    errors: list[str] | None = None,
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """Run a turn; return what was asked about, and the outcomes and results of the calls."""
+    """Run a turn; return what was asked about, and the outcomes and results of the calls; `errors` gets its errors."""
     gate, asked, results = AsyncConfirmGate(), list[str](), list[tuple[str, str]]()
     context = TurnContext(rules=None if home is None else FileRules(home))
     events = AgentRuntime(ScriptedModel([*replies, "Done."]), gate, tools=list(tools))
@@ -51,6 +56,8 @@ async def play(
                 gate.decide(event.data["id"], given)
         elif event.type == "tool_result":
             results.append((event.data["outcome"], event.data["result"]))
+        elif event.type == "error" and errors is not None:
+            errors.append(event.data["text"])
     return asked, results
 
 
@@ -136,6 +143,19 @@ async def test_edited_arguments_are_decided_about_again(tmp_path: Path) -> None:
     asked, results = await play(session, run("touch a"), answer=edited(command="touch .git/config"))
     assert (asked, results[0][0]) == (["touch a", "touch .git/config"], "denied")
     assert not (tmp_path / "c").exists()
+
+
+async def test_a_yes_to_edited_arguments_stores_no_kind_that_was_not_shown(tmp_path: Path) -> None:
+    named = parse_rule("allow bash_exec command=touch").model_copy(update={"scope": "session"})
+    wide = parse_rule("allow bash_exec command=make").model_copy(update={"scope": "session"})
+    for rules, kept in (((), []), ((wide,), []), ((named,), ["allow bash_exec command=touch"])):
+        session = Session(workspace=tmp_path)
+        given = ConfirmAnswer(approved=True, arguments={"command": "touch b"}, remember="session", rules=rules)
+        errors = list[str]()
+        _, results = await play(session, run("mkdir a"), answer=lambda _, given=given: given, errors=errors)
+        assert ([outcome for outcome, _ in results], [str(rule) for rule in session.rules]) == (["ok"], kept)
+        said = [] if kept else ["The answer counts once, for this call"]
+        assert [text.partition(":")[0] for text in errors] == said
 
 
 async def test_a_change_of_the_mode_and_a_stored_rule_decide_the_questions_that_wait(tmp_path: Path) -> None:
