@@ -25,6 +25,11 @@ __all__ = [
 
 Match = Literal["yes", "no", "unknown"]
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Options before the subcommand that are followed by a value, by program.
 _GLOBAL_OPTIONS = {
     "git": (
@@ -42,22 +47,65 @@ _GLOBAL_OPTIONS = {
     "kubectl": ("-n", "--namespace", "--context", "--kubeconfig", "-s", "--server"),
     "npm": ("--prefix", "-w", "--workspace"),
 }
-# Options that make a program run another one, read another configuration, or take code from elsewhere, whatever program
-# it is, without their dashes: the words of a rule do not show that.
-_RUNNING_OPTIONS = """
-    checkpoint-action command config config-file eval exec exec-path ext-diff extra-index-url file find-links
-    globalconfig index-url info-script init-file loader makefile manifest-path mount node-options open-files-in-pager
-    parser plugin plugins prefix privileged python-executable rcfile receive-pack require resolve-plugins-relative-to
-    rmt-command rsh rsync-path rulesdir script-shell shell template textconv to-command toolexec upload-pack
-    use-compress-program userconfig vettool volume
-""".split()  # noqa: SIM905
+# Options that make a program run another one, read another configuration, or take code from elsewhere, without their
+# dashes: the words of a rule do not show that. These are looked for in programs that `_OWN_OPTIONS` does not have.
+_RUNNING_OPTIONS = _names(
+    """
+    command config config-file eval exec exec-path extra-index-url file find-links globalconfig index-url init-file
+    loader makefile manifest-path node-options parser plugin plugins prefix python-executable rcfile require
+    resolve-plugins-relative-to rsh rulesdir script-shell shell template userconfig
+    """
+)
+_TAR_OPTIONS = """
+    checkpoint-action index-file info-script new-volume-script rmt-command rsh-command to-command use-compress-program
+"""
+_PIP_OPTIONS = "config-settings extra-index-url find-links index-url prefix python root target"
+# Those of programs that take abbreviations of options, and the options that only look like such an abbreviation.
+_OWN_OPTIONS = {
+    program: (_names(names), _names(others))
+    for program, (names, others) in {
+        "bsdtar": (_TAR_OPTIONS, "checkpoint"),
+        "git": (
+            """
+            cc-cmd config exec exec-path ext-diff header-cmd httpd open-files-in-pager receive-pack sendmail-cmd
+            smtp-server template textconv to-cmd upload-pack
+            """,
+            "text",
+        ),
+        "gmake": ("directory eval file include-dir makefile", ""),
+        "gtar": (_TAR_OPTIONS, "checkpoint"),
+        "make": ("directory eval file include-dir makefile", ""),
+        "npm": ("editor git globalconfig node-options prefix registry script-shell shell userconfig viewer", "global"),
+        "pip": (_PIP_OPTIONS, "pre user"),
+        "pip3": (_PIP_OPTIONS, "pre user"),
+        "rsync": ("config files-from include-from rsh rsync-path", "include"),
+        "tar": (_TAR_OPTIONS, "checkpoint"),
+    }.items()
+}
+# Programs that take no abbreviation of an option, with further such options of theirs.
+_EXACT_OPTIONS = {
+    **dict.fromkeys(
+        _names("""
+        black bun cargo clippy cmake ctest deno dotnet eslint gh gofmt golangci-lint helm jest kubectl mocha poetry
+        prettier pytest ruff rustfmt rustup stylelint swift tsc uv vitest
+        """),
+        frozenset[str](),
+    ),
+    **dict.fromkeys(("docker", "podman"), frozenset({"build-context", "mount", "privileged", "volume"})),
+    "go": frozenset({"C", "exec", "modfile", "overlay", "toolexec", "vettool"}),
+    "gradle": frozenset({"build-file", "include-build", "init-script", "project-dir", "settings-file"}),
+    "just": frozenset({"chooser", "justfile", "set", "working-directory"}),
+    **dict.fromkeys(("pnpm", "yarn"), frozenset({"cwd", "dir", "registry", "use-yarnrc"})),
+    **dict.fromkeys(("terraform", "tofu"), frozenset({"chdir", "from-module", "plugin-dir"})),
+}  # fmt: skip
 # The same of options with one letter, by program; they may stand in one word with others.
 _RUNNING_LETTERS = {
-    "cargo": "CZ", "cmake": "PECD", "docker": "v", "eslint": "c", "git": "O", "gmake": "fCEI", "just": "fd",
-    "make": "fCEI", "npm": "C", "pip": "ift", "pip3": "ift", "pnpm": "C", "podman": "v", "rsync": "e", "tar": "IF",
-    "yarn": "C",
+    "cargo": "CZ", "cmake": "PECD", "docker": "v", "eslint": "c", "git": "O", "gmake": "fCEI", "gradle": "Ibcp",
+    "just": "fd", "make": "fCEI", "npm": "C", "pip": "ift", "pip3": "ift", "pnpm": "C", "podman": "v", "rsync": "e",
+    "tar": "IF", "yarn": "C",
 }  # fmt: skip
 _RUNNING_LETTERS_OF_GIT = {"clone": "uc", "rebase": "x"}
+_RUNNERS = frozenset({("bundle", "exec"), ("pipenv", "run"), ("poetry", "run"), ("uv", "run")})
 
 _GIT_CHANGING = ("-c", "--config-env", "--exec-path=")
 # The long forms of short options, by program.
@@ -68,7 +116,9 @@ _LONG_OPTIONS = {
     "rm": {"--recursive": "r", "--force": "f", "--dir": "d", "--interactive": "i", "--verbose": "v"},
 }
 # Programs whose long options begin with one dash, so that a word is no set of letters.
-_LONG_WITH_ONE_DASH = frozenset({"clang", "find", "ffmpeg", "gcc", "go", "java", "javac", "ld", "openssl", "terraform"})
+_LONG_WITH_ONE_DASH = frozenset(
+    {"clang", "find", "ffmpeg", "gcc", "go", "java", "javac", "ld", "openssl", "terraform", "tofu"}
+)
 
 
 def is_exactly(rule: Rule, command: ShellCommand) -> bool:
@@ -112,7 +162,8 @@ def allows_part(rule: Rule, part: CommandPart) -> bool:
         return True
     if any(word[:1] in ("*", "?", "-") and ("*" in word or "?" in word) for word in part.words[len(words) :]):
         return False  # a file of the repository may be named like an option
-    return not any(_may_run_another(word, words) for word in _until_dashes(part.words[len(words) :]))
+    program = _without_runner(part.words)
+    return not any(_may_run_another(word, program) for word in _until_dashes(part.words[len(words) :]))
 
 
 def _until_dashes(words: Sequence[str]) -> Sequence[str]:
@@ -121,17 +172,37 @@ def _until_dashes(words: Sequence[str]) -> Sequence[str]:
 
 
 def _may_run_another(word: str, words: Sequence[str]) -> bool:
-    """Return whether an argument of a command with the first words `words` may make it run another program."""
+    """Return whether an argument of a command, which begins with `words`, may make it run another program."""
     program = words[0].rpartition("/")[2]
     if not word.startswith("-"):  # a variable of make may be a program
         return program in ("make", "gmake", "just") and "=" in word
-    name = word.lstrip("-").partition("=")[0]
-    if word.startswith("--") or program == "go":
-        return bool(name) and any(option.startswith(name) for option in _RUNNING_OPTIONS)  # it may be abbreviated
+    if word.startswith("--") or program in _LONG_WITH_ONE_DASH:
+        return _is_running_option(program, word.lstrip("-").partition("=")[0]) or "-extld" in word
     letters = _RUNNING_LETTERS.get(program, "")
     if program == "git" and len(words) > 1:
         letters += _RUNNING_LETTERS_OF_GIT.get(words[1], "")
     return any(letter in word for letter in letters)
+
+
+def _without_runner(words: Sequence[str]) -> Sequence[str]:
+    """Return the words of a command without the first ones that only say what runs it, as `uv run` and `python -m`."""
+    start = 0
+    while len(words) > start + 2:
+        first, second = words[start : start + 2]
+        if (first, second) not in _RUNNERS and not (second == "-m" and "python" in first):
+            break
+        start += 2
+    return words[start:]
+
+
+def _is_running_option(program: str, name: str) -> bool:
+    """Return whether a long option of a program, without its dashes, may make it run another one."""
+    if not name:
+        return False
+    if (exact := _EXACT_OPTIONS.get(program)) is not None:
+        return name in exact or name in _RUNNING_OPTIONS
+    names, others = _OWN_OPTIONS.get(program, (_RUNNING_OPTIONS, frozenset[str]()))
+    return name not in others and any(option.startswith(name) for option in names)  # it may be abbreviated
 
 
 def find_in_command(rule: Rule, command: ShellCommand) -> Match:

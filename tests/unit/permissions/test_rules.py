@@ -459,6 +459,15 @@ go build -toolexec=./e
 make test SHELL=./e
 make test -sf e.mk
 make test -kC x
+make test --dir x
+go build -ldflags='-linkmode=external -extld=./e' .
+go vet -vettool ./e
+terraform init -plugin-dir=x
+black --config x .
+tar -c --check=1 --checkpoint-a=exec=./e x
+tar --checkpoint-act exec=./e -cf x
+uv run pip install -i https://x.test y
+python -m pip install --index https://x.test y
 npm test -C x
 npm install --userconfig x
 cargo test --config x
@@ -479,6 +488,40 @@ rsync -ae ./e a b""".splitlines():
         assert (text, [describe(rule) for rule in offer_rules(call).rules]) == (text, [])
         rule = parse_rule(f'allow bash_exec command="{words}"')
         assert (text, decide("default", call, rules=[rule]).decision) == (text, "ask")
+    for text in """\
+black --check .
+black . --check --diff
+go test -v ./...
+go test -c
+go test -p 1 -run TestX -o x.test
+go build -o bin/x .
+pytest --co
+pytest --collect-only -q
+prettier --check src
+cargo fmt --check
+cargo test --no-run
+git diff --check
+git diff --text
+git apply --check a.patch
+git commit --file=message.txt
+ruff format --check
+isort --check .
+isort --check-only .
+terraform fmt -check
+terraform fmt --check
+rustfmt --check a.rs
+eslint --ext .ts src
+uv run pytest --co
+python -m black --check .
+npm install --global
+pip install --user x
+pip install --pre x""".splitlines():
+        program, subcommand, *rest = text.split()
+        words = program if subcommand.startswith("-") or program in ("prettier", "black", "isort") else text
+        if words == text:
+            words = " ".join([program, subcommand, *rest[: 1 if subcommand in ("-m", "run") else 0]])
+        rule = parse_rule(f'allow bash_exec command="{words}"')
+        assert (text, decide("default", command(text, project), rules=[rule]).decision) == (text, "allow")
     remote = offer_rules(command("git push origin main", project)).rules
     assert [describe(rule) for rule in remote] == ["git push origin …"]
     for text in ("git push", "git push other main", "git push https://x.test/y"):
