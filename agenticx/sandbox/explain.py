@@ -60,7 +60,10 @@ def _sentences(output: str, network: bool | Sequence[Host], writable: bool, home
     if network is not True and _NETWORK.search(output):
         yield _PROXY_ONLY if network else _NO_NETWORK
     if _WRITING.search(output):
-        kept = "only the workspace is writable, without files that decide what runs, such as .git/config and hooks"
+        kept = (
+            "only the workspace is writable, without files that decide what runs, such as .git/config, hooks and the"
+            " virtual environment in which AgenticX runs"
+        )
         yield (
             f"In the sandbox {kept if writable else 'a command that only reads can write nothing'}; "
             "a command that must write elsewhere is called with unsandboxed=true, which asks the user."

@@ -18,6 +18,7 @@ from agenticx.tools.base import Assessment
 from agenticx.tools.builtin.files import file_version, resolve_accessible
 from agenticx.tools.context import ToolContext
 from agenticx.tools.diffs import unified_diff
+from agenticx.tools.git_configuration import is_named_by_git
 from agenticx.tools.lines import is_valid_utf8
 from agenticx.tools.paths import (
     CannotReplace,
@@ -364,6 +365,9 @@ def _assessment(change: _Change, given_path: str, question: str, reason: str) ->
     elif changes_bare_repository(target.root, target.parts):
         protected = target.relative
         reasons.append("It belongs to a bare git repository, whose configuration decides what runs on this machine.")
+    elif is_named_by_git(target.root, target.parts):
+        protected = target.relative
+        reasons.append("The configuration of git names it: it decides what runs on this machine.")
     if change.old_text is None and change.before is not None and change.before.is_whole:
         reasons.append("The current content of the file is not text and cannot be compared.")
     return Assessment(

@@ -54,6 +54,7 @@ _MAX_COMMAND_BYTES = 100_000
 _PROGRESS_SECONDS = 0.1
 _MAX_BOUND_WORDS = 1_000
 _MAX_BOUND_FOLDERS = 4
+_MAX_SHOWN_PROGRAMS = 5
 _LONG_COMMAND = 200
 _MAX_WORD_CHARS = 300
 _SIGNALLED = 128  # a shell adds the number of the signal that ended a command
@@ -88,6 +89,8 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     asked = wishes.enforced_by(kind) if has_sandbox else Wishes()
     own = _find_own_command(shell)
     reasons = (*_reasons(command, workspace, power, named, deletions), *([] if own is None else [own]))
+    if kind is None:
+        reasons += tuple(_programs_of_workspace(shell, workspace, search_path))
     found = (own, named.protected, named.secret, deletions.critical, deletions.protected)
     return Assessment(
         risk="read" if harmless else "execute",
@@ -227,6 +230,16 @@ def _find_own_command(shell: ShellCommand) -> str | None:
     return None
 
 
+def _programs_of_workspace(shell: ShellCommand, workspace: Path, search_path: str) -> Iterator[str]:
+    """Yield a sentence about each program of the command that the PATH finds in the workspace."""
+    names = dict.fromkeys(words[0] for words in shell.runs if words and words[0] and "/" not in words[0])
+    for name in list(names)[:_MAX_SHOWN_PROGRAMS]:
+        path = shutil.which(name, path=search_path)
+        if path is not None and Path(os.path.realpath(os.path.dirname(path))).is_relative_to(workspace):
+            shown = visible_line(os.path.relpath(path, workspace), _MAX_WORD_CHARS)
+            yield f"`{visible_line(name, _MAX_WORD_CHARS)}` is {shown}, which an earlier command may have written."
+
+
 def _named_files(shell: ShellCommand, workspace: Path, search_path: str) -> dict[str, list[object]]:
     """Return the identities of the files that words of the command may name: programs on the PATH, and paths.
 
@@ -319,7 +332,7 @@ async def _run(
         buffer.add(chunk)
         progress.add(chunk)
 
-    bash, text = _find_bash(environment), _check_command(command)
+    bash, text = _find_bash(environment, context.workspace.resolve()), _check_command(command)
     launch = await run_in_thread(
         prepare, text, bash, environment, context, wishes, proxy, name="agx preparing a command"
     )
@@ -409,11 +422,14 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _find_bash(environment: Mapping[str, str]) -> str:
-    path = shutil.which("bash", path=environment.get("PATH"))
+def _find_bash(environment: Mapping[str, str], workspace: Path) -> str:
+    """Return the path of bash, which is not in the workspace: an agent may have written a program there."""
+    folders = [folder for folder in environment.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+    outside = [folder for folder in folders if not Path(os.path.realpath(folder)).is_relative_to(workspace)]
+    path = shutil.which("bash", path=os.pathsep.join(outside))
     if path is None:
-        raise ToolError("there is no bash on this machine's PATH; install it to run commands")
-    return os.path.abspath(path)
+        raise ToolError("there is no bash on this machine's PATH outside of the workspace; install it to run commands")
+    return path
 
 
 def _exit_text(end: CommandExit, launch: Launch) -> str:

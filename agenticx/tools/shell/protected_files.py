@@ -24,6 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from agenticx.private_files import make_folders
+from agenticx.tools.git_configuration import configured_paths, paths_of_repository
 from agenticx.tools.protected import PROTECTED_PAIRS, is_instruction, protected_settings_part
 from agenticx.tools.shell.file_system_cache import UncheckableError
 
@@ -107,6 +108,8 @@ def find_protected_files(workspace: Path, seconds: float = MAX_SECONDS) -> Prote
         for repository in [folder, *found] if listing.is_repository else found:
             repositories.append(repository)
             _add(identities, _existing_parts(repository))
+        if found:
+            _add(identities, paths_of_repository(folder / ".git", folder, workspace))
         _add(identities, [folder / name for name in listing.protected])
         _add(instructions, [folder / name for name in listing.instructions])
         pending.extend(folder / name for name in listing.folders)
@@ -114,6 +117,8 @@ def find_protected_files(workspace: Path, seconds: float = MAX_SECONDS) -> Prote
         for repository in _repositories(linked):
             repositories.append(repository)
             _add(identities, _existing_parts(repository))
+        _add(identities, paths_of_repository(linked, workspace, workspace))
+    _add(identities, configured_paths(workspace))
     known.clear()
     known.update(seen)
     return ProtectedFiles(workspace, identities, tuple(repositories), instructions, not pending)

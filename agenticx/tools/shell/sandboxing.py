@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -94,8 +96,10 @@ def find_sandbox_for(context: ToolContext, wishes: Wishes) -> SandboxStatus:
     private = _private_paths(context)
     if workspace in private:
         return SandboxStatus(None, "The workspace is AgenticX's own folder.")
-    if status.kind == "landlock" and any(path.is_relative_to(workspace) for path in private):
-        return SandboxStatus(None, "Landlock cannot hide AgenticX's own files, which are in the workspace.")
+    if any(map(workspace.is_relative_to, _installation())):
+        return SandboxStatus(None, "The workspace is in the installation of AgenticX.")
+    if status.kind == "landlock" and any(path.is_relative_to(workspace) for path in (*private, *_installation())):
+        return SandboxStatus(None, "Landlock cannot protect AgenticX's own files, which are in the workspace.")
     return status
 
 
@@ -166,6 +170,20 @@ def _hides_home(workspace: Path) -> bool:
 
 def _private_paths(context: ToolContext) -> tuple[Path, ...]:
     return tuple(Path(os.path.realpath(root)) for root in context.protected_roots)
+
+
+@functools.cache
+def _installation() -> tuple[Path, ...]:
+    """Return the folders of the code that runs outside of the sandbox: AgenticX, and its virtual environment."""
+    package = Path(__file__).parents[2]
+    folders = [package, package.with_name("studio")]
+    if sys.prefix != sys.base_prefix:
+        folders.append(Path(sys.prefix))
+    return tuple(Path(os.path.realpath(folder)) for folder in folders if folder.is_dir())
+
+
+def _installation_in(workspace: Path) -> list[Path]:
+    return [folder for folder in _installation() if folder.is_relative_to(workspace)]
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -278,7 +296,7 @@ def prepare(
     if status.kind is None:
         return Launch(shell, environment, None)
     workspace, private = context.workspace.resolve(), _private_paths(context)
-    before, consented = None, ""
+    before, consented, installation = None, "", _installation_in(workspace)
     if not only_reads:
         before = find_protected_files(workspace)
         named = examine(command, workspace, context.protected_roots, FileSystemCache())
@@ -289,8 +307,8 @@ def prepare(
         network=False if only_reads else wishes.network,
         private=private,
         visible=_visible_paths(context, environment, private),
-        pinned=before.repositories if before else (),
-        read_only=tuple(before.mountable(consented)) if before else (),
+        pinned=(*(before.repositories if before else ()), *_folders_above(installation, workspace)),
+        read_only=(*(before.mountable(consented) if before else ()), *installation),
         programs=launcher_files() if wishes.hosts else (),
     )
     kept = {name: value for name, value in environment.items() if name not in _OUTSIDE_VARIABLES}
@@ -313,6 +331,14 @@ def prepare(
         {path: newest_change(path) for path in profile.read_only},
         temporary,
     )
+
+
+def _folders_above(paths: Sequence[Path], workspace: Path) -> Iterator[Path]:
+    """Yield the folders of the workspace above the paths, which a command could rename, the highest first."""
+    for path in paths:
+        yield from reversed(
+            [folder for folder in path.parents if folder != workspace and folder.is_relative_to(workspace)]
+        )
 
 
 def _visible_paths(context: ToolContext, environment: Mapping[str, str], private: Sequence[Path]) -> tuple[Path, ...]:

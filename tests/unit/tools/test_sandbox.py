@@ -21,6 +21,7 @@ import pytest
 from agenticx.errors import ToolError
 from agenticx.sandbox.options import SandboxOptions
 from agenticx.sandbox.probe import find_sandbox
+from agenticx.tools.builtin.edits import file_write
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.shell.protected_files import find_protected_files
 from agenticx.tools.shell.sandboxing import Launch
@@ -209,6 +210,71 @@ async def test_what_a_question_named_may_be_written(machine) -> None:
     assert await runner.call(bash_exec, command="echo B=2 >> .env; cat .env") == "A=1\nB=2\n[exit code 0]"
 
 
+RUN_IN_ITS_OWN_WORKSPACE = """
+import asyncio, sys
+from agenticx import AutoApproveConfirmGate, Session
+from agenticx.runtime import AgentRuntime
+from agenticx.testing import ScriptedModel, call
+from agenticx.tools.builtin.shell import bash_exec
+
+command = "touch tools/.venv/x; mv tools/.venv a; mv tools b && mkdir -p tools/.venv; touch y"
+model = ScriptedModel([call("bash_exec", {"command": command}), "Done."])
+runtime = AgentRuntime(model, AutoApproveConfirmGate(), tools=[bash_exec])
+print(asyncio.run(runtime.run("Go.", session=Session(workspace=sys.argv[1]))).output)
+"""
+
+
+async def test_the_environment_in_which_agenticx_runs_cannot_be_changed_or_replaced(machine, tmp_path) -> None:
+    work = machine().workspace
+    await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-m", "venv", "--without-pip", work / "tools/.venv"], check=True
+    )
+    packages = next((work / "tools/.venv/lib").glob("*/site-packages"))
+    (packages / "rest.pth").write_text("\n".join(path for path in sys.path if path))
+    python = work / "tools/.venv/bin/python"
+    running = [python, "-c", RUN_IN_ITS_OWN_WORKSPACE, work]
+    ended = await asyncio.to_thread(subprocess.run, running, capture_output=True, text=True, cwd=work)
+    assert ended.returncode == 0, ended.stderr
+    assert ((work / "y").exists(), (work / "b").exists()) == (True, False)
+    assert (python.exists(), (work / "tools/.venv/x").exists()) == (True, False)
+
+
+async def test_a_bash_in_the_workspace_is_not_the_one_that_runs_commands(machine, monkeypatch) -> None:
+    runner = machine(mode="off")
+    planted = runner.workspace / "bin/bash"
+    planted.parent.mkdir()
+    planted.write_text("#!/bin/sh\necho planted\n")
+    planted.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{planted.parent}:{os.environ['PATH']}")
+    assert await runner.call(bash_exec, command="echo hi") == "hi\n[exit code 0]"
+    assert await runner.call(bash_exec, command="bash x") == "planted\n[exit code 0]"
+    reasons = runner.assess(bash_exec, command="bash x").reasons
+    assert "`bash` is bin/bash, which an earlier command may have written." in reasons
+
+
+async def test_files_that_the_configuration_of_git_names_are_protected(machine) -> None:
+    runner = machine()
+    work = runner.workspace
+    (work / "tools").mkdir()
+    (work / "tools/show.py").write_text("print()\n")
+    settings = {
+        "core.hooksPath": "tools/hooks",
+        "include.path": "../tools/more",
+        "diff.x.textconv": "python tools/show.py",
+    }
+    for key, value in settings.items():
+        subprocess.run(["git", "-C", work, "config", key, value], check=True)
+    command = (
+        "mkdir tools/hooks; echo evil > tools/hooks/pre-commit; echo evil > tools/more; echo evil >> tools/show.py"
+    )
+    result = await runner.call(bash_exec, command=f"{command}; touch tools/other")
+    assert (f"{work}/tools/hooks, {work}/tools/more" in result, "Read-only file system" in result) == (True, True)
+    assert sorted(path.name for path in (work / "tools").iterdir()) == ["other", "show.py"]
+    assert (work / "tools/show.py").read_text() == "print()\n"
+    for path, protected in {"tools/hooks/pre-commit": True, "tools/more": True, "tools/other": False}.items():
+        assert runner.assess(file_write, path=path, content="x").protected is protected
+
+
 async def test_instructions_that_a_command_writes_are_reported(machine) -> None:
     runner = machine()
     work = runner.workspace
@@ -277,7 +343,8 @@ async def test_a_command_that_waits_for_the_network_until_its_time_out_reads_why
 
 
 WRITING = (
-    "In the sandbox only the workspace is writable, without files that decide what runs, such as .git/config and hooks;"
+    "In the sandbox only the workspace is writable, without files that decide what runs, such as .git/config, hooks and"
+    " the virtual environment in which AgenticX runs;"
     " a command that must write elsewhere is called with unsandboxed=true, which asks the user."
 )
 FAILURES = {
