@@ -10,6 +10,7 @@ import shutil
 import signal
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -347,7 +348,7 @@ async def _run(
             descriptors=[] if launch.proxy is None else [launch.proxy.descriptor],
         )
     except ToolError:
-        await run_in_thread(_notes, launch, "", None, name="agx checking a command")
+        await run_in_thread(_notes, launch, "", False, name="agx checking a command")
         raise
     if launch.proxy is not None:
         launch.proxy.start()
@@ -356,20 +357,22 @@ async def _run(
     try:
         if context.record_process is not None and (process := await running.wait_started()) is not None:
             await context.record_process(asdict(process))
-        async with asyncio.timeout(None if timeout is None else context.clock.real(timeout)):
-            end = await running.wait()
-        if not end.leftover_count:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if timeout is None else context.clock.real(timeout)):
+                end = await running.wait()
+        output, truncated = buffer.text(), buffer.truncated
+        if launch.profile is not None or (end is not None and not end.leftover_count):
+            # What still runs could swap folders for links while protected files are looked for and moved.
             running.terminate()
             await running.wait_closed()
             closed = True
-        output = buffer.text()
-        notes = await run_in_thread(_notes, launch, output, end, name="agx checking a command")
-        return _report(output, buffer.truncated, _exit_text(end, launch), [*_network_notes(launch), *notes])
-    except TimeoutError:
-        output, ending = buffer.text(), f"the command was ended after {timeout:g} s, before it was done"
-        explanation = await run_in_thread(launch.explain, output, name="agx checking a command")
-        notes = [*_network_notes(launch), *([explanation] if explanation else [])]
-        raise ToolError(_report(output, buffer.truncated, ending, notes).text) from None
+        failed = end is None or end.exit_code != 0
+        notes = await run_in_thread(_notes, launch, output, failed, name="agx checking a command")
+        notes = [*_network_notes(launch), *notes]
+        if end is None:
+            ending = f"the command was ended after {timeout:g} s, before it was done"
+            raise ToolError(_report(output, truncated, ending, notes).text)
+        return _report(output, truncated, _exit_text(end, launch), notes)
     except asyncio.CancelledError:  # a stop, or the engine's own time limit: the output so far is still returned
         return _report(buffer.text(), buffer.truncated, "ended before it was done", _network_notes(launch))
     finally:
@@ -386,13 +389,13 @@ async def _close(running: RunningCommand, launch: Launch) -> None:
     """Wait until the processes have ended, and move protected files that they created meanwhile."""
     await running.wait_closed()
     if launch.profile is not None:
-        await run_in_thread(_notes, launch, "", None, name="agx checking a command")
+        await run_in_thread(_notes, launch, "", False, name="agx checking a command")
 
 
-def _notes(launch: Launch, output: str, end: CommandExit | None) -> list[str]:
+def _notes(launch: Launch, output: str, failed: bool) -> list[str]:
     """Return sentences about what the sandbox did to the command; remove what it must not leave."""
     notes = list(launch.clean_up())
-    if end is not None and end.exit_code and (explanation := launch.explain(output)) is not None:
+    if failed and (explanation := launch.explain(output)) is not None:
         notes.append(explanation)
     return notes
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import time
 from collections import deque
@@ -27,9 +26,11 @@ from agenticx.private_files import make_folders
 from agenticx.tools.git_configuration import configured_paths, paths_of_repository
 from agenticx.tools.protected import PROTECTED_PAIRS, is_instruction, protected_settings_part
 from agenticx.tools.shell.file_system_cache import UncheckableError
+from agenticx.tools.shell.unfollowed_paths import list_folder, move_entry, open_folder, read_small_file
 
 __all__ = [
     "ProtectedFiles",
+    "Quarantined",
     "changed_instructions",
     "find_protected_files",
     "move_new_ones",
@@ -44,6 +45,8 @@ _CTIME_STEP = 100_000_000  # ns; the clock of file systems goes in steps of some
 _REPOSITORY_PARTS = ("config", "config.worktree", "hooks", "info/attributes", "commondir")
 _PAIR_ENDS = frozenset(child for _, child in PROTECTED_PAIRS)
 _MAX_CONFIG_BYTES = 64 * 1024
+_MAX_PATH_CHARS = 4096
+_MAX_LINK_BYTES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,16 +230,20 @@ def _linked_repository(workspace: Path) -> Path | None:
     """
     link = workspace / ".git"
     try:
-        if not link.is_file() or link.is_symlink():
-            return None
-        named = link.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+        named = _read_line(link).removeprefix("gitdir:").strip()
         folder = Path(os.path.realpath(workspace / named))
-        back = (folder / "gitdir").read_text(encoding="utf-8").strip()
+        back = _read_line(folder / "gitdir")
     except (OSError, ValueError):
         return None
     common = folder.parent.parent
     is_linked = folder.parent.name == "worktrees" and common.name == ".git" and Path(os.path.realpath(back)) == link
     return common if is_linked and _is_repository({entry.name for entry in _scan(common)}) else None
+
+
+def _read_line(path: Path) -> str:
+    """Return the text of a small file; raises `OSError` for a link or a pipe, `ValueError` for other than UTF-8."""
+    with open_folder(path.parent) as folder:
+        return read_small_file(path.name, folder, _MAX_LINK_BYTES).decode("utf-8").strip()
 
 
 def _repositories(git_folder: Path) -> Iterator[Path]:
@@ -305,29 +312,57 @@ def changed_instructions(before: ProtectedFiles, after: ProtectedFiles) -> list[
     return [path for path, identity in after.instructions.items() if before.instructions.get(path) != identity]
 
 
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """The paths that were moved away, and those that could not be moved, with the reason."""
+
+    moved: Sequence[Path]
+    kept: Mapping[Path, str]
+
+
 def move_new_ones(
     before: ProtectedFiles, after: ProtectedFiles, command: str, quarantine: Path, *, home: Path, were_mounted: bool
-) -> list[Path]:
-    """Move what appeared under a protected name since `before` into `quarantine`, a folder in `home`; return the paths.
+) -> Quarantined:
+    """Move what appeared under a protected name since `before` into `quarantine`, a folder in `home`.
 
     What `command` names stays: the user was asked about it. What others changed meanwhile stays too. If the protected
-    files were not mounted read-only, that cannot be told, so each file that takes the place of one stays. Raises
-    `OSError` if something cannot be moved.
+    files were not mounted read-only, that cannot be told, so each file that takes the place of one stays.
+
+    Another command may change the workspace at the same time: nothing is followed that is a link now, and only the file
+    that was found is moved, from the folder in which it was found.
     """
     known = {identity for path, identity in before.identities.items() if not names(command, path)}
+    roots = (before.workspace, *before.repositories)
     moved: list[Path] = []
+    kept: dict[Path, str] = {}
     for path, identity in after.identities.items():
         if identity in known or names(command, path) or _others_changed(path, before, identity, were_mounted):
             continue
-        if any(map(path.is_relative_to, after.repositories)) and _is_harmless_part(path):
+        if not any(map(path.is_relative_to, roots)):
             continue
-        target = quarantine / path.relative_to(before.workspace if path.is_relative_to(before.workspace) else "/")
-        make_folders(target.parent, home)
-        shutil.move(path, target)
-        if path in before.identities and (link := before.identities[path].target):
-            path.symlink_to(link)
-        moved.append(path)
-    return moved
+        try:
+            with open_folder(path.parent) as folder:
+                _require_same(path.name, folder, identity)
+                if any(map(path.is_relative_to, after.repositories)) and _is_harmless_part(path.name, folder):
+                    continue
+                make_folders(quarantine, home)
+                inside = path.relative_to(before.workspace if path.is_relative_to(before.workspace) else "/")
+                move_entry(path.name, folder, Path(os.path.realpath(quarantine)), inside.parts[:-1])
+                moved.append(path)
+                if path in before.identities and (link := before.identities[path].target):
+                    os.symlink(link, path.name, dir_fd=folder)
+        except FileNotFoundError:  # removed since, or moved away after another command
+            continue
+        except OSError as exc:
+            kept[path] = exc.strerror or str(exc)
+    return Quarantined(moved, kept)
+
+
+def _require_same(name: str, folder: int, judged: _Identity) -> None:
+    """Raise `OSError` unless an entry of an open folder, and that folder, are those that were found."""
+    above, entry = os.fstat(folder), os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if ((above.st_dev, above.st_ino), entry.st_dev, entry.st_ino) != (judged.parent, judged.device, judged.inode):
+        raise OSError("it was changed meanwhile")
 
 
 def _others_changed(path: Path, before: ProtectedFiles, now: _Identity, were_mounted: bool) -> bool:
@@ -344,17 +379,18 @@ def _others_changed(path: Path, before: ProtectedFiles, now: _Identity, were_mou
 
 def newest_change(path: Path) -> int:
     """Return the time of the latest change of a file, or of anything in a folder, in nanoseconds; 0 if it is gone."""
-    newest = _changed(path)
-    for folder, folders, files in os.walk(path):
-        newest = max([newest, *(_changed(Path(folder, name)) for name in (*folders, *files))])
+    newest, pending = 0, [path]
+    while pending:
+        here = pending.pop()
+        try:
+            with open_folder(here.parent) as folder:
+                status = os.stat(here.name, dir_fd=folder, follow_symlinks=False)
+                newest = max(newest, status.st_ctime_ns)
+                if stat.S_ISDIR(status.st_mode) and len(str(here)) < _MAX_PATH_CHARS:
+                    pending += [here / name for name in list_folder(here.name, folder)]
+        except OSError:  # removed, not readable, or a link by now
+            continue
     return newest
-
-
-def _changed(path: Path) -> int:
-    try:
-        return os.lstat(path).st_ctime_ns
-    except OSError:
-        return 0
 
 
 _SECTION = re.compile(r'\[\s*(\w+)(?:\s+"[^"]*")?\s*\]')
@@ -367,15 +403,17 @@ _HARMLESS_KEYS = {
 }
 
 
-def _is_harmless_part(path: Path) -> bool:
-    """Return whether a part of a new repository runs nothing: plain settings, and hooks that are samples."""
-    if path.name == "hooks":
-        return not path.is_symlink() and all(entry.name.endswith(".sample") for entry in _scan(path))
-    if path.name != "config" or path.is_symlink():
-        return False
+def _is_harmless_part(name: str, folder: int) -> bool:
+    """Return whether a part of a new repository runs nothing: plain settings, and hooks that are samples.
+
+    `folder` is the open folder of the repository.
+    """
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_CONFIG_BYTES + 1)
+        if name == "hooks":
+            return all(hook.endswith(".sample") for hook in list_folder(name, folder))
+        if name != "config":
+            return False
+        content = read_small_file(name, folder, _MAX_CONFIG_BYTES)
     except OSError:
         return False
     keys: set[str] = set()
@@ -386,4 +424,4 @@ def _is_harmless_part(path: Path) -> bool:
                 return False
         elif (name := line.partition("=")[0].strip().lower()) and (name not in keys or line.rstrip().endswith("\\")):
             return False
-    return len(content) <= _MAX_CONFIG_BYTES
+    return True

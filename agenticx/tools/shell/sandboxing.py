@@ -236,8 +236,7 @@ class Launch:
 
     def _compare(self, before: ProtectedFiles, after: ProtectedFiles) -> Iterator[str]:
         """Move away what the command created under protected names; yield sentences about that and about changes."""
-        if (moved := self._move_protected(before, after)) is not None:
-            yield moved
+        yield from self._move_protected(before, after)
         if not before.is_complete:
             yield (
                 "The workspace has too many folders to find all files in it that decide what runs on this machine: "
@@ -246,27 +245,30 @@ class Launch:
         if instructions := changed_instructions(before, after):
             yield f"The command wrote {_shown(instructions)}: instructions that agents follow, look at them."
 
-    def _move_protected(self, before: ProtectedFiles, after: ProtectedFiles) -> str | None:
+    def _move_protected(self, before: ProtectedFiles, after: ProtectedFiles) -> Iterator[str]:
         if self.quarantine is None:
-            return None
-        try:
-            moved = move_new_ones(
-                before,
-                after,
-                self.consented,
-                self.quarantine,
-                home=self.quarantine.parents[1],
-                were_mounted=self.kind == "bubblewrap",
-            )
-        except OSError as exc:
-            return f"Files that decide what runs on this machine were created, and cannot be moved: {exc}."
-        if not moved:
-            return None
-        _log.warning("protected files of a command were moved", count=len(moved), folder=str(self.quarantine))
-        return (
-            f"The command created {_shown(moved)}, which may decide what runs on this machine; moved to "
-            f"{self.quarantine}. A command that names such a file asks the user, and may then create it."
+            return
+        found = move_new_ones(
+            before,
+            after,
+            self.consented,
+            self.quarantine,
+            home=self.quarantine.parents[1],
+            were_mounted=self.kind == "bubblewrap",
         )
+        if found.kept:
+            reason = next(iter(found.kept.values()))
+            yield (
+                f"{_shown(list(found.kept))} was created, may decide what runs on this machine, and cannot be moved "
+                f"({reason}): look at it."
+            )
+        if found.moved:
+            moved = found.moved
+            _log.warning("protected files of a command were moved", count=len(moved), folder=str(self.quarantine))
+            yield (
+                f"The command created {_shown(moved)}, which may decide what runs on this machine; moved to "
+                f"{self.quarantine}. A command that names such a file asks the user, and may then create it."
+            )
 
 
 def _shown(paths: Sequence[Path]) -> str:
