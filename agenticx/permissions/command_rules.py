@@ -6,6 +6,7 @@ everything that a command may run, and where that is not known, the answer is "u
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -215,10 +216,33 @@ def find_in_command(rule: Rule, command: ShellCommand) -> Match:
     words = rule.words
     if not words:
         return "yes"
-    matches = {_match(words, run) for run in command.runs}
+    spellings = [words, *((words[0], other, *words[2:]) for other in _SYNONYMS.get(words[:2], ()))]
+    matches = {_match(one, run) for run in command.runs for one in spellings}
     if "yes" in matches:
         return "yes"
-    return "no" if command.is_complete and "unknown" not in matches else "unknown"
+    is_known = command.is_complete and not any(_is_mentioned(one, command.mentions) for one in spellings)
+    return "no" if is_known and "unknown" not in matches else "unknown"
+
+
+def _is_mentioned(words: Sequence[str], mentions: frozenset[str | None]) -> bool:
+    """Return whether a program that is not known may run a command, as its arguments have the words."""
+    program = words[0].rpartition("/")[2]
+    return program in mentions and (
+        None in mentions or all(name in mentions for word in words[1:] for name in re.findall(r"[\w.+-]+", word))
+    )
+
+
+# Subcommands that do the same as another one.
+_SYNONYMS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("cargo", "build"): ("b",),
+    ("cargo", "run"): ("r",),
+    ("cargo", "test"): ("t",),
+    ("git", "push"): ("send-pack", "http-push"),
+    ("npm", "install"): ("i", "in", "ins", "inst", "insta", "instal", "add", "isntall"),
+    ("npm", "run"): ("run-script", "rum", "urn"),
+    ("npm", "test"): ("t", "tst"),
+    ("npm", "uninstall"): ("un", "unlink", "remove", "rm", "r"),
+}
 
 
 def _match(words: Sequence[str], run: Sequence[str | None]) -> Match:

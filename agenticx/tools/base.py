@@ -68,7 +68,8 @@ class ShellCommand:
     - `parts` are its simple commands if it has nothing else that bash would expand or run, else None; then `unread` is
       a clause about the first such thing, None if the command was not read at all.
     - `runs` are the words of all simple commands that it may run, also in substitutions, quoted code and after programs
-      such as `sudo`; None is a word that only bash knows. `is_complete` is False if it may run others too.
+      such as `sudo`; None is a word that only bash knows. `is_complete` is False if it may run others too, and
+      `mentions` are names in the arguments of programs that are not known, which may run them.
     - `network` and `unsandboxed` say what it asks for beyond the sandbox, where there is one. `network` is True, or
       some hosts where the sandbox keeps the command from all others.
     """
@@ -80,6 +81,7 @@ class ShellCommand:
     network: bool | tuple[Host, ...] = False
     unsandboxed: bool = False
     unread: str | None = None
+    mentions: frozenset[str | None] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,12 +124,12 @@ def _read_command(
 ) -> ShellCommand:
     reading = read_commands(command)
     if not has_parts:
-        return ShellCommand(command, None, reading.runs, reading.is_complete)
+        return ShellCommand(command, None, reading.runs, reading.is_complete, mentions=reading.mentions)
     search_path, private = environment.get("PATH", ""), context.protected_roots
     workspace = context.workspace.resolve()
     parts = read_parts(command, workspace, search_path, private, file_system, git_environment=environment)
     unread = find_unread(command) if parts is None else None
-    return ShellCommand(command, parts, reading.runs, reading.is_complete, unread=unread)
+    return ShellCommand(command, parts, reading.runs, reading.is_complete, unread=unread, mentions=reading.mentions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from agenticx.tools.shell.read_only_programs import can_only_read
+
 __all__ = ["CommandReading", "read_commands"]
 
 _MAX_CHARS = 64 * 1024
@@ -57,13 +59,14 @@ _AWK_CODE = re.compile(r"system|[|@]|^-[fiElef]|^--")
 _GIT_CONFIG = re.compile(r"(?:alias|include|core|pager|filter|diff|merge|credential)\w*\.|-[ef]", re.IGNORECASE)
 _SYSTEM_FOLDERS = tuple(f"{root}{name}/" for root in ("/", "/usr/", "/usr/local/") for name in ("bin", "sbin"))
 _LANGUAGE = re.compile(r"([a-zA-Z]+)[\d.]*")
-# Options whose value is a command: the letters, and the long names.
+# Options whose value is a command: a regular expression of the letters, and the long names.
 _CODE_OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "bsdtar": ("", ("--use-compress-program",)),
-    "compgen": ("CF", ()),
-    "complete": ("CF", ()),
-    "fd": ("xX", ("--exec", "--exec-batch")),
-    "fdfind": ("xX", ("--exec", "--exec-batch")),
+    "compgen": ("[CF]", ()),
+    "complete": ("[CF]", ()),
+    "dpkg": ("", ("--pre-invoke", "--post-invoke", "--status-logger")),
+    "fd": ("[xX]", ("--exec", "--exec-batch")),
+    "fdfind": ("[xX]", ("--exec", "--exec-batch")),
     "git bisect": ("", ()),
     "git clone": ("u", ("--upload-pack", "--config")),
     "git difftool": ("x", ("--extcmd",)),
@@ -76,21 +79,25 @@ _CODE_OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "git push": ("", ("--receive-pack", "--exec")),
     "git rebase": ("x", ("--exec",)),
     "go": ("", ("-exec", "-toolexec", "-vettool")),
-    "gtar": ("IF", ("--checkpoint-action", "--to-command", "--use-compress-program", "--info-script",
+    "gtar": ("[IF]", ("--checkpoint-action", "--to-command", "--use-compress-program", "--info-script",
                     "--new-volume-script", "--rsh-command", "--rmt-command")),
+    "helm": ("", ("--post-renderer",)),
+    "install": ("", ("--strip-program",)),
     "make": ("", ("--eval",)),
-    "man": ("PH", ("--pager", "--html")),
+    "man": ("[PH]", ("--pager", "--html")),
     "mapfile": ("C", ()),
     "pytest": ("", ("--debugger",)),
     "readarray": ("C", ()),
     "rg": ("", ("--pre", "--hostname-bin")),
     "rsync": ("e", ("--rsh", "--rsync-path")),
+    "sftp": ("[DS]", ()),
     "scp": ("S", ()),
     "sort": ("", ("--compress-program",)),
     "split": ("", ("--filter",)),
-    "tar": ("IF", ("--checkpoint-action", "--to-command", "--use-compress-program", "--info-script",
+    "tar": ("[IF]", ("--checkpoint-action", "--to-command", "--use-compress-program", "--info-script",
                    "--new-volume-script", "--rsh-command", "--rmt-command")),
-    "zip": ("", ("--unzip-command",)),
+    "wget": ("", ("--use-askpass",)),
+    "zip": ("TT", ("--unzip-command",)),
 }  # fmt: skip
 _GIT_VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--attr-source", "--super-prefix")
 _HARMLESS_SETTINGS = ("advice.", "color.", "commit.gpgsign", "core.quote", "user.")
@@ -116,7 +123,46 @@ _SED_SCRIPT = re.compile(
     rf"(?:s(?:{_SED_SUBSTITUTION})[gpiI\d]*+|[=dDgGhHlnNpPqQxz]|[aic][^\n\\]*+)[ \t]*+(?=[;\n}}]|\Z))*[\s;{{}}]*+",
     re.DOTALL,
 )
-_OPAQUE = frozenset({"alias", "source", ".", "shopt", "enable", "hash", "at", "batch", "crontab"})
+# Those that change what words mean, and those that run code in their arguments or in their input.
+_OPAQUE = frozenset(
+    """
+    . alias ansible ansible-playbook at batch bb bpftrace cabal clojure crontab dc ed elixir elvish enable erl ghc
+    ghci gnuplot groovy guile hash iex ipython jshell lftp m4 maxima mutt nu octave osh racket runghc runhaskell sbcl
+    scala shopt source stack stap swipl xonsh ysh
+    """.split()  # noqa: SIM905
+)
+# What lets the code of a client of a database run programs, and the option that gives it the code.
+_SQL_CODE = re.compile(
+    r"\\|(?:^|\n)\s*(?:\.|system\b)|\b(?:edit|load_extension|writefile|program)\b|^--?(?:cmd|init|[fF]|file|pset)",
+    re.IGNORECASE,
+)
+_SQL_OPTIONS: dict[str, tuple[str, ...]] = {
+    "duckdb": ("-c", "-s"), "mariadb": ("-e", "--execute"), "mysql": ("-e", "--execute"), "psql": ("-c", "--command"),
+    "sqlite3": (),
+}  # fmt: skip
+# Programs that run none of their arguments, beside those that only read and those that are read here.
+_PLAIN_PROGRAMS = frozenset(
+    """
+    apk apt apt-get aptitude awk black brew bzip2 c++ cargo cc chmod chown clang clang++ cmake cp ctest curl dd declare
+    dnf docker eslint exit export g++ gawk gcc gem gh git glab go gradle gunzip gzip hg install isort java jest just
+    kill killall kubectl ld ln local make gmake mawk mkdir mktemp mv mvn mypy nawk ninja node nox npm pacman patch
+    pip pip3 pkill podman poetry popd prettier pushd pyright pytest python read readonly return rm rmdir rsync ruff
+    rustc scp set shift shred sleep svn systemctl tar tee terraform touch tox truncate tsc typeset unlink unset unzip uv
+    vitest wait wget xz yum zip zstd [ [[
+    """.split()  # noqa: SIM905
+)
+_NAME = re.compile(r"[\w.+-]+")
+# Words by which these run a program that is not read: options, and commands.
+_CODE_WORDS = {
+    program: re.compile(regex, re.DOTALL)
+    for programs, regex in {
+        "apt apt-get aptitude": r"-[oc]|--(?:opt|config)",
+        "c++ cc clang clang++ g++ gcc rustc": r"-wrapper|-?-f?plugin|-specs|-B|@|.*linker=",
+        "less more": r"\+|-k|--lesskey",
+        "scp sftp": r"-[oFb]",
+    }.items()
+    for program in programs.split()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,34 +228,59 @@ _LONG_FLAGS = frozenset(
      "--no-run-if-empty", "--non-interactive", "--nonblock", "--null", "--open-tty", "--portability",
      "--preserve-env", "--preserve-status", "--quiet", "--replace", "--set-home", "--shared", "--stdin", "--verbose"}
 )  # fmt: skip
+# Those of the following that take the program as their first argument.
+_DIRECT_LAUNCHERS = frozenset(
+    {"catchsegv", "entr", "fakeroot", "linux32", "linux64", "ltrace", "npx", "bunx", "pnpx", "uvx", "strace",
+     "dbus-run-session", "ssh-agent", "ccache", "chronic", "distcc", "dumb-init", "eatmydata", "gamemoderun", "gtime",
+     "ifne", "multitime", "nocache", "optirun", "primusrun", "proxychains", "proxychains4", "sccache", "tini", "torify",
+     "torsocks", "tsocks", "vglrun", "zrun",
+     "unshare", "valgrind", "firejail", "systemd-run", "pkexec", "run0", "xvfb-run"}
+)  # fmt: skip
 # Programs that run another one in so many ways that it is read only if it directly follows.
-_LAUNCHERS = frozenset(
-    {"bwrap", "catchsegv", "choom", "cpulimit", "dbus-run-session", "entr", "faketime", "fakeroot",
+_LAUNCHERS = _DIRECT_LAUNCHERS | frozenset(
+    {"abduco", "alacritty", "asciinema", "autossh", "capsh", "cgexec", "chpst", "concurrently", "cross-env",
+     "daemonize", "dotenv", "dtach", "env-cmd", "gnome-terminal", "kitty", "konsole", "lckdo", "machinectl", "mispipe",
+     "mosh", "nix-shell", "nodemon", "pdsh", "pee", "rsh", "run-parts", "rush", "schedtool", "sem", "setlock", "sg",
+     "softlimit", "sshpass", "su-exec", "systemd-cat", "systemd-inhibit", "systemd-nspawn", "tmate", "watchexec",
+     "xterm",
+     "bwrap", "catchsegv", "choom", "cpulimit", "dbus-run-session", "entr", "faketime", "fakeroot",
      "firejail", "gosu", "hyperfine", "linux32", "linux64", "ltrace", "nsenter", "numactl", "perf", "prlimit",
      "proot", "rlwrap", "runcon", "runuser", "script", "setarch", "setpriv", "ssh-agent", "strace", "su",
      "systemd-run", "tmux", "screen", "unshare", "valgrind", "xvfb-run", "npx", "bunx", "pnpx", "uvx", "pipx", "tsx",
      "x86_64", "i386", "pkexec", "run0", "start-stop-daemon", "dbus-launch", "direnv", "mise", "asdf"}
 )  # fmt: skip
-_DIRECT_LAUNCHERS = frozenset(
-    {"catchsegv", "entr", "fakeroot", "linux32", "linux64", "ltrace", "npx", "bunx", "pnpx", "uvx", "strace",
-     "dbus-run-session", "ssh-agent", "unshare", "valgrind", "firejail", "systemd-run", "pkexec", "run0", "xvfb-run"}
-)  # fmt: skip
-_LAUNCHING_SUBCOMMANDS = {
+_LAUNCHING_SUBCOMMANDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("apptainer", "singularity"), ("exec", "run", "shell")),
+    **dict.fromkeys(("aws-vault", "chamber", "fnm", "lxc", "multipass", "opam", "pyenv", "rbenv"), ("exec",)),
+    **dict.fromkeys(("conda", "mamba", "micromamba"), ("run",)),
+    **dict.fromkeys(("docker", "docker-compose", "nerdctl", "podman"), ("exec", "run")),
+    **dict.fromkeys(("doppler", "foreman", "heroku", "honcho", "infisical", "op", "rustup", "volta"), ("run",)),
+    **dict.fromkeys(("hatch", "pdm", "pipenv", "poetry", "rye", "uv"), ("run",)),
     "bundle": ("exec",),
     "bun": ("x",),
-    "docker": ("exec", "run"),
-    "hatch": ("run",),
+    "cargo": ("make", "watch"),
+    "devbox": ("run", "shell"),
+    "distrobox": ("enter",),
+    "dune": ("exec",),
+    "flatpak": ("run",),
+    "gh": ("alias", "codespace", "extension"),
     "kubectl": ("exec", "run", "debug"),
-    "npm": ("exec", "x"),
-    "pdm": ("run",),
-    "pipenv": ("run",),
+    "limactl": ("shell",),
+    "nix": ("develop", "run", "shell"),
+    "npm": ("exec", "explore", "x"),
+    "nvm": ("exec", "run"),
+    "pixi": ("exec", "run"),
     "pnpm": ("exec", "dlx"),
-    "podman": ("exec", "run"),
-    "poetry": ("run",),
-    "rye": ("run",),
-    "uv": ("run",),
+    "sops": ("exec-env", "exec-file"),
+    "toolbox": ("run",),
+    "vagrant": ("ssh",),
     "yarn": ("exec", "dlx"),
 }
+# Those whose subcommand is directly followed by the program, if no option is.
+_DIRECT_SUBCOMMANDS = frozenset(
+    {"bun", "bundle", "conda", "dune", "hatch", "mamba", "micromamba", "npm", "pdm", "pipenv", "pixi", "pnpm", "poetry",
+     "pyenv", "rbenv", "rye", "uv", "yarn"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +294,8 @@ class CommandReading:
 
     runs: tuple[tuple[str | None, ...], ...]
     is_complete: bool
+    mentions: frozenset[str | None] = frozenset()
+    """The names in the arguments of programs that are not known, which may run what they are given; None is any."""
 
 
 def read_commands(command: str) -> CommandReading:
@@ -231,13 +304,14 @@ def read_commands(command: str) -> CommandReading:
         return CommandReading((), is_complete=False)
     found = _Found()
     _Reader(command, found, 0).read()
-    return CommandReading(tuple(found.runs), found.is_complete)
+    return CommandReading(tuple(found.runs), found.is_complete, frozenset(found.mentions))
 
 
 @dataclass(slots=True)
 class _Found:
     runs: list[tuple[str | None, ...]] = field(default_factory=list[tuple[str | None, ...]])
     is_complete: bool = True
+    mentions: set[str | None] = field(default_factory=set[str | None])
     inner_chars: int = 0
     """The length of the code in arguments that has been read."""
 
@@ -278,6 +352,7 @@ class _Found:
 
     def _add_inner(self, program: str, arguments: list[str | None], depth: int) -> None:
         self._note_code(program, arguments)
+        self._note_mentions(program, arguments)
         if program in _SHELLS:
             self._add_shell(arguments, depth)
         elif program in _LAUNCHERS:
@@ -285,8 +360,7 @@ class _Found:
         elif (subcommands := _LAUNCHING_SUBCOMMANDS.get(program)) is not None and (
             arguments[:1] == [None] or any(word in subcommands for word in arguments[:_MAX_EXECUTED])
         ):
-            is_direct = arguments[0] in subcommands
-            is_direct &= program not in ("docker", "kubectl", "podman")
+            is_direct = arguments[0] in subcommands and program in _DIRECT_SUBCOMMANDS
             self._add_launched(arguments[1:], depth, is_direct=is_direct)
         elif program == "find":
             self._add_executed(arguments, depth)
@@ -295,9 +369,16 @@ class _Found:
         elif program == "git":
             self._add_of_git(arguments, depth)
         elif (code_options := _CODE_OPTIONS.get(program)) is not None:
-            self._add_code_options(*code_options, arguments, depth)
+            self._add_code_options(*code_options, arguments, depth, takes_rest=program in ("fd", "fdfind"))
         elif (language := _LANGUAGE.fullmatch(program)) is not None and language[1] in _LANGUAGES:
             self._add_language(language[1], arguments, depth)
+
+    def _note_mentions(self, program: str, arguments: list[str | None]) -> None:
+        """Note the names in the arguments of a program that is not known."""
+        if program in _PLAIN_PROGRAMS or program in _WRAPPERS or program in _SHELLS or can_only_read(program):
+            return
+        for word in arguments:
+            self.mentions |= {None} if word is None else {*_NAME.findall(word)}
 
     def _note_code(self, program: str, arguments: list[str | None]) -> None:
         """Note a program that runs code which is not read."""
@@ -318,6 +399,10 @@ class _Found:
                 has_code = arguments[:1] in (["-v"], [None])
             case _ if program in _DECLARING:
                 has_code = any(word is None or _CHANGING.match(word) for word in arguments)
+            case _ if (options := _SQL_OPTIONS.get(program)) is not None:
+                has_code = _may_run_from_sql(options, arguments)
+            case _ if (code := _CODE_WORDS.get(program)) is not None:
+                has_code = any(word is not None and code.match(word) for word in arguments)
             case _:
                 pass
         self.is_complete &= not has_code
@@ -359,9 +444,15 @@ class _Found:
             self._add_code_options(*code_options, rest, depth)
 
     def _add_code_options(
-        self, letters: str, names: Sequence[str], arguments: Sequence[str | None], depth: int
+        self,
+        letters: str,
+        names: Sequence[str],
+        arguments: Sequence[str | None],
+        depth: int,
+        *,
+        takes_rest: bool = False,
     ) -> None:
-        """Add the code that is the value of an option."""
+        """Add the code that is the value of an option; with `takes_rest` all words after the option belong to it."""
         hits = 0
         for position, word in enumerate(arguments):
             following = arguments[position + 1] if position + 1 < len(arguments) else None
@@ -370,13 +461,21 @@ class _Found:
             name, equals, value = word.partition("=")
             if word.startswith("-") and len(name) > 3 and any(one.startswith(name) for one in names):
                 code = value.removeprefix("exec=") if equals else (following or "").removeprefix("exec=") or None
-            elif letters and not word.startswith("--") and (letter := re.match(f"-\\w*?[{letters}]", word)):
+            elif letters and not word.startswith("--") and (letter := re.match(f"-\\w*?(?:{letters})", word)):
                 code = word[letter.end() :] or following
                 self.is_complete &= letter.end() == len(word)  # else it may be the value of another option
             else:
                 continue
             hits += 1
-            self._add_code(code if hits <= _MAX_EXECUTED else None, depth)
+            if code is None or hits > _MAX_EXECUTED:
+                self.is_complete = False
+            elif takes_rest:
+                rest = arguments[position + (1 if code != following else 2) :]
+                self.add([code, *(None if word is None or "{" in word else word for word in rest), None], depth + 1)
+            elif re.search(r"\s", code):
+                self._add_code(code, depth)
+            else:
+                self.add([code, None], depth + 1)  # with arguments that are not written
 
     def _note_sed(self, arguments: list[str | None]) -> None:
         """Note whether a script of sed may run a command."""
@@ -504,6 +603,12 @@ class _Found:
                 position -= 1
                 break
         return list(arguments[position:]), options
+
+
+def _may_run_from_sql(options: Sequence[str], arguments: Sequence[str | None]) -> bool:
+    """Return whether a client of a database may run a program: one of its commands, or code from its input does so."""
+    has_code = len(arguments) > 1 if not options else any(word in options for word in arguments)
+    return not has_code or any(word is None or _SQL_CODE.search(word) for word in arguments)
 
 
 class _Reader:

@@ -616,6 +616,27 @@ uv tool run git push
 docker run --rm x sh -c 'git push'
 systemd-run --user git push
 hyperfine 'git push'
+fd -x git push
+fd -Hx git push
+fd . src --exec git push ;
+chronic git push
+ifne git push
+eatmydata git push
+conda run git push
+conda run -n x git push
+proxychains4 -q git push
+torsocks git push
+capsh -- -c 'git push'
+nix shell nixpkgs#git -c git push
+nix-shell --run 'git push'
+watchexec -e py -- git push
+faketime 'last week' git push
+direnv exec . git push
+mise x -- git push
+pnpm dlx git push
+cargo watch -s 'git push'
+git send-pack origin main
+pee 'git push'
 setarch -R git push
 runuser -u me -- git push
 ssh -p 22 host git push""".splitlines():
@@ -627,9 +648,39 @@ echo git | xargs -I % % push
 echo push | parallel git
 sudo --unknown x git push
 ssh -o ProxyCommand=x host ls
-docker run x push""".splitlines():
+docker run x push
+fd push -x git
+rg --pre git push
+rsync -e git push:a b
+gdb --args git push
+expect -c 'spawn git push'
+pnpm git push
+some-unknown-tool git push
+some-unknown-tool --then 'cd x; git push'
+socat - SYSTEM:'git push'
+apt-get -o DPkg::Pre-Invoke::='git push' install x
+git diff | less '+!git push'
+gcc -wrapper git,push a.c
+echo '.shell git push' | sqlite3
+sqlite3 a.db < script
+psql -c '\\! git push'""".splitlines():
         assert (text, decide("auto", command(text, project), rules=denied).decided_by) == (text, "unread")
-    for text in ("uv run pytest -q", "npx eslint src", "docker compose up", "uv pip list", "find . | xargs -n1 grep x"):
+    for text in (
+        "uv run pytest -q",
+        "npx eslint src",
+        "docker compose up",
+        "uv pip list",
+        "find . | xargs -n1 grep x",
+        "some-unknown-tool git status",
+        "sqlite3 a.db 'select 1'",
+        "psql -c 'select 1' x",
+        "fd -e py",
+        "rg push",
+        "apt-get install -y git",
+        "gcc -O2 -Wall a.c -o a",
+        "tree src",
+        "jq .push a.json",
+    ):
         assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, "allow")
 
 
@@ -695,5 +746,17 @@ def test_denied_short_options_are_found_in_whatever_order_and_place(project: Pat
     for options in ("-rf x", "-fr x", "-r -f x", "-rfv x", "x -rf", "-Rf x", "--recursive --force x", "--rec -f x"):
         text = f"rm {options}"
         assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, "deny")
+    removing = [parse_rule("deny bash_exec command=rm")]
+    for text, decision in {
+        "sqlite3 :memory: '.shell rm -rf b'": "ask",
+        "echo | zip -q -TT 'rm -rf b; true' -T z.zip -": "deny",
+        "zip -qTT'rm -rf b; true' z.zip a": "deny",
+        "dpkg --pre-invoke='rm -rf b' --configure -a": "deny",
+        "git commit -m 'rm x'": "allow",
+        "docker run --rm x": "ask",  # what it runs is not known
+        "docker build -t rm .": "allow",
+        "zip -r a.zip src": "allow",
+    }.items():
+        assert (text, decide("auto", command(text, project), rules=removing).decision) == (text, decision)
     for text, decision in {"rm -r x": "allow", "rm -f -- -r": "allow", "rm -f $x": "ask", "ls -rf": "allow"}.items():
         assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, decision)
