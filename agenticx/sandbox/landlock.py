@@ -49,13 +49,13 @@ def describe_version(version: int) -> str:
     return f"{', '.join(missing[:-1])} and {missing[-1]}"
 
 
-def restricted(profile: Profile, temporary: Path, command: Sequence[str]) -> list[str]:
-    """Return the arguments that run `command` under `profile`, with the folder `temporary` to write in."""
+def restricted(profile: Profile, temporary: Path | None, command: Sequence[str]) -> list[str]:
+    """Return the arguments that run `command` under `profile`, with the folder `temporary`, if any, to write in."""
     homes = [home for home in home_folders() if not home.is_relative_to(profile.workspace)]
     hidden = [*homes, *profile.private, *map(Path, EMPTY_FOLDERS), Path("/dev")]
     read = [*_visible(Path("/"), hidden), str(profile.workspace)]
     read += [str(path) for path in profile.visible if not any(map(path.is_relative_to, profile.private))]
-    write = [*_DEVICES, _ZERO, str(temporary)]
+    write = [*_DEVICES, _ZERO, *([] if temporary is None else [str(temporary)])]
     if profile.writable:
         write.append(str(profile.workspace))
     rules = {"read": read, "write": write, "network": bool(profile.network)}

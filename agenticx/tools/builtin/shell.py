@@ -9,9 +9,10 @@ import re
 import shutil
 import signal
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +43,7 @@ from agenticx.tools.shell.sandboxing import (
     find_sandbox_for,
     is_contained,
     prepare,
+    read_only_launcher,
     sandbox_reasons,
     sends_to_hosts_only,
 )
@@ -80,7 +82,8 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     named = examine(command, workspace, context.protected_roots, file_system)
     wishes = Wishes.of(arguments)
     status = find_sandbox_for(context, wishes)
-    deletions = _find_deletions(command, workspace, environment, named.unchecked, sandboxed=status.kind)
+    launcher = partial(read_only_launcher, context, environment)
+    deletions = _find_deletions(command, workspace, environment, named.unchecked, launcher, sandboxed=status.kind)
     unchecked = deletions.unchecked
     shell = _read_command(command, context, environment, file_system, has_parts=unchecked is None)
     reads = shell.parts is not None and all(part.is_harmless for part in shell.parts)
@@ -127,7 +130,15 @@ def _read_command(
         return ShellCommand(command, None, reading.runs, reading.is_complete, mentions=reading.mentions)
     search_path, private = environment.get("PATH", ""), context.protected_roots
     workspace = context.workspace.resolve()
-    parts = read_parts(command, workspace, search_path, private, file_system, git_environment=environment)
+    parts = read_parts(
+        command,
+        workspace,
+        search_path,
+        private,
+        file_system,
+        git_environment=environment,
+        find_launcher=partial(read_only_launcher, context, environment),
+    )
     unread = find_unread(command) if parts is None else None
     return ShellCommand(command, parts, reading.runs, reading.is_complete, unread=unread, mentions=reading.mentions)
 
@@ -149,6 +160,7 @@ def _find_deletions(
     workspace: Path,
     environment: Mapping[str, str],
     unchecked: str | None,
+    find_launcher: Callable[[], Sequence[str]],
     *,
     sandboxed: SandboxKind | None,
 ) -> _Deletions:
@@ -159,7 +171,7 @@ def _find_deletions(
     try:
         critical = find_critical_deletion(command, workspace, environment, FileSystemCache())
         if critical is None and sandboxed != "bubblewrap":
-            protected = find_protected_change(command, workspace, environment, FileSystemCache())
+            protected = find_protected_change(command, workspace, environment, FileSystemCache(), find_launcher)
     except UncheckableError as exc:
         return _Deletions(unchecked=unchecked or str(exc))
     return _Deletions(critical, protected, unchecked)

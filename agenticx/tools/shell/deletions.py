@@ -23,7 +23,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, product
 from pathlib import Path
@@ -165,14 +165,20 @@ def find_critical_deletion(
 
 
 def find_protected_change(
-    command: str, workspace: Path, environment: Mapping[str, str], file_system: FileSystemCache
+    command: str,
+    workspace: Path,
+    environment: Mapping[str, str],
+    file_system: FileSystemCache,
+    find_launcher: Callable[[], Sequence[str]] = tuple[str, ...],
 ) -> str | None:
     """Return the word of `command`, run in `workspace`, by which it deletes, moves or adds protected files, or None.
 
-    `find_critical_deletion` has found nothing in the command. Raises `UncheckableError` as `file_system` does, and for
-    folders that are too large to be searched.
+    `find_critical_deletion` has found nothing in the command. `find_launcher` returns the words that start a read-only
+    sandbox, in which git is asked what `git clean` would remove. Raises `UncheckableError` as `file_system` does, and
+    for folders that are too large to be searched.
     """
     search = _ProtectedSearch(str(workspace), CriticalFolders(workspace), environment, file_system)
+    search.find_launcher = find_launcher
     return _find(command, search)
 
 
@@ -728,6 +734,7 @@ class _ProtectedSearch(_Search):
     """A search for changes of folders with protected files; only words whose paths are known count."""
 
     deadline: float = field(default_factory=lambda: time.monotonic() + _PROTECTED_SECONDS, init=False)
+    find_launcher: Callable[[], Sequence[str]] = field(default=tuple[str, ...], init=False)
     _holds: dict[str, bool] = field(default_factory=dict[str, bool], init=False)
 
     def _deleted_by(self, pipeline: Sequence[_Command]) -> str | None:
@@ -776,7 +783,7 @@ class _ProtectedSearch(_Search):
     def _is_harmless_clean(self, options: Sequence[str], folder: str) -> bool:
         """Return whether `git clean` removes no protected files, as git itself says; False if that is not known."""
         git = shutil.which("git", path=self.environment.get("PATH", ""))
-        repositories = GitRepositories(Path(self.workspace), git or "", self.environment)
+        repositories = GitRepositories(Path(self.workspace), git or "", self.environment, self.find_launcher)
         removed = repositories.removed_by_clean(options, Path(folder))
         return removed is not None and not any(self._is_protected(os.path.join(folder, path)) for path in removed)
 

@@ -8,7 +8,9 @@
 4. The submodules, which `git status` and `git diff` enter, are checked in the same way.
 
 All this is read by git itself, with calls that run no programs: `git rev-parse` of paths, and `git config --list`, at
-first without included files, which could be anything.
+first without included files, which could be anything. But a command that runs at the same time may change the
+repository between two calls. So they are made in a read-only sandbox, where there is one: what git runs there writes
+nothing, sends nothing, and reads nothing that a command could not.
 """
 
 from __future__ import annotations
@@ -16,18 +18,20 @@ from __future__ import annotations
 import os
 import re
 import selectors
+import shlex
 import shutil
 import signal
 import stat
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agenticx.secret_names import holds_credentials, is_secret_file
 from agenticx.tools.shell.git_reads import GitRead
+from agenticx.tools.shell.unfollowed_paths import open_folder, read_small_file
 from agenticx.tools.visible import visible_line
 
 __all__ = ["GitRepositories"]
@@ -38,7 +42,14 @@ _MAX_INPUT_BYTES = 16 * 1024  # a pipe takes as much at once
 _MAX_INDEX_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 64 * 1024
 _MAX_SUBMODULES = 20
+_MAX_LINK_BYTES = 10_000
 _PATHS = ("rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir")
+_HOOK = "hooks/post-index-change"
+_LIST_SETTINGS = ("config", "--list", "--show-scope", "--no-includes", "-z")
+_LIST_INCLUDED_SETTINGS = ("config", "--list", "--show-scope", "--includes", "-z")
+_SEPARATOR = b"\0\0\0"  # the end of one entry, and two more: no entry is empty
+_SHELL = "/bin/sh"
+_OPTIONS = ("--no-pager", "--no-optional-locks")
 
 # Keys of a repository's own configuration that name no program and no file. `*` is any text.
 _INERT_KEYS = """
@@ -105,13 +116,16 @@ class _Setting:
 class GitRepositories:
     """The repository of a workspace, as the commands of one assessment read it.
 
-    `workspace` is resolved; `program` is the path of git, `environment` that of the commands.
+    `workspace` is resolved; `program` is the path of git, `environment` that of the commands. `find_launcher` returns
+    the words that start a read-only sandbox, to which those of git are added; none where there is no sandbox.
     """
 
     workspace: Path
     program: str
     environment: Mapping[str, str]
+    find_launcher: Callable[[], Sequence[str]] = tuple[str, ...]
     _checked: dict[Path, str | None] = field(default_factory=dict[Path, "str | None"])
+    _launcher: Sequence[str] | None = None
     _submodule_count: int = 0
     _deadline: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
 
@@ -150,6 +164,8 @@ class GitRepositories:
             return ()
         if self._find_program(folder, self.workspace) is not None:
             return None
+        if self._launcher and any("X" in word for word in options if word.startswith("-")):
+            return None  # it removes ignored files only, and the user's list of these may be hidden in the sandbox
         words = ["-c", "core.quotePath=false", "clean", "--dry-run", "--no-quiet", *options]
         listed = self._run(words, folder, environment={"LC_ALL": "C"})
         if listed is None:
@@ -159,14 +175,11 @@ class GitRepositories:
 
     def _find_program(self, folder: Path, top: Path) -> str | None:
         """Return None if git finds the repository of `top` from `folder`, and that runs no program, else a clause."""
-        settings = self._settings(folder)
-        if settings is None:
+        found = self._run_each([_LIST_SETTINGS, [*_PATHS, "--git-path", "index", "--git-path", _HOOK]], folder)
+        settings = None if found is None else self._with_included(_read_settings(found[0]), folder)
+        if found is None or settings is None:
             return _NO_REPOSITORY
-        found = self._run(
-            [*_PATHS, "--git-path", "index", "--git-path", "hooks/post-index-change"],
-            folder,
-        )
-        lines = [] if found is None else os.fsdecode(found).split("\n")
+        lines = os.fsdecode(found[1]).split("\n")
         if len(lines) != 6 or lines[0] != str(top):
             return _NO_REPOSITORY
         git_folder, common, index, hook = (folder / line for line in lines[1:5])
@@ -204,24 +217,16 @@ class GitRepositories:
 
     def _settings(self, folder: Path) -> tuple[_Setting, ...] | None:
         """Return the configuration, with the files that the user's includes; None if the repository's includes any."""
-        settings = self._list_settings(folder, "--no-includes")
+        listed = self._run(_LIST_SETTINGS, folder)
+        return None if listed is None else self._with_included(_read_settings(listed), folder)
+
+    def _with_included(self, settings: tuple[_Setting, ...] | None, folder: Path) -> tuple[_Setting, ...] | None:
         if settings is None or not any(setting.key.startswith(("include.", "includeif.")) for setting in settings):
             return settings
         if any(setting.key.startswith("include") and setting.scope not in self._users_scopes for setting in settings):
             return None
-        return self._list_settings(folder, "--includes")
-
-    def _list_settings(self, folder: Path, includes: str) -> tuple[_Setting, ...] | None:
-        listed = self._run(["config", "--list", "--show-scope", includes, "-z"], folder)
-        if listed is None:
-            return None
-        parts = os.fsdecode(listed).split("\0")[:-1]
-        settings = list[_Setting]()
-        for scope, entry in zip(parts[::2], parts[1::2], strict=False):
-            key, newline, value = entry.partition("\n")
-            settings.append(_Setting(scope, key, value if newline else None))
-        has_own = any(setting.scope in ("local", "worktree") for setting in settings)
-        return tuple(settings) if has_own and len(parts) % 2 == 0 else None
+        listed = self._run(_LIST_INCLUDED_SETTINGS, folder)
+        return None if listed is None else _read_settings(listed)
 
     def _are_submodules_inert(self, top: Path, index: Path) -> bool:
         has_submodules = _may_have_submodules(index)
@@ -286,12 +291,26 @@ class GitRepositories:
 
         `given` is its input; `environment` is added to that of the commands.
         """
+        return self._call([self.program, "-C", str(folder), *_OPTIONS, *words], given, environment)
+
+    def _run_each(self, calls: Sequence[Sequence[str]], folder: Path) -> list[bytes] | None:
+        """Return the outputs of calls, all but the last one with `-z`, in one sandbox; None as `_run` does."""
+        script = " && printf '\\0\\0' && ".join(shlex.join([self.program, *_OPTIONS, *words]) for words in calls)
+        output = self._call([_SHELL, "-c", f'cd "$0" && {script}', str(folder)])
+        outputs = [] if output is None else output.split(_SEPARATOR)
+        return outputs if len(outputs) == len(calls) else None
+
+    def _call(
+        self, words: Sequence[str], given: bytes = b"", environment: Mapping[str, str] | None = None
+    ) -> bytes | None:
         if len(given) > _MAX_INPUT_BYTES or time.monotonic() > self._deadline:
             return None
+        if self._launcher is None:
+            self._launcher = self.find_launcher()
         try:
             process = subprocess.Popen(
-                [self.program, "--no-pager", "--no-optional-locks", *words],
-                cwd=folder,
+                [*self._launcher, *words],
+                cwd=self.workspace,
                 env={**self.environment, **(environment or {})},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -330,6 +349,17 @@ def _output(process: subprocess.Popen[bytes], given: bytes, deadline: float) -> 
     return None
 
 
+def _read_settings(listed: bytes) -> tuple[_Setting, ...] | None:
+    """Return the settings in the output of `git config --list -z`; None if the repository has none of its own."""
+    parts = os.fsdecode(listed).removesuffix("\0").split("\0")
+    settings = list[_Setting]()
+    for scope, entry in zip(parts[::2], parts[1::2], strict=False):
+        key, newline, value = entry.partition("\n")
+        settings.append(_Setting(scope, key, value if newline else None))
+    has_own = any(setting.scope in ("local", "worktree") for setting in settings)
+    return tuple(settings) if has_own and len(parts) % 2 == 0 else None
+
+
 def _is_complete(top: Path, git_folder: Path, common: Path, settings: Iterable[_Setting]) -> bool:
     """Return whether the repository at `top` has its files in its own folders, and points back if it is elsewhere."""
     own = top / ".git"
@@ -351,10 +381,9 @@ def _is_complete(top: Path, git_folder: Path, common: Path, settings: Iterable[_
 
 
 def _points_to(git_folder: Path, own: Path) -> bool:
-    file = git_folder / "gitdir"
-    if not stat.S_ISREG(file.lstat().st_mode) or file.stat().st_size > 10_000:
-        return False
-    return os.path.normpath(git_folder / os.fsdecode(file.read_bytes()).rstrip("\n")) == str(own)
+    with open_folder(git_folder) as folder:
+        content = read_small_file("gitdir", folder, _MAX_LINK_BYTES)
+    return os.path.normpath(git_folder / os.fsdecode(content).rstrip("\n")) == str(own)
 
 
 def _has_own_files(folder: Path) -> bool:

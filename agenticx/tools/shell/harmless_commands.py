@@ -13,7 +13,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -49,18 +49,20 @@ def read_parts(
     file_system: FileSystemCache | None = None,
     *,
     git_environment: Mapping[str, str] | None = None,
+    find_launcher: Callable[[], Sequence[str]] = tuple[str, ...],
 ) -> tuple[CommandPart, ...] | None:
     """Return the simple commands of a command line, each with whether it is harmless; None if it has others.
 
     The line can only read the workspace if all of them are harmless: one after a `cd` is judged in that folder.
     `private` are folders that no tool may read. Calls of git are judged by what git itself says of the repository, in
     calls with the environment `git_environment`, that of the command; without one, none of them is harmless.
+    `find_launcher` returns the words that start these calls in a read-only sandbox.
     """
     commands = parse_command(command) if len(command) <= EXAMINED_COMMAND_BYTES else None
     if not commands:
         return None
     is_private = any(is_within(root, workspace) for root in private)  # a recursive program would read the files in it
-    check = _Check(workspace.resolve(), search_path, file_system or FileSystemCache(), git_environment)
+    check = _Check(workspace.resolve(), search_path, file_system or FileSystemCache(), git_environment, find_launcher)
     obstacles = [_IN_PRIVATE if is_private else one for one in _obstacles(commands, check)]
     return tuple(
         CommandPart(
@@ -101,6 +103,7 @@ class _Check:
     search_path: str
     file_system: FileSystemCache
     git_environment: Mapping[str, str] | None
+    find_launcher: Callable[[], Sequence[str]]
     folder: str = ""
     path_count: int = 0
     repositories: GitRepositories | None = None
@@ -170,7 +173,7 @@ class _Check:
             if (obstacle := self._unreadable(_place(here, name))) is not None:
                 return obstacle
         if self.repositories is None:
-            self.repositories = GitRepositories(self.workspace, program, self.git_environment)
+            self.repositories = GitRepositories(self.workspace, program, self.git_environment, self.find_launcher)
         return self.repositories.find_obstacle(read, start)
 
     def _expand(self, word: Word) -> list[str] | None:

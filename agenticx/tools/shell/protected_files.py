@@ -33,10 +33,12 @@ __all__ = [
     "Quarantined",
     "changed_instructions",
     "find_protected_files",
+    "linked_repository",
     "move_new_ones",
     "newest_change",
     "protected_names_in",
     "protected_paths_in",
+    "submodule_repository",
 ]
 
 _UNSEARCHED_FOLDERS = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "site-packages"})
@@ -47,6 +49,7 @@ _PAIR_ENDS = frozenset(child for _, child in PROTECTED_PAIRS)
 _MAX_CONFIG_BYTES = 64 * 1024
 _MAX_PATH_CHARS = 4096
 _MAX_LINK_BYTES = 10_000
+_WORKTREE = re.compile(r'^[ \t]*worktree[ \t]*=[ \t]*"?([^\n"]+)', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def find_protected_files(workspace: Path, seconds: float = MAX_SECONDS) -> Prote
         _add(identities, [folder / name for name in listing.protected])
         _add(instructions, [folder / name for name in listing.instructions])
         pending.extend(folder / name for name in listing.folders)
-    if (linked := _linked_repository(workspace)) is not None:
+    if (linked := linked_repository(workspace)) is not None:
         for repository in _repositories(linked):
             repositories.append(repository)
             _add(identities, _existing_parts(repository))
@@ -222,7 +225,7 @@ def _is_repository(entry_names: set[str]) -> bool:
     return "HEAD" in entry_names and ("commondir" in entry_names or {"objects", "refs"} <= entry_names)
 
 
-def _linked_repository(workspace: Path) -> Path | None:
+def linked_repository(workspace: Path) -> Path | None:
     """Return the `.git` folder of the repository of which `workspace` is a linked working tree (`git worktree add`).
 
     The file `.git` of the workspace names a folder in it, which must name that file in turn: a command that can write
@@ -230,9 +233,9 @@ def _linked_repository(workspace: Path) -> Path | None:
     """
     link = workspace / ".git"
     try:
-        named = _read_line(link).removeprefix("gitdir:").strip()
+        named = _read_text(link, _MAX_LINK_BYTES).removeprefix("gitdir:").strip()
         folder = Path(os.path.realpath(workspace / named))
-        back = _read_line(folder / "gitdir")
+        back = _read_text(folder / "gitdir", _MAX_LINK_BYTES)
     except (OSError, ValueError):
         return None
     common = folder.parent.parent
@@ -240,10 +243,21 @@ def _linked_repository(workspace: Path) -> Path | None:
     return common if is_linked and _is_repository({entry.name for entry in _scan(common)}) else None
 
 
-def _read_line(path: Path) -> str:
+def submodule_repository(workspace: Path) -> Path | None:
+    """Return the repository that the file `.git` of `workspace` names, as of a submodule, if that names `workspace`."""
+    try:
+        named = _read_text(workspace / ".git", _MAX_LINK_BYTES).removeprefix("gitdir:").strip()
+        folder = Path(os.path.realpath(workspace / named))
+        worktree = _WORKTREE.search(_read_text(folder / "config", _MAX_CONFIG_BYTES))
+        return folder if worktree and os.path.realpath(folder / worktree[1]) == str(workspace) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _read_text(path: Path, limit: int) -> str:
     """Return the text of a small file; raises `OSError` for a link or a pipe, `ValueError` for other than UTF-8."""
     with open_folder(path.parent) as folder:
-        return read_small_file(path.name, folder, _MAX_LINK_BYTES).decode("utf-8").strip()
+        return read_small_file(path.name, folder, limit).decode("utf-8").strip()
 
 
 def _repositories(git_folder: Path) -> Iterator[Path]:

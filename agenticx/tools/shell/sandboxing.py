@@ -31,8 +31,10 @@ from agenticx.tools.shell.protected_files import (
     ProtectedFiles,
     changed_instructions,
     find_protected_files,
+    linked_repository,
     move_new_ones,
     newest_change,
+    submodule_repository,
 )
 from agenticx.tools.visible import visible_line
 
@@ -42,6 +44,7 @@ __all__ = [
     "find_sandbox_for",
     "is_contained",
     "prepare",
+    "read_only_launcher",
     "sandbox_reasons",
     "sends_to_hosts_only",
 ]
@@ -308,7 +311,7 @@ def prepare(
         writable=not only_reads,
         network=False if only_reads else wishes.network,
         private=private,
-        visible=_visible_paths(context, environment, private),
+        visible=(*_visible_paths(context, environment, private), *(_repository_of(workspace) if only_reads else ())),
         pinned=(*(before.repositories if before else ()), *_folders_above(installation, workspace)),
         read_only=(*(before.mountable(consented) if before else ()), *installation),
         programs=launcher_files() if wishes.hosts else (),
@@ -341,6 +344,26 @@ def _folders_above(paths: Sequence[Path], workspace: Path) -> Iterator[Path]:
         yield from reversed(
             [folder for folder in path.parents if folder != workspace and folder.is_relative_to(workspace)]
         )
+
+
+def read_only_launcher(context: ToolContext, environment: Mapping[str, str]) -> list[str]:
+    """Return the words that start a program in the sandbox, with the workspace read-only; none without a sandbox."""
+    status, workspace = find_sandbox_for(context, Wishes()), context.workspace.resolve()
+    if status.kind is None:
+        return []
+    private = _private_paths(context)
+    visible = (*_visible_paths(context, environment, private), *_repository_of(workspace))
+    profile = Profile(workspace=workspace, writable=False, private=private, visible=visible)
+    if status.kind == "landlock":
+        return restricted(profile, None, [])
+    program, *options = wrap(status.program, profile, [])
+    return [program, "--die-with-parent", *options]
+
+
+def _repository_of(workspace: Path) -> tuple[Path, ...]:
+    """Return the repository of a workspace that is elsewhere, as with `git worktree add` and in a submodule."""
+    found = linked_repository(workspace) or submodule_repository(workspace)
+    return () if found is None else (found,)
 
 
 def _visible_paths(context: ToolContext, environment: Mapping[str, str], private: Sequence[Path]) -> tuple[Path, ...]:

