@@ -51,13 +51,26 @@ class CommandPart:
 
     `words` are those that it has, without quotes; `bare_count` is the number of words at its beginning that stand there
     without quotes and globs. `is_harmless`: it only reads the workspace. `obstacle` is a clause that says why a program
-    that can only read may do more here, None for another program.
+    that can only read may do more here, None for another program. `reads_secret`: the obstacle is an existing file that
+    usually holds keys or passwords, which it would read.
     """
 
     words: tuple[str, ...]
     bare_count: int
     is_harmless: bool = False
     obstacle: str | None = None
+    reads_secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a command that can only read is not harmless, as a clause.
+
+    `is_secret`: it would read an existing file that usually holds keys or passwords.
+    """
+
+    clause: str
+    is_secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ from agenticx.tools.shell.command_reader import read_commands
 from agenticx.tools.shell.deletions import find_critical_deletion, find_protected_change
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
 from agenticx.tools.shell.git_reads import read_git_arguments
+from agenticx.tools.shell.git_revisions import NamedObject, Readings, read_revision
 from agenticx.tools.shell.globs import is_glob, simplify_classes
 from agenticx.tools.shell.grammar import find_unread, parse_command
 from agenticx.tools.shell.harmless_commands import read_parts
@@ -417,6 +418,20 @@ TOOL_CASES = [
         inputs={**COMMANDS, "late": lambda size: "ls a;" * (size // 5) + "$"},
         where="thread",
         also=(parse_command,),
+    ),
+    LinearCase(
+        of=read_revision,
+        run=lambda text: [list(read.objects()) for read in map(read_revision, text.split(" ")) if read is not None],
+        inputs={
+            "dots": repeated("."),
+            "ranges": repeated("a..b "),
+            "colons": repeated("a:", head="HEAD..HEAD.."),
+            "braces": repeated("^{", head="HEAD"),
+            "parents": repeated("^@"),
+            "trees": repeated("^{tree}"),
+        },
+        where="thread",
+        also=(NamedObject, Readings),
     ),
     LinearCase(
         of=read_git_arguments,

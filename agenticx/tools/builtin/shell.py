@@ -88,14 +88,15 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     shell = _read_command(command, context, environment, file_system, has_parts=unchecked is None)
     reads = shell.parts is not None and all(part.is_harmless for part in shell.parts)
     harmless = reads and (named.secret, deletions.critical, wishes) == (None, None, Wishes())
+    read_secret = None if named.secret is not None else _find_read_secret(shell)
     kind, power = status.kind, tuple(sandbox_reasons(context, wishes, status))
     has_sandbox = kind is not None or (wishes.unsandboxed and find_sandbox_for(context, Wishes()).kind is not None)
     asked = wishes.enforced_by(kind) if has_sandbox else Wishes()
     own = _find_own_command(shell)
-    reasons = (*_reasons(command, workspace, power, named, deletions), *([] if own is None else [own]))
+    reasons = (*_reasons(command, workspace, power, named, deletions), *filter(None, (read_secret, own)))
     if kind is None:
         reasons += tuple(_programs_of_workspace(shell, workspace, search_path))
-    found = (own, named.protected, named.secret, deletions.critical, deletions.protected)
+    found = (own, named.protected, named.secret, read_secret, deletions.critical, deletions.protected)
     return Assessment(
         risk="read" if harmless else "execute",
         question="Run this command?",
@@ -115,6 +116,12 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
             "words": _named_files(shell, workspace, search_path),
         },
     )
+
+
+def _find_read_secret(shell: ShellCommand) -> str | None:
+    """Return a sentence about a file with secrets that the command would read without naming it, None if none."""
+    clause = next((part.obstacle for part in shell.parts or () if part.reads_secret and part.obstacle), None)
+    return None if clause is None else visible_line(f"{clause[0].upper()}{clause[1:]}.", 2 * _MAX_WORD_CHARS)
 
 
 def _read_command(

@@ -22,16 +22,18 @@ _Operands = Literal["any", "listed", "none"]
 class GitRead:
     """A call of git that only reads.
 
-    `folder` is that of `-C`. `names` are the words that may name files, revisions, or files in revisions. `listing` are
-    the arguments of a call that lists the files whose contents are shown, None if no contents are shown. `trees` must
-    each name a commit or a tree, if any object: a file named by its hash could be one with secrets. Of the
-    configuration, the values of `keys` are shown, "*" for all of them, or those of a `scope`.
+    `folder` is that of `-C`. `names` are the words that may name files, revisions, or files in revisions. `shows` is
+    the subcommand if it shows contents of files, else "": `objects` are the words before `--` that may name an object,
+    and `listing` are the arguments, but for these and `paths`, of a call that lists the files whose contents are shown.
+    Of the configuration, the values of `keys` are shown, "*" for all of them, or those of a `scope`.
     """
 
     folder: str = ""
     names: tuple[str, ...] = ()
-    listing: tuple[str, ...] | None = None
-    trees: tuple[str, ...] = ()
+    shows: str = ""
+    objects: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    listing: tuple[str, ...] = ()
     keys: str | None = None
     scope: str | None = None
     needs_repository: bool = True
@@ -318,24 +320,20 @@ def _read(name: str, subcommand: _Subcommand, parsed: _Parsed) -> GitRead | None
             return None
         revisions = operands[1:]  # the first is the pattern
     read = GitRead(names=(*revisions, *parsed.paths), keys="remote.*" if name == "remote" else None)
-    in_revisions = [":" in operand for operand in revisions]
-    if name == "cat-file":
-        return read if "-p" not in options or all(in_revisions) else None
-    if not _shows_contents(subcommand, options):
+    if not _shows_contents(name, subcommand, options):
         return read
-    if name == "show" and any(in_revisions):
-        return read if all(in_revisions) and not parsed.paths else None
-    return replace(
-        read,
-        listing=_listing(name, parsed),
-        trees=tuple(word for word in revisions if ".." not in word and ":" not in word) if name in _TAKE_BLOBS else (),
-    )
+    if name == "show" and not options.isdisjoint(_REFERENCES):
+        return None  # a tag may be that of a file
+    listing = (*_listing(name, parsed), *operands[: len(operands) - len(revisions)])
+    return replace(read, shows=name, objects=tuple(revisions), paths=tuple(parsed.paths), listing=listing)
 
 
-_TAKE_BLOBS = frozenset({"diff", "grep", "show"})
+_REFERENCES = frozenset({"--all", "--branches", "--tags", "--remotes", "--reflog"})
 
 
-def _shows_contents(subcommand: _Subcommand, options: frozenset[str]) -> bool:
+def _shows_contents(name: str, subcommand: _Subcommand, options: frozenset[str]) -> bool:
+    if name == "cat-file":
+        return "-p" in options
     match subcommand.shows:
         case "always":
             return True
@@ -349,14 +347,15 @@ def _shows_contents(subcommand: _Subcommand, options: frozenset[str]) -> bool:
 
 def _listing(name: str, parsed: _Parsed) -> tuple[str, ...]:
     """Return the words of a call that lists the names of the files; what changes the form of the list is left out."""
-    added = ["-l", "-z"] if name == "grep" else ["--name-only", "-z", "--no-relative"]
-    options = [word for option, words in parsed.options if option not in _FORMATS for word in words]
+    added = ["-l", "-z", "--full-name"] if name == "grep" else ["--name-only", "-z", "--no-relative"]
+    left_out = _FORMATS if name in ("grep", "stash show") else _FORMATS | _PATCHES - _MERGES
+    options = [word for option, words in parsed.options if option not in left_out for word in words]
     if name not in ("diff", "grep", "stash show"):
         options.append("--format=")
-    paths = ["--", *parsed.paths] if parsed.paths else []
-    return (*name.split(), *added, *options, *parsed.operands, *paths)
+    return (*name.split(), *added, *options)
 
 
+_MERGES = frozenset({"-c", "--cc", "-m"})  # which files of a merge are listed
 _CONFIG_KEY = re.compile(r"[A-Za-z][A-Za-z0-9-]*\.(?:[A-Za-z0-9_./:-]+\.)?[A-Za-z][A-Za-z0-9-]*")
 _CONFIG_FLAGS = frozenset({"--show-origin", "--show-scope", "--null", "-z"})
 

@@ -30,7 +30,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agenticx.secret_names import holds_credentials, is_secret_file
+from agenticx.tools.base import Obstacle
 from agenticx.tools.shell.git_reads import GitRead
+from agenticx.tools.shell.git_revisions import EMPTY_TREES, Readings, read_revision
 from agenticx.tools.shell.unfollowed_paths import open_folder, read_small_file
 from agenticx.tools.visible import visible_line
 
@@ -129,26 +131,22 @@ class GitRepositories:
     _submodule_count: int = 0
     _deadline: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
 
-    def find_obstacle(self, read: GitRead, folder: Path) -> str | None:
+    def find_obstacle(self, read: GitRead, folder: Path) -> Obstacle | None:
         """Return None if a call in `folder`, a resolved path of the workspace, runs no program and shows no secrets.
 
-        Else return a clause that says what may happen.
+        Else return what may happen.
         """
         if not read.needs_repository:
             return None
         if folder not in self._checked:
             self._checked[folder] = self._find_program(folder, self.workspace)
         if (obstacle := self._checked[folder]) is not None:
-            return obstacle
+            return Obstacle(obstacle)
         if any(map(_names_secret, read.names)):
-            return "it names a file that usually holds keys or passwords"
+            return Obstacle("it names a file that usually holds keys or passwords", is_secret=bool(read.shows))
         if read.keys is not None and not self._shows_no_credentials(read.keys, read.scope, folder):
-            return "the settings that it shows may have keys or passwords in them"
-        if read.trees and not self._are_trees(read.trees, folder):
-            return "it may show a file, with keys for example, by its hash"
-        if read.listing is not None and not self._lists_no_secrets(read.listing, folder):
-            return "it would show a file that usually holds keys or passwords, or too many to check that"
-        return None
+            return Obstacle("the settings that it shows may have keys or passwords in them")
+        return self._find_shown_secret(read, folder) if read.shows else None
 
     def removed_by_clean(self, options: Sequence[str], folder: Path) -> Sequence[str] | None:
         """Return the paths that `git clean` with these options would remove, relative to `folder`.
@@ -268,19 +266,60 @@ class GitRepositories:
         ]
         return all(setting.is_inert and not _has_credentials(setting) for setting in shown)
 
-    def _are_trees(self, names: Iterable[str], folder: Path) -> bool:
-        """Return whether each of the names is that of a commit or a tree, or of no object."""
-        given = "".join(f"{name}^{{}}\n" for name in names).encode()
-        found = self._run(["cat-file", "--batch-check=%(objecttype)"], folder, given)
-        lines = b"" if found is None else found
-        return found is not None and all(
-            line in (b"commit", b"tree") or line.endswith(b" missing") for line in lines.split(b"\n")[:-1]
-        )
+    def _find_shown_secret(self, read: GitRead, folder: Path) -> Obstacle | None:
+        """Return None if a call shows contents of no file that usually holds secrets, else what it may show."""
+        words: Sequence[str] = read.objects
+        if words and read.shows != "stash show":  # which takes commits only, and numbers for them
+            found = self._find_listed(read, folder)
+            if isinstance(found, Obstacle):
+                return found
+            words = found
+        if read.shows == "cat-file" or (read.objects and not words):
+            return None
+        return self._find_listed_secret([*read.listing, *words, *(["--", *read.paths] if read.paths else [])], folder)
 
-    def _lists_no_secrets(self, words: Sequence[str], folder: Path) -> bool:
-        """Return whether a call that lists names of files lists none that usually holds secrets."""
+    def _find_listed(self, read: GitRead, folder: Path) -> Sequence[str] | Obstacle:
+        """Return the words whose files must be listed: those of commits; or an object that may be one with secrets."""
+        named = {word: readings for word in read.objects if (readings := read_revision(word)) is not None}
+        types = self._types(named.values(), folder)
+        if types is None or len(named) < len(set(read.objects)):
+            return Obstacle("the objects that it names cannot be looked up")
+        prefix, takes_folders = os.path.relpath(folder, self.workspace), read.shows != "diff"
+        for word, readings in named.items():
+            for one in readings.objects():
+                if (obstacle := one.find_obstacle(types, prefix, takes_folders=takes_folders)) is not None:
+                    return obstacle
+            if not (readings.is_pathspec or readings.names_any(types) or os.path.lexists(folder / word)):
+                return Obstacle(f"`{visible_line(word, 100)}` names neither a commit nor a file of the workspace")
+        has_files = read.shows in ("cat-file", "show")  # which show a file, and nothing else, if a word names one
+        return [word for word in read.objects if not (has_files and named[word].is_file(types))]
+
+    def _types(self, readings: Iterable[Readings], folder: Path) -> Mapping[str, str] | None:
+        """Return the types of the objects that exist, by their expressions; None if git does not give them."""
+        objects = [one for named in readings for one in named.objects()]
+        expressions = dict.fromkeys(text for one in objects for text in (one.expression, one.commit))
+        given = "".join(f"{text}\n" for text in expressions).encode("utf-8", "surrogateescape")
+        found = self._run(["cat-file", "--batch-check=%(objectname) %(objecttype)"], folder, given)
+        lines = [] if found is None else os.fsdecode(found).split("\n")[:-1]
+        if len(lines) != len(expressions):
+            return None
+        types = dict[str, str]()
+        for text, line in zip(expressions, lines, strict=True):
+            name, _, kind = line.rpartition(" ")
+            if kind != "missing":
+                types[text] = "empty tree" if name in EMPTY_TREES else kind
+        return types
+
+    def _find_listed_secret(self, words: Sequence[str], folder: Path) -> Obstacle | None:
+        """Return None if a call that lists names of files lists none that usually holds secrets."""
         listed = self._run(words, folder)
-        return listed is not None and not any(map(_names_secret, set(re.split(r"[\0\n]+", os.fsdecode(listed)))))
+        if listed is None:
+            return Obstacle("not all that it would show can be checked")
+        names = dict.fromkeys(re.split(r"[\0\n]+", os.fsdecode(listed)))
+        if (secret := next(filter(_names_secret, names), None)) is not None:
+            shown = visible_line(secret, 200)
+            return Obstacle(f"it would show `{shown}`, which usually holds keys or passwords", is_secret=True)
+        return None
 
     # --- calls --------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from agenticx.errors import ToolError
 from agenticx.secret_names import is_secret_file, is_secret_folder
-from agenticx.tools.base import CommandPart
+from agenticx.tools.base import CommandPart, Obstacle
 from agenticx.tools.paths import resolve_in_workspace
 from agenticx.tools.protected import is_within
 from agenticx.tools.secret_files import SecretFiles, has_secret_name, workspace_path
@@ -63,31 +63,33 @@ def read_parts(
         return None
     is_private = any(is_within(root, workspace) for root in private)  # a recursive program would read the files in it
     check = _Check(workspace.resolve(), search_path, file_system or FileSystemCache(), git_environment, find_launcher)
-    obstacles = [_IN_PRIVATE if is_private else one for one in _obstacles(commands, check)]
+    obstacles = [Obstacle(_IN_PRIVATE) if is_private else one for one in _obstacles(commands, check)]
     return tuple(
         CommandPart(
             tuple(word.text for word in one.words),
             sum(1 for _ in takewhile(lambda word: word.is_bare and not word.is_glob, one.words)),
             obstacle is None,
-            obstacle or None,
+            (obstacle.clause or None) if obstacle else None,
+            obstacle is not None and obstacle.is_secret,
         )
         for one, obstacle in zip(commands, obstacles, strict=True)
     )
 
 
-def _obstacles(commands: Sequence[SimpleCommand], check: _Check) -> Iterator[str | None]:
-    """Yield for each command None if it is harmless, else a clause that says why not, "" for an unknown program."""
+def _obstacles(commands: Sequence[SimpleCommand], check: _Check) -> Iterator[Obstacle | None]:
+    """Yield for each command None if it is harmless, else why not, with an empty clause for an unknown program."""
     is_followed = True
     for place, command in enumerate(commands):
         name = command.words[0].text
         if name in ("cd", "pushd", "popd"):
             is_followed = place == 0 and name == "cd" and check.change_folder(commands)
-            yield None if is_followed else _NOT_FOLLOWED
+            yield None if is_followed else Obstacle(_NOT_FOLLOWED)
             continue
         try:
-            yield check.find_obstacle(command.words) if is_followed else _AFTER_CHANGE
+            yield check.find_obstacle(command.words) if is_followed else Obstacle(_AFTER_CHANGE)
         except UncheckableError as exc:
-            yield f"not all that it reads can be checked: {str(exc)[0].lower()}{str(exc)[1:].removesuffix('.')}"
+            why = f"{str(exc)[0].lower()}{str(exc)[1:].removesuffix('.')}"
+            yield Obstacle(f"not all that it reads can be checked: {why}")
 
 
 _IN_PRIVATE = "the workspace has AgenticX's own files in it"
@@ -128,25 +130,26 @@ class _Check:
             return None  # behind a link `..` is another folder
         return Path(path) if os.path.isdir(path) and os.access(path, os.X_OK) else None
 
-    def find_obstacle(self, command: Sequence[Word]) -> str | None:
-        """Return None if a command is harmless, else a clause that says why not, "" for an unknown program."""
+    def find_obstacle(self, command: Sequence[Word]) -> Obstacle | None:
+        """Return None if a command is harmless, else why not, with an empty clause for an unknown program."""
         words = list[str]()
         for word in command:
             found = self._expand(word)
             if found is None:
-                return f"`{_shown(word.text)}` may stand for a file whose name is taken for an option"
+                return Obstacle(f"`{_shown(word.text)}` may stand for a file whose name is taken for an option")
             words += found
         name = words[0]
         if name == "git":
             return self._find_obstacle_of_git(words[1:])
         reading = read_arguments(words)
         if reading is None:
-            return f"with these arguments `{name}` is not known to only read" if can_only_read(name) else ""
+            known = f"with these arguments `{name}` is not known to only read" if can_only_read(name) else ""
+            return Obstacle(known)
         if not (name in BUILTINS or _find_system_program(name, self.search_path)):
-            return f"the `{name}` that would run is not one in /bin or /usr/bin"
+            return Obstacle(self._describe_program(name))
         self.path_count += len(reading.paths)
         if self.path_count > _MAX_CHECKED_PATHS:
-            return _TOO_MANY_PATHS
+            return Obstacle(_TOO_MANY_PATHS)
         paths = [self._place(path) for path in reading.paths]
         for path in paths:
             if (obstacle := self._unreadable(path, takes_folders=reading.takes_folders)) is not None:
@@ -155,19 +158,19 @@ class _Check:
             return None
         return self._find_secret([self.workspace / path for path in paths or [self._place(".")]])
 
-    def _find_obstacle_of_git(self, words: Sequence[str]) -> str | None:
+    def _find_obstacle_of_git(self, words: Sequence[str]) -> Obstacle | None:
         read = read_git_arguments(words)
         if read is None or self.git_environment is None:
-            return ""
+            return Obstacle("")
         program = _find_system_program("git", self.search_path)
         if program is None:
-            return "the `git` that would run is not one in /bin or /usr/bin"
+            return Obstacle(self._describe_program("git"))
         start = self._find_folder(self._place(read.folder or "."))
         if start is None:
-            return f"`{_shown(read.folder)}` is not a folder of the workspace"
+            return Obstacle(f"`{_shown(read.folder)}` is not a folder of the workspace")
         self.path_count += len(read.names)
         if self.path_count > _MAX_CHECKED_PATHS:
-            return _TOO_MANY_PATHS
+            return Obstacle(_TOO_MANY_PATHS)
         here = os.path.relpath(start, self.workspace)
         for name in read.names:
             if (obstacle := self._unreadable(_place(here, name))) is not None:
@@ -175,6 +178,12 @@ class _Check:
         if self.repositories is None:
             self.repositories = GitRepositories(self.workspace, program, self.git_environment, self.find_launcher)
         return self.repositories.find_obstacle(read, start)
+
+    def _describe_program(self, name: str) -> str:
+        """Return a clause about a program that is not the one of the system."""
+        if shutil.which(name, path=self.search_path) is None:
+            return f"`{name}` is not installed"
+        return f"the `{name}` that would run is not one in /bin or /usr/bin"
 
     def _expand(self, word: Word) -> list[str] | None:
         """Return the words that bash makes of one, None for a glob that could become an option as well."""
@@ -195,27 +204,28 @@ class _Check:
         """Return a path of a command relative to the workspace, or as it is if it is absolute."""
         return _place(self.folder, path)
 
-    def _unreadable(self, path: str, *, takes_folders: bool = True) -> str | None:
-        """Return None for a path of the workspace that may be read, else a clause that says why it may not."""
+    def _unreadable(self, path: str, *, takes_folders: bool = True) -> Obstacle | None:
+        """Return None for a path of the workspace that may be read, else why it may not."""
         if len(path) > EXAMINED_WORD_BYTES or any(len(part) > _MAX_NAME_BYTES for part in path.split("/")):
-            return "one of its paths is too long"
+            return Obstacle("one of its paths is too long")
         shown = f"`{_shown(path)}`"
         try:
             target = resolve_in_workspace(path, self.workspace)
         except ToolError:
-            return f"{shown} is not plainly a path of the workspace"
+            return Obstacle(f"{shown} is not plainly a path of the workspace")
         if has_secret_name(target):
-            return f"{shown} usually holds keys or passwords"
+            return Obstacle(f"{shown} usually holds keys or passwords", is_secret=os.path.lexists(target.path))
         try:
             kind = stat.S_IFMT(target.path.stat().st_mode)
         except OSError as exc:  # a missing file cannot be read; if it is created later, the call's binding changes
-            return None if exc.errno in (errno.ENOENT, errno.ENOTDIR) else f"{shown} cannot be looked at"
+            is_missing = exc.errno in (errno.ENOENT, errno.ENOTDIR)
+            return None if is_missing else Obstacle(f"{shown} cannot be looked at")
         if kind == stat.S_IFREG or (takes_folders and kind == stat.S_IFDIR):
             return None
-        return f"{shown} is no ordinary file"
+        return Obstacle(f"{shown} is no ordinary file")
 
-    def _find_secret(self, folders: Sequence[Path]) -> str | None:
-        """Return None if no file in the folders usually holds secrets, else a clause about one, or about their size."""
+    def _find_secret(self, folders: Sequence[Path]) -> Obstacle | None:
+        """Return None if no file in the folders usually holds secrets, else one, or that they are too large."""
         entry_count, secrets = 0, SecretFiles(self.workspace)
         pending = [os.path.realpath(folder) for folder in folders]
         while pending:
@@ -223,12 +233,14 @@ class _Check:
             entries = self.file_system.entries(folder)
             entry_count += len(entries)
             if entry_count > _MAX_SEARCHED_NAMES:
-                return f"it reads folders of more than {_MAX_SEARCHED_NAMES:,} files, too many to look for keys in them"
+                many = f"it reads folders of more than {_MAX_SEARCHED_NAMES:,} files, too many to look for keys in them"
+                return Obstacle(many)
             prefix = folder.rstrip("/")
             for entry in entries:
                 path = f"{prefix}/{entry.name}"
                 if _is_secret(entry, path, self.workspace, secrets):
-                    return f"it would also read `{_shown(os.path.relpath(path, self.workspace))}`, {_SECRET}"
+                    shown = _shown(os.path.relpath(path, self.workspace))
+                    return Obstacle(f"it would also read `{shown}`, {_SECRET}", is_secret=True)
             pending += [f"{prefix}/{entry.name}" for entry in entries if entry.kind == "folder"]
         return None
 

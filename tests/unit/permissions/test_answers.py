@@ -62,17 +62,16 @@ async def play(
 
 
 async def test_the_question_about_a_command_that_could_only_read_says_why_it_is_asked(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("KEY=x")
     reasons = list[str]()
 
     def deny(details: Any) -> ConfirmAnswer:
         reasons.append(details["reasons"][-1])
         return ConfirmAnswer(approved=False)
 
-    commands = ["ls | grep -rn TODO .", "cat ../notes.txt", "cat a > b"]
+    commands = ["ls | head --help", "cat ../notes.txt", "cat a > b"]
     await play(Session(workspace=tmp_path), *map(run, commands), answer=deny)
     assert reasons[:2] == [
-        "It is not taken for a read: it would also read `.env`, which usually holds keys or passwords.",
+        "It is not taken for a read: with these arguments `head` is not known to only read.",
         "It is not taken for a read: `../notes.txt` is not plainly a path of the workspace.",
     ]
     assert not reasons[2].startswith("It is not taken")

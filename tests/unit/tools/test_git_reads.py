@@ -124,6 +124,17 @@ git show
 git show HEAD --stat
 git show v1.0
 git show HEAD:src/a.py
+git show HEAD:README.md HEAD
+git show :/second
+git show 'HEAD^{/sec:*ond}'
+git show 'HEAD^!'
+git show :README.md
+git diff HEAD~1..HEAD
+git diff ^HEAD~1 HEAD
+git diff HEAD~1 HEAD -- ':(top)src'
+git diff 4b825dc642cb6eb9a060e54bf8d69288fbee4904 HEAD
+git diff HEAD:README.md HEAD:src/a.py
+cd src && git diff ../README.md && git show HEAD:./a.py HEAD:../README.md
 git show -s --format=%B HEAD~1
 git branch
 git branch -avv
@@ -361,7 +372,6 @@ git show ':.env'
 git show ':0:.env'
 git show HEAD:src/.env.local
 git show HEAD:README.md HEAD:.env
-git show HEAD:README.md HEAD
 git cat-file -p HEAD:.env
 git cat-file blob HEAD:.env
 git diff HEAD:README.md HEAD:.env
@@ -819,6 +829,7 @@ def test_an_included_pipe_does_not_hold_the_assessment(repository, tmp_path) -> 
 @pytest.mark.promise("I1")
 def test_contents_of_files_with_secrets_are_asked_about_wherever_git_shows_them(repository) -> None:
     repository.write("deploy/.env", "TOKEN=1\n")
+    repository.write("deploy/.ssh/config", "HOST\n")
     repository.git("add", ".")
     repository.git("commit", "--quiet", "--message", "secret")
     blob = repository.git("rev-parse", "HEAD:deploy/.env")
@@ -849,8 +860,48 @@ def test_contents_of_files_with_secrets_are_asked_about_wherever_git_shows_them(
         f"git diff HEAD:README.md {blob}": "ask",
         f"git cat-file -p {blob}": "ask",
         f"git cat-file -t {blob}": "allow",
+        "git cat-file -p HEAD": "allow",
         f"git grep -n TOKEN {blob}": "ask",
     }
+    plain = repository.git("rev-parse", "HEAD:README.md")
+    folder = repository.git("rev-parse", "HEAD:deploy/.ssh")
+    decided |= dict.fromkeys(
+        [
+            f"git diff {plain}..{blob}",
+            f"git diff {plain[:7]}..{blob[:7]}",
+            f"git diff {plain}...{blob}",
+            f"git diff {plain} {blob}",
+            f"git diff ^{blob} HEAD:README.md",
+            f"git diff HEAD:README.md..{blob}",
+            "git diff HEAD:deploy/.env..HEAD:README.md",
+            "git diff HEAD:README.md..:deploy/.env",
+            "git diff hidden..v1.0",
+            "git diff ..hidden",
+            "git diff hidden@{0}..HEAD:README.md",
+            "git diff 'hidden^{blob}' HEAD:README.md",
+            f"git log -p {plain}..{blob}",
+            f"git show {plain}..{blob}",
+            "git show --tags",
+            "git show --all",
+            "git show ':(top)'",
+            "git show ':!README.md'",
+            "git show :/secret",
+            "git show 'HEAD^{/se:*cret}'",
+            "git show 'HEAD^!'",
+            "git show 'HEAD^{tree}:deploy/.env'",
+            "cd deploy && git show HEAD:./.env",
+            f"git show {folder}:config",
+            f"git cat-file -p {folder}:config",
+            f"git diff 4b825dc642cb6eb9a060e54bf8d69288fbee4904 {folder}",
+            "git diff 4b825dc642cb6eb9a060e54bf8d69288fbee4904 HEAD:deploy/.ssh",
+            f"git grep HOST {folder}",
+            "cd deploy/.ssh && git grep HOST HEAD",
+            "cd deploy/.ssh && git show HEAD:./config",
+            "git diff nosuch",
+            "git diff main...nosuch",
+        ],
+        "ask",
+    )
     assert {command: repository.decide(command) for command in decided} == decided
     repository.write("deploy/.env", "TOKEN=2\n")
     assert repository.decide("git diff") == "ask"
@@ -858,6 +909,30 @@ def test_contents_of_files_with_secrets_are_asked_about_wherever_git_shows_them(
     repository.git("stash", "--quiet")
     assert repository.decide("git stash list") == "allow"
     assert repository.decide("git stash show -p") == "ask"
+
+
+@pytest.mark.promise("I1")
+def test_a_read_that_would_show_a_file_with_secrets_is_asked_about_in_every_mode(repository) -> None:
+    """As if it named the file; what it would read is not known of the last ones."""
+    repository.write("deploy/.env", "TOKEN=1\n")
+    repository.git("add", ".")
+    repository.git("commit", "--quiet", "--message", "secret")
+    reads = [
+        "grep -r TOKEN .",
+        "grep -r TOKEN deploy | head",
+        "git show",
+        "git log -p -1 | cat",
+        "cat src/a.py; git show",
+    ]
+    reads += ["git show HEAD:deploy/.env", "git grep TOKEN", "git diff HEAD~1"]
+    unknown = ["tar c . | base64", "find . -exec cat {} +", "git show --stat", "grep -r TOKEN src", "cat new.pem"]
+    for command in [*reads, *unknown]:
+        assessment = repository.runner.assess(bash_exec, command=command)
+        verdict = decide("auto", assessment)
+        assert verdict.decision == ("ask" if command in reads else "allow"), command
+        if command in reads:
+            assert decide("accept_edits", assessment).decision == "ask"
+            assert any(".env" in reason for reason in assessment.reasons), command
 
 
 @pytest.mark.promise("I1")
