@@ -15,6 +15,7 @@ from agenticx.sandbox.hosts import cover
 from agenticx.tools.base import CommandPart, ShellCommand
 
 __all__ = [
+    "Match",
     "allows_part",
     "allows_wishes",
     "allows_without_sandbox",

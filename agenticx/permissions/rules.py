@@ -21,7 +21,19 @@ from agenticx.errors import InvalidArguments
 from agenticx.sandbox.hosts import Host, overlap, parse_hosts
 from agenticx.tools.base import Assessment
 
-__all__ = ["ANY_TOOL", "EDITS", "Call", "Rule", "RuleOrigin", "RuleScope", "parse_rule", "rule_from", "with_scope"]
+__all__ = [
+    "ANY_TOOL",
+    "EDITS",
+    "Call",
+    "Rule",
+    "RuleOrigin",
+    "RuleScope",
+    "may_match_below",
+    "parse_rule",
+    "path_matches",
+    "rule_from",
+    "with_scope",
+]
 
 RuleScope = Literal["session", "workspace", "user"]
 RuleOrigin = Literal["answer", "command", "http"]
@@ -132,8 +144,8 @@ class Rule(BaseModel):
             raise ValueError("the workspace of a rule is an absolute path")
         if (self.arguments is None) != (self.digest is None) or (self.digest is not None and not self.exact):
             raise ValueError("arguments and their digest are those of an exact rule")
-        if self.path is not None and self.tool == "bash_exec":
-            raise ValueError("a rule about bash_exec has a command, not a path")
+        if self.path is not None and self.tool == "bash_exec" and self.decision == "allow":
+            raise ValueError("a rule that allows bash_exec has a command, not a path")
         if self.exact and (self.command is None) == (self.digest is None):
             raise ValueError("an exact rule has a command, or arguments and their digest")
         return self
@@ -158,13 +170,15 @@ class Rule(BaseModel):
         return self.workspace is None or self.workspace == str(workspace)
 
     def is_about(self, call: Call) -> bool:
-        """Return whether the rule is about a call, as far as its tool, paths, hosts and server decide it.
+        """Return whether the rule is about a call, as far as its tool, hosts and server decide it.
 
-        A rule that allows must match all paths and hosts of the call, another one any of them.
+        A rule that allows must match all paths and hosts of the call, another one any of its hosts; for its path see
+        `path_rules`.
         """
         assessment = call.assessment
         if self.tool == EDITS:
-            if assessment.risk != "write" or not assessment.paths:
+            may_change = self.decision != "allow" and self.path is not None and assessment.shell is not None
+            if not may_change and (assessment.risk != "write" or not assessment.paths):
                 return False
         elif self.tool not in (ANY_TOOL, call.tool):
             return False
@@ -172,11 +186,13 @@ class Rule(BaseModel):
             return False
         if self.network is not None and self.decision != "allow" and not self._may_reach_network(assessment):
             return False
-        check = all if self.decision == "allow" else any
-        if self.path is not None and not (
-            assessment.paths and check(_path_matches(self.path, path) for path in assessment.paths)
+        if (
+            self.path is not None
+            and self.decision == "allow"
+            and not (assessment.paths and all(path_matches(self.path, path) for path in assessment.paths))
         ):
             return False
+        check = all if self.decision == "allow" else any
         matches = _host_matches if self.decision == "allow" else _hosts_overlap
         if self.host is not None and not (
             assessment.hosts and check(matches(self.host, host) for host in assessment.hosts)
@@ -294,26 +310,43 @@ def _hosts_overlap(pattern: str, host: str) -> bool:
     return _host_matches(pattern, host) or _host_matches(host.lower(), pattern)
 
 
-def _path_matches(pattern: str, path: str) -> bool:
+def path_matches(pattern: str, path: str) -> bool:
     """Return whether a path matches a glob; the work is at most the product of their numbers of names.
 
-    >>> [_path_matches("src/**", path) for path in ("src/a.py", "src/b/c.py", "src", "lib/a.py")]
+    >>> [path_matches("src/**", path) for path in ("src/a.py", "src/b/c.py", "src", "lib/a.py")]
     [True, True, False, False]
-    >>> [_path_matches("**/*.md", path) for path in ("a.md", "docs/a.md", "a.mdx")]
+    >>> [path_matches("**/*.md", path) for path in ("a.md", "docs/a.md", "a.mdx")]
     [True, True, False]
     """
     names = pattern.split("/")
     places = _after_any(names, {0})
     for name in path.split("/"):
-        places = {
-            place if names[place] == "**" else place + 1
-            for place in places
-            if place < len(names) and (names[place] == "**" or _name_regex(names[place]).fullmatch(name))
-        }
-        places = _after_any(names, places)
+        places = _after_any(names, _next_places(names, places, name))
     return len(names) in places or (
         len(names) - 1 in places and names[-1] == "**" and path.count("/") >= len(names) - 1
     )
+
+
+def may_match_below(pattern: str, folder: str, levels: int | None) -> bool:
+    """Return whether a glob may match a file in a folder, at most `levels` below it; the workspace's own folder is "".
+
+    >>> [may_match_below("src/*/a.md", folder, 1) for folder in ("", "src", "src/b", "lib")]
+    [False, False, True, False]
+    """
+    names = pattern.split("/")
+    places = _after_any(names, {0})
+    for name in folder.split("/") if folder else ():
+        places = _after_any(names, _next_places(names, places, name))
+    shortest = (sum(name != "**" for name in names[place:]) for place in places if place < len(names))
+    return any(levels is None or count + (names[-1] == "**") <= levels for count in shortest)
+
+
+def _next_places(names: list[str], places: set[int], name: str) -> set[int]:
+    return {
+        place if names[place] == "**" else place + 1
+        for place in places
+        if place < len(names) and (names[place] == "**" or _name_regex(names[place]).fullmatch(name))
+    }
 
 
 def _after_any(names: list[str], places: set[int]) -> set[int]:

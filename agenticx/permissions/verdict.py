@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agenticx.permissions.command_rules import (
+    Match,
     allows_part,
     allows_wishes,
     allows_without_sandbox,
@@ -26,6 +27,7 @@ from agenticx.permissions.command_rules import (
     is_exactly,
     may_be_allowed,
 )
+from agenticx.permissions.path_rules import find_path
 from agenticx.permissions.rules import Call, Rule
 from agenticx.tools.base import Risk, ShellCommand
 
@@ -158,6 +160,8 @@ def _decide(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, is_own: 
         return Verdict("ask", "rule", (*assessment.reasons, f"The user's rule asks: {asking}."), (asking,))
     if (unread := undenied or unasked) is not None:
         reason = f"It may run what a rule of the user is about ({unread}); the command does not show it."
+        if unread.path is not None:
+            reason = f"It may reach files that a rule of the user is about ({unread})."
         return Verdict("ask", "unread", (*assessment.reasons, reason), (unread,))
     return _decide_by_mode(mode, call, rules, is_own=is_own)
 
@@ -191,14 +195,22 @@ def _find(rules: Sequence[Rule], decision: Decision, call: Call) -> tuple[Rule |
     for rule in rules:
         if rule.decision != decision:
             continue
-        if rule.command is None:
-            return rule, unread
-        match = "no" if call.assessment.shell is None else find_in_command(rule, call.assessment.shell)
+        match = _match(rule, call)
         if match == "yes":
             return rule, unread
         if match == "unknown":
             unread = unread or rule
     return None, unread
+
+
+def _match(rule: Rule, call: Call) -> Match:
+    """Return whether a rule that asks or denies is about a call, as far as its command and its path decide it."""
+    matches: set[Match] = {"yes"}
+    if rule.command is not None:
+        matches.add("no" if call.assessment.shell is None else find_in_command(rule, call.assessment.shell))
+    if rule.path is not None:
+        matches.add(find_path(rule, call))
+    return "no" if "no" in matches else "unknown" if "unknown" in matches else "yes"
 
 
 def _allowing(rules: Sequence[Rule], call: Call) -> tuple[Rule, ...]:

@@ -74,6 +74,20 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedPath:
+    """A file or folder that a word of a command may name, relative to the workspace, which itself is ".".
+
+    The command goes through it if it `is_folder`. `is_changed` is False if it only reads it, None if that is not known;
+    `is_sure` is False if only a part of the word names it.
+    """
+
+    path: str
+    is_folder: bool = False
+    is_changed: bool | None = None
+    is_sure: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ShellCommand:
     """A command line of bash.
 
@@ -82,7 +96,8 @@ class ShellCommand:
       a clause about the first such thing, None if the command was not read at all.
     - `runs` are the words of all simple commands that it may run, also in substitutions, quoted code and after programs
       such as `sudo`; None is a word that only bash knows. `is_complete` is False if it may run others too, and
-      `mentions` are names in the arguments of programs that are not known, which may run them.
+      `mentions` are names in the arguments of programs that are not known, which may run them. `paths` are the files
+      and folders that its words may name, None if not all are known.
     - `network` and `unsandboxed` say what it asks for beyond the sandbox, where there is one. `network` is True, or
       some hosts where the sandbox keeps the command from all others.
     """
@@ -95,6 +110,7 @@ class ShellCommand:
     unsandboxed: bool = False
     unread: str | None = None
     mentions: frozenset[str | None] = frozenset()
+    paths: tuple[NamedPath, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +132,8 @@ class Assessment:
       conversation, unless the user wrote what is sent or has a rule that allows it.
     - `undeclared`: nobody declared a risk, as for a bare function; `risk` is a guess then.
     - Rules of the user look at what the call is about: `paths`, the files of the workspace that it changes (or, of risk
-      "read", reads), relative to it, links followed; `hosts` to which it connects; `server`, that of a tool of MCP; and
+      "read", reads), relative to it, links followed; `folders`, those that it reads with the number of their levels,
+      None for all; `hosts` to which it connects; `server`, that of a tool of MCP; and
       `shell`, the command that it runs.
     - `asks` is a question to the user. Such a call does not run: the answer is its result. Waiting for it counts in no
       time limit of tools; the question is stored and waits on after a restart, as a confirmation does.
@@ -137,6 +154,7 @@ class Assessment:
     path: str | None = None
     diff: str | None = None
     paths: tuple[str, ...] = ()
+    folders: tuple[tuple[str, int | None], ...] = ()
     hosts: tuple[str, ...] = ()
     server: str | None = None
     shell: ShellCommand | None = None

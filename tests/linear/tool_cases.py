@@ -67,6 +67,7 @@ from agenticx.tools.shell.globs import is_glob, simplify_classes
 from agenticx.tools.shell.grammar import find_unread, parse_command
 from agenticx.tools.shell.harmless_commands import read_parts
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES, examine
+from agenticx.tools.shell.path_words import find_named_paths
 from agenticx.tools.shell.quoting import remove_quoting
 from agenticx.tools.shell.read_only_programs import can_only_read, read_arguments
 from agenticx.tools.shown_names import entries_shown_as, name_forms
@@ -412,6 +413,12 @@ TOOL_CASES = [
         ),
     ),
     LinearCase(of=read_commands, run=read_commands, inputs=COMMANDS, where="thread"),
+    LinearCase(
+        of=find_named_paths,
+        run=lambda command: find_named_paths(read_commands(command), Path("/workspace")),
+        inputs=COMMANDS,
+        where="thread",
+    ),
     LinearCase(
         of=find_unread,
         run=find_unread,

@@ -474,7 +474,9 @@ class _Authorization:
 def _takes_long(call: Call, rules: Sequence[Rule]) -> bool:
     """Return whether each rule is compared with so many commands that it would hold the event loop."""
     shell = call.assessment.shell
-    return shell is not None and len(rules) * (len(shell.runs) + len(shell.parts or ())) > _LOOP_COMPARISONS
+    if shell is None:
+        return False
+    return len(rules) * (len(shell.runs) + len(shell.parts or ()) + len(shell.paths or ())) > _LOOP_COMPARISONS
 
 
 def _asker(turn: Turn, request: UserRequest, settings: Settings, clock: Clock) -> Asker[Any, Any]:

@@ -32,7 +32,13 @@ _MAX_LINE_CHARS = 2_000
 # --- list_files -------------------------------------------------------------------------------------------------------
 
 
-@tool(risk="read")
+def _assess_list(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+    target = resolve_accessible(arguments.get("path", "."), context)
+    folder = "/".join(target.parts) or "."
+    return Assessment(risk="read", path=target.shown, folders=((folder, arguments.get("depth", 1)),))
+
+
+@tool(risk="read", assess=_assess_list)
 def list_files(context: ToolContext, path: str = ".", depth: Annotated[int, Field(ge=1, le=20)] = 1) -> str:
     """List a folder of the workspace: one path per line, folders end in "/". Hidden files are shown.
 

@@ -6,15 +6,16 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.threads import run_in_thread
+from agenticx.tools.base import Assessment
 from agenticx.tools.builtin.files import resolve_accessible
 from agenticx.tools.context import ToolContext
 from agenticx.tools.ignore import IgnoreRules
@@ -40,7 +41,15 @@ _MAX_CHARS_AT_ONCE = 64 * 1024  # a match in a longer text keeps other threads w
 _OF_WHOLE_TEXT = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-")  # what means something else in a text of several lines
 
 
-@tool(risk="read")
+def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+    target = resolve_accessible(arguments.get("path", "."), context)
+    path = "/".join(target.parts)
+    if path and not target.path.is_dir():
+        return Assessment(risk="read", path=target.shown, paths=(path,))
+    return Assessment(risk="read", path=target.shown, folders=((path or ".", None),))
+
+
+@tool(risk="read", assess=_assess)
 async def file_search(
     pattern: str,
     context: ToolContext,

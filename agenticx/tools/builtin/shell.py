@@ -37,6 +37,7 @@ from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableE
 from agenticx.tools.shell.grammar import find_unread
 from agenticx.tools.shell.harmless_commands import read_parts
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, NamedPaths, examine
+from agenticx.tools.shell.path_words import find_named_paths
 from agenticx.tools.shell.sandboxing import (
     Launch,
     Wishes,
@@ -133,10 +134,12 @@ def _read_command(
     has_parts: bool,
 ) -> ShellCommand:
     reading = read_commands(command)
-    if not has_parts:
-        return ShellCommand(command, None, reading.runs, reading.is_complete, mentions=reading.mentions)
-    search_path, private = environment.get("PATH", ""), context.protected_roots
     workspace = context.workspace.resolve()
+    paths = find_named_paths(reading, workspace)
+    shell = ShellCommand(command, None, reading.runs, reading.is_complete, mentions=reading.mentions, paths=paths)
+    if not has_parts:
+        return shell
+    search_path, private = environment.get("PATH", ""), context.protected_roots
     parts = read_parts(
         command,
         workspace,
@@ -147,7 +150,7 @@ def _read_command(
         find_launcher=partial(read_only_launcher, context, environment),
     )
     unread = find_unread(command) if parts is None else None
-    return ShellCommand(command, parts, reading.runs, reading.is_complete, unread=unread, mentions=reading.mentions)
+    return replace(shell, parts=parts, unread=unread)
 
 
 @dataclass(frozen=True, slots=True)

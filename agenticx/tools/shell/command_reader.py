@@ -296,6 +296,10 @@ class CommandReading:
     is_complete: bool
     mentions: frozenset[str | None] = frozenset()
     """The names in the arguments of programs that are not known, which may run what they are given; None is any."""
+    read: frozenset[str | None] = frozenset()
+    """The files from which input is redirected."""
+    written: frozenset[str | None] = frozenset()
+    """The files to which output is redirected."""
 
 
 def read_commands(command: str) -> CommandReading:
@@ -304,7 +308,9 @@ def read_commands(command: str) -> CommandReading:
         return CommandReading((), is_complete=False)
     found = _Found()
     _Reader(command, found, 0).read()
-    return CommandReading(tuple(found.runs), found.is_complete, frozenset(found.mentions))
+    return CommandReading(
+        tuple(found.runs), found.is_complete, *map(frozenset, (found.mentions, found.read, found.written))
+    )
 
 
 @dataclass(slots=True)
@@ -312,6 +318,8 @@ class _Found:
     runs: list[tuple[str | None, ...]] = field(default_factory=list[tuple[str | None, ...]])
     is_complete: bool = True
     mentions: set[str | None] = field(default_factory=set[str | None])
+    read: set[str | None] = field(default_factory=set[str | None])
+    written: set[str | None] = field(default_factory=set[str | None])
     inner_chars: int = 0
     """The length of the code in arguments that has been read."""
 
@@ -700,6 +708,10 @@ class _Reader:
                 self._documents.append((word, is_quoted, operator == "<<-"))
             elif operator in ("<<", "<<-"):
                 self._found.is_complete = False
+            elif operator == "<":
+                self._found.read.add(word)
+            elif operator != "<<<" and not (operator in ("<&", ">&") and re.fullmatch(r"\d*-?", word or "x")):
+                self._found.written.add(word)
 
     def _skip_documents(self, nesting: int) -> None:
         """Skip the here documents that begin here; what they substitute is read."""

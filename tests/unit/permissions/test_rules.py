@@ -16,6 +16,8 @@ from agenticx.sandbox.options import SandboxOptions
 from agenticx.sandbox.probe import find_sandbox
 from agenticx.tools import Assessment, ToolContext
 from agenticx.tools.builtin.edits import file_write
+from agenticx.tools.builtin.files import list_files
+from agenticx.tools.builtin.search import file_search
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.shell.command_reader import read_commands
 
@@ -72,7 +74,7 @@ def test_a_rule_is_read_and_written_in_the_same_way(text: str, fields: dict[str,
         ("allow *", "names its tool"),
         ("allow edit path=/etc/**", "relative to the workspace"),
         ("allow edit path=../x", "relative to the workspace"),
-        ("deny bash_exec path=src/**", "has a command, not a path"),
+        ("allow bash_exec path=src/**", "has a command, not a path"),
         ("allow web_fetch host=https://x/", "no host"),
         ('allow bash_exec command="git', "cannot be read"),
         ("allow bash_exec command=curl network=false", "is wrong in network: it is true or a list of hosts"),
@@ -760,3 +762,67 @@ def test_denied_short_options_are_found_in_whatever_order_and_place(project: Pat
         assert (text, decide("auto", command(text, project), rules=removing).decision) == (text, decision)
     for text, decision in {"rm -r x": "allow", "rm -f -- -r": "allow", "rm -f $x": "ask", "ls -rf": "allow"}.items():
         assert (text, decide("auto", command(text, project), rules=denied).decision) == (text, decision)
+
+
+@pytest.mark.promise("E5")
+def test_a_rule_about_a_path_is_found_in_the_words_of_commands_and_in_folders(project: Path) -> None:
+    (project / "lib" / "x").write_text("private")
+    (project / "link").symlink_to(project / "lib")
+    every, shell, edits, markdown = (
+        [parse_rule(text)]
+        for text in (
+            "deny * path=lib/**",
+            "deny bash_exec path=lib/**",
+            "deny edit path=lib/**",
+            "ask * path=**/*.md",
+        )
+    )
+    for rules, texts in {
+        (*every, *shell): {
+            "deny": [
+                "cat lib/x", "cat ./src/../lib/x", f"cat {project}/lib/x", "cat < lib/x", "cat link/x",
+                "echo a > lib/x", "cat src/a | tee lib/y", "bash -c 'cat lib/x'", "cd lib && cat x",
+                "cd src && cat ../lib/x",
+                "grep -r a lib", "sudo cat lib/x", "tar c lib", "cp -r lib other",
+            ],
+            "ask": [
+                "grep -r a .", "rg a", "tar c .", "cp -r . /tmp/x", "cat $X", "cat lib*/x", "python x.py",
+                "git show HEAD:lib/x", "tar --directory=lib -c x", "find . -newer x -exec cat {} +", "cat l?b/x",
+                "sed -n 'w lib/x' a", "git grep a",
+            ],
+            "allow": [
+                "cat src/a", "echo lib/x", "ls", "cat notes.txt > out", "pytest -q tests", "cat library/x 2>&1",
+                "git status", "grep -r a src", "echo $X", "cat notes.txt > /dev/null",
+            ],
+        },
+        tuple(edits): {
+            "deny": [
+                "echo bad > lib/x", "cat notes.txt >> lib/x", "echo bad 2>lib/x", "cd lib && echo a > x", "rm -r lib",
+            ],
+            "ask": ["sed -i s/a/b/ lib/x", "rm -rf .", "ruff check lib/x", "python x.py", "cp a $X"],
+            "allow": ["cat lib/x", "echo bad > src/x", "touch src/x", "grep -r a ."],
+        },
+        tuple(markdown): {
+            "ask": ["cat a.md", "cat src/b.md", "grep -r x src", "tar c src"],
+            "allow": ["cat notes.txt", "make test", "git add notes.txt"],
+        },
+    }.items():  # fmt: skip
+        for rule in rules:
+            for decision, commands in texts.items():
+                for text in commands:
+                    verdict = decide("auto", command(text, project), rules=[rule])
+                    assert (str(rule), text, verdict.decision) == (str(rule), text, decision)
+    for tool, arguments, decision in (
+        (file_search, {"pattern": "a", "path": "lib"}, "deny"),
+        (file_search, {"pattern": "a", "path": "lib/x"}, "deny"),
+        (file_search, {"pattern": "a"}, "ask"),
+        (file_search, {"pattern": "a", "path": "src"}, "allow"),
+        (list_files, {"path": "lib"}, "deny"),
+        (list_files, {"depth": 2}, "ask"),
+        (list_files, {}, "allow"),
+    ):
+        validated = tool.validate(arguments)
+        assessment = tool.assess(validated, ToolContext(workspace=project))
+        call = Call(tool=tool.schema.name, assessment=assessment, arguments=validated, workspace=project.resolve())
+        assert (arguments, decide("auto", call, rules=every).decision) == (arguments, decision)
+        assert decide("auto", call, rules=edits).decision == "allow"
