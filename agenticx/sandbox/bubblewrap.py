@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agenticx.sandbox.hosts import Host
 
-__all__ = ["EMPTY_FOLDERS", "Profile", "home_folders", "wrap"]
+__all__ = ["EMPTY_FOLDERS", "Profile", "home_folders", "lost_folders", "wrap"]
 
 # They hold the sockets of other programs, such as Docker's, and a user's session bus; and shared temporary files.
 EMPTY_FOLDERS = ("/tmp", "/var/tmp", "/run")
@@ -55,6 +55,12 @@ def home_folders() -> tuple[Path, ...]:
     """Return the home folder of the environment and that of the user database, as far as they exist, but not `/`."""
     homes = [os.path.realpath(home) for home in (os.path.expanduser("~"), _home_of_user()) if os.path.isabs(home)]
     return tuple(Path(home) for home in dict.fromkeys(homes) if home != "/" and os.path.isdir(home))
+
+
+def lost_folders(workspace: Path) -> list[Path]:
+    """Return the folders in which a command may write, but whose content ends with it; some may be in `workspace`."""
+    homes = [home for home in home_folders() if not home.is_relative_to(workspace)]
+    return [*map(Path, (*EMPTY_FOLDERS, "/dev")), *(cache for home in homes for cache in _caches(home))]
 
 
 def _home_of_user() -> str:

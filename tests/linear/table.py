@@ -101,6 +101,7 @@ MODULES = [
     "tools.shell.harmless_commands",
     "tools.shell.command_reader",
     "tools.shell.path_words",
+    "tools.shell.lost_moves",
     "tools.shell.git_reads",
     "tools.shell.git_revisions",
     "tools.shell.read_only_programs",

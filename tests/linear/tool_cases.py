@@ -66,6 +66,7 @@ from agenticx.tools.shell.git_revisions import NamedObject, Readings, read_revis
 from agenticx.tools.shell.globs import is_glob, simplify_classes
 from agenticx.tools.shell.grammar import find_unread, parse_command
 from agenticx.tools.shell.harmless_commands import read_parts
+from agenticx.tools.shell.lost_moves import find_lost_move
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES, examine
 from agenticx.tools.shell.path_words import find_named_paths
 from agenticx.tools.shell.quoting import remove_quoting
@@ -373,6 +374,12 @@ TOOL_CASES = [
         of=find_protected_change,
         run=partial(_find_deletion, find_protected_change),
         inputs=_DELETIONS,
+        where="thread",
+    ),
+    LinearCase(
+        of=find_lost_move,
+        run=lambda text: find_lost_move(text, read_commands(text).runs, _HERE),
+        inputs=COMMANDS,
         where="thread",
     ),
     LinearCase(

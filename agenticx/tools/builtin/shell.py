@@ -36,6 +36,7 @@ from agenticx.tools.shell.deletions import find_critical_deletion, find_protecte
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
 from agenticx.tools.shell.grammar import find_unread
 from agenticx.tools.shell.harmless_commands import read_parts
+from agenticx.tools.shell.lost_moves import LOST, find_lost_move
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, NamedPaths, examine
 from agenticx.tools.shell.path_words import find_named_paths
 from agenticx.tools.shell.sandboxing import (
@@ -94,6 +95,9 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     has_sandbox = kind is not None or (wishes.unsandboxed and find_sandbox_for(context, Wishes()).kind is not None)
     asked = wishes.enforced_by(kind) if has_sandbox else Wishes()
     own = _find_own_command(shell)
+    moved = find_lost_move(command, shell.runs, workspace) if kind == "bubblewrap" else None
+    if moved is not None:
+        power += (f"It moves files to {visible_line(moved, _MAX_WORD_CHARS)}: {LOST}.",)
     reasons = (*_reasons(command, workspace, power, named, deletions), *filter(None, (read_secret, own)))
     if kind is None:
         reasons += tuple(_programs_of_workspace(shell, workspace, search_path))
@@ -105,7 +109,7 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         protected=not harmless and any(word is not None for word in found),
         unchecked=unchecked is not None,
         sandboxed=kind or False,
-        contained=is_contained(context, wishes, kind),
+        contained=moved is None and is_contained(context, wishes, kind),
         sends=sends_to_hosts_only(context, wishes, kind),
         hosts=tuple(host.name for host in wishes.hosts),
         command=visible(_shortened(command)),
