@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -262,56 +263,147 @@ def test_a_long_name_of_a_program_is_looked_at_in_linear_time(project: Path) -> 
 LOOK_ALIKES = str.maketrans("aeopсty", "аеорсту")  # Cyrillic letters
 
 
-def near_misses(count: int) -> list[str]:
-    """Return commands that are nearly `pytest`, with arguments."""
-    random_number = random.Random(7)
-    changes = [
-        lambda text: f"{text}\nrm x",
-        lambda text: f"rm x\n{text}",
-        lambda text: f"cd src && {text}",
-        lambda text: f"A=1 {text}",
-        lambda text: f"./{text}",
-        lambda text: f"/usr/bin/{text}",
-        lambda text: f"'pytest'{text[6:]}",
-        lambda text: f'py"test"{text[6:]}',
-        lambda text: f"py\\test{text[6:]}",
-        lambda text: text.translate(LOOK_ALIKES),
-        lambda text: f"{text} > out",
-        lambda text: f"{text} & rm x",
-        lambda text: f"{text}; python -c 1",
-        lambda text: f"{text} | sh",
-        lambda text: f"{text} $(rm x)",
-        lambda text: f"{text} `rm x`",
-        lambda text: f"{text} <(rm x)",
-        lambda text: f"! {text}",
-        lambda text: f"time {text}",
-        lambda text: f"env {text}",
-        lambda text: f"{text.replace('pytest', 'pytest-watch')}",
-        lambda text: f"pytest.py{text[6:]}",
-        lambda text: f"PYTEST{text[6:]}",
-        lambda text: f"{{ {text}; }}",
-        lambda text: f"({text})",
-        lambda text: f"{text}\r\nrm x",
-        lambda text: f"pytes?{text[6:]}",
-        lambda text: f"{text} $HOME",
-        lambda text: f"{text} || rm x",
-        lambda text: f"pushd src; {text}",
+# Each makes a near miss of a command: of the words that a rule allows, and the arguments after them.
+CHANGES: list[Callable[[str, str], str]] = [
+    lambda words, rest: f"{words}{rest}\nrm x",
+    lambda words, rest: f"rm x\n{words}{rest}",
+    lambda words, rest: f"cd src && {words}{rest}",
+    lambda words, rest: f"A=1 {words}{rest}",
+    lambda words, rest: f"./{words}{rest}",
+    lambda words, rest: f"/usr/bin/{words}{rest}",
+    lambda words, rest: f"'{words[:3]}'{words[3:]}{rest}",
+    lambda words, rest: f'{words[:-3]}"{words[-3:]}"{rest}',
+    lambda words, rest: f"{words[:-1]}\\{words[-1]}{rest}",
+    lambda words, rest: f"{words[:-1]}?{rest}",
+    lambda words, rest: f"{words[:-2]}*{rest}",
+    lambda words, rest: words.translate(LOOK_ALIKES) + rest,
+    lambda words, rest: f"{words}\u200b{rest}",
+    lambda words, rest: f"{words}{rest} > out",
+    lambda words, rest: f"{words}{rest} & rm x",
+    lambda words, rest: f"{words}{rest}; python -c 1",
+    lambda words, rest: f"{words}{rest} || rm x",
+    lambda words, rest: f"{words}{rest} | sh",
+    lambda words, rest: f"{words}{rest} $(rm x)",
+    lambda words, rest: f"{words}{rest} `rm x`",
+    lambda words, rest: f"{words}{rest} <(rm x)",
+    lambda words, rest: f"{words}{rest} $HOME",
+    lambda words, rest: f"! {words}{rest}",
+    lambda words, rest: f"time {words}{rest}",
+    lambda words, rest: f"env {words}{rest}",
+    lambda words, rest: f"xargs {words}{rest}",
+    lambda words, rest: f"{words}-watch{rest}",
+    lambda words, rest: f"{words}.py{rest}",
+    lambda words, rest: words.upper() + rest,
+    lambda words, rest: f"{{ {words}{rest}; }}",
+    lambda words, rest: f"({words}{rest})",
+    lambda words, rest: f"{words}{rest}\r\nrm x",
+    lambda words, rest: f"pushd src; {words}{rest}",
+    lambda words, rest: f"{words}\u00a0{rest}",
+]
+# By what a rule allows: two arguments after it, and commands that only resemble it.
+COMMANDS = {
+    "pytest": (" -q", " -k 'a or b'", ["py test", "pytest3 -q", "python -m pytest", "tests/pytest"]),
+    "git commit": (
+        " -m x",
+        " -qam 'a b'",
+        ["git", "git -C src commit", "git -c a.b=x commit", "git --no-pager commit", "git commit-tree x", "git push",
+         "git -- commit", "git add commit", "git m commit"],
+    ),
+    "git add": (" -A", " src", ["git addx", "git -C src add -A", "git --work-tree=x add .", "git am x", "git rm src"]),
+    "npm run build": (
+        " --if-present",
+        " -- --mode=x",
+        ["npm run", "npm run build:all", "npm run test", "npm build", "npm -s run build", "npm --prefix x run build",
+         "npm run-script build", "npm run --prefix=x build", "npx run build", "npm run build --script-shell=./x"],
+    ),
+    "python -m pytest": (
+        " -x",
+        " tests/test_a.py",
+        ["python", "python -m", "python -m pytest.x", "python -m unittest", "python -mpytest", "python3 -m pytest",
+         "python -c 1 -m pytest", "python -I -m pytest", "python pytest", "python -m -m pytest"],
+    ),
+}  # fmt: skip
+# By the files that a rule allows to be edited: such a file, and others.
+FILES = {
+    "src/**": (
+        "src/inner/a.py",
+        "src2/a.py srcs/a.py src.py lib/src/a.py SRC/a.py s/rc/a.py .src/a.py src./a.py src\\a.py srс/a.py "
+        "./notes.txt src/link/a.py src/.git/config "
+        "src/.env src/.vscode/tasks.json",
+    ),
+    "src/*": ("src/a.py", "src/inner/a.py lib/a.py a.py src/link/a.py"),
+    "src/a.py": ("src/a.py", "src/b.py src/A.py src/a.pyc src/a src/a.py.orig src/inner/a.py a.py"),
+    "**/test_*.py": ("src/test_a.py", "src/test_a.pyc src/atest_.py src/test.py test_a .git/test_a.py"),
+}
+
+
+def near_misses() -> list[tuple[str, str]]:
+    """Return rules that allow commands, each with a command that it is not about."""
+    pairs = [
+        (words, text)
+        for words, (*arguments, others) in COMMANDS.items()
+        for text in [*(change(words, rest) for rest in arguments for change in CHANGES), *others]
     ]
-    arguments = ["", " -q", " tests/test_a.py", " -k 'a or b'", " --maxfail=1 -x", " -p no:cacheprovider"]
-    return [changes[number % len(changes)](f"pytest{random_number.choice(arguments)}") for number in range(count)]
+    assert len(set(pairs)) == len(pairs) >= 300
+    return pairs
 
 
 @pytest.mark.promise("E5")
-def test_near_misses_of_a_rule_ask(project: Path) -> None:
-    rules = [parse_rule('allow bash_exec command="pytest"')]
-    assert decide("default", command("pytest -q", project), rules=rules).decision == "allow"
-    assert (
-        decide("default", command("pytest -k 'a or b'; pytest | tail -n 2", project), rules=rules).decision == "allow"
-    )
-    for text in near_misses(300):
-        assert (text, decide("default", command(text, project), rules=rules).decision) == (text, "ask")
+def test_near_misses_of_a_rule_about_commands_ask(project: Path) -> None:
+    rules = {words: [parse_rule(f'allow bash_exec command="{words}"')] for words in COMMANDS}
+    for words, (*arguments, _) in COMMANDS.items():
+        for text in (words + arguments[0], f"{words}{arguments[1]}; {words} | tail -n 2"):
+            assert (text, decide("default", command(text, project), rules=rules[words]).decision) == (text, "allow")
+    for words, text in near_misses():
+        assert (text, decide("default", command(text, project), rules=rules[words]).decision) == (text, "ask")
     elsewhere = parse_rule('allow bash_exec command="pytest"', workspace=str(project / "src"))
     assert decide("default", command("pytest", project), rules=[elsewhere]).decision == "ask"
+
+
+@pytest.mark.promise("E5")
+def test_near_misses_of_a_rule_about_files_ask(project: Path) -> None:
+    (project / "src/link").symlink_to(project / "lib", target_is_directory=True)
+    for glob, (hit, misses) in FILES.items():
+        rules = [parse_rule(f"allow edit path={glob}")]
+        assert decide("default", edit(hit, project), rules=rules).decision == "allow"
+        for path in misses.split():
+            assert (path, decide("default", edit(path, project), rules=rules).decision) == (path, "ask")
+
+
+@pytest.mark.promise("E5")
+def test_a_rule_about_words_does_not_allow_a_command_to_leave_the_sandbox(project: Path) -> None:
+    wishes = [{}, {"unsandboxed": True}, {"network": True}, {"unsandboxed": True, "network": True}]
+    for rules in ([], [parse_rule("allow bash_exec command=pytest")]):
+        decisions = [decide("auto", command("pytest", project, **wish), rules=rules).decision for wish in wishes]
+        assert decisions == ["allow", "ask", "ask", "ask"]
+    every = [parse_rule("allow bash_exec"), parse_rule("allow bash_exec network=true")]
+    for wish, decision in zip(wishes, ["allow", "ask", "allow", "ask"], strict=True):
+        assert decide("auto", command("pytest", project, **wish), rules=every).decision == decision
+
+
+@pytest.mark.promise("E5")
+def test_the_kind_of_a_call_of_a_server_is_its_tool_there_and_that_of_a_fetch_its_host(project: Path) -> None:
+    def made(tool: str, **fields: Any) -> Call:
+        assessment = Assessment(risk="execute", sends=True, **fields)
+        return Call(tool=tool, assessment=assessment, arguments={"a": 1}, workspace=project, digest="d")
+
+    for call, kind, others in (
+        (
+            made("forge__comment", server="forge"),
+            "forge__comment of forge",
+            [made("forge__comment", server="other"), made("forge__merge", server="forge"), made("forge__comment")],
+        ),
+        (
+            made("web_fetch", hosts=("a.test",)),
+            "web_fetch at a.test",
+            [made("web_fetch", hosts=hosts) for hosts in ((), ("b.test",), ("x.a.test",), ("a.test", "b.test"))],
+        ),
+    ):
+        offer = offer_rules(call)
+        assert ", ".join(describe(rule) for rule in offer.rules) == kind
+        assert describe(offer.exact) == f"{call.tool} with exactly these arguments"
+        assert decide("default", replace(call, digest="other"), rules=offer.rules).decision == "allow"
+        assert {decide("default", other, rules=offer.rules).decision for other in others} == {"ask"}
 
 
 HIDDEN_PUSHES = """\
