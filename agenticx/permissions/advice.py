@@ -12,11 +12,19 @@ from agenticx.similar_names import similar_name
 from agenticx.tools.shell.grammar import find_unread, parse_command
 from agenticx.tools.visible import visible_line
 
-__all__ = ["advise", "advise_all", "refuse_without_effect"]
+__all__ = ["advise", "advise_all", "holds_without_sandbox", "refuse_without_effect"]
 
 _SHELL = "bash_exec"
 _MAX_COMPARED = 200  # stricter rules with which one is compared
 _MAX_CHARS = 200
+# Tools that reach files, and whether they change them.
+_PATH_TOOLS: Mapping[str, bool] = {
+    "file_edit": True,
+    "file_read": False,
+    "file_search": False,
+    "file_write": True,
+    "list_files": False,
+}
 # Tools of whose calls each is asked about, whatever rules allow.
 _ASKED_EACH_TIME: Mapping[str, str] = {
     "memory_save": "what later sessions will have is asked about each time",
@@ -33,6 +41,11 @@ def refuse_without_effect(rule: Rule) -> None:
         raise InvalidArguments(f"a rule about {rule.tool} has no command; only those about {_SHELL} have one")
     if (why := _why_not_plain(rule)) is not None:
         raise InvalidArguments(f"the rule would allow no command: {why}")
+
+
+def holds_without_sandbox(rule: Rule) -> bool:
+    """Return whether a rule allows commands of the shell also where there is no sandbox."""
+    return rule.decision == "allow" and rule.tool == _SHELL and not rule.network_hosts and rule.sandboxed is None
 
 
 def advise(rule: Rule, rules: Sequence[Rule], tools: Collection[str] | None = None) -> Sequence[str]:
@@ -71,6 +84,9 @@ def _advise(rule: Rule, stricter: Sequence[Rule], tools: Collection[str] | None)
 
 def _advise_about_words(rule: Rule) -> Iterator[str]:
     """Yield clauses about the command of a rule that asks or denies."""
+    if rule.path is not None and rule.tool in _PATH_TOOLS:
+        wider = EDITS if _PATH_TOOLS[rule.tool] else ANY_TOOL
+        yield f"commands and other tools may reach these files too; a rule about {wider} is about all"
     if rule.command is not None and rule.tool not in (_SHELL, ANY_TOOL):
         yield f"it is about no call: {rule.tool} has no command, only {_SHELL} has one"
     elif (why := _why_not_plain(rule)) is not None:

@@ -48,7 +48,6 @@ _ALONE = _names("""
     phpunit prettier pylint pyright pytest rspec rubocop ruff rustfmt shellcheck stylelint touch tox tsc vitest
     yamllint
 """)
-_RUN_PROJECT_CODE = frozenset({"ctest", "jest", "mocha", "nox", "phpunit", "pytest", "rspec", "tox", "vitest"})
 # Programs that do what their first word says, with those words that run or configure anything.
 _SUBCOMMANDS: dict[str, frozenset[str]] = {
     "alembic": frozenset(),
@@ -105,11 +104,35 @@ _REMOTE_COMMANDS = frozenset({"fetch", "ls-remote", "pull", "push"})  # the kind
 _REMOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 # Programs that run another one: its kind is theirs.
 _RUNNERS = {("bundle", "exec"), ("pipenv", "run"), ("poetry", "run"), ("uv", "run")}
+# Programs that run code of the project or of its packages, tests, plugins and configuration included: those of which
+# all words do, and those of which some do.
+_PROJECT_PROGRAMS = _names("""
+    alembic bazel cmake ctest eslint flake8 gradle jest just make mix mkdocs mocha mvn mypy ninja nox phpunit pre-commit
+    prettier pylint pytest rspec rubocop stylelint tox vitest yarn
+""")
 _PROJECT_CODE = {
-    ("cargo", "bench"), ("cargo", "run"), ("cargo", "test"), ("dotnet", "test"), ("go", "run"), ("go", "test"),
-    ("gradle", "test"), ("make",), ("just",), ("mvn", "test"), ("npm", "run"), ("npm", "test"), ("pnpm", "run"),
-    ("pnpm", "test"), ("yarn", "run"), ("yarn", "test"),
-}  # fmt: skip
+    program: _names(words)
+    for program, words in {
+        "bundle": "install update",
+        "cargo": "bench build check clippy doc fix install run test",
+        "composer": "install require run run-script test update",
+        "dotnet": "build msbuild publish restore run test",
+        "flutter": "build run test",
+        "go": "generate run test",
+        "npm": "add ci i install install-test it pack publish rebuild restart run run-script start stop t test update",
+        "pdm": "add build install sync update",
+        "pip": "download install wheel",
+        "pip3": "download install wheel",
+        "pipenv": "install sync update",
+        "pnpm": "add build ci i install rebuild run start t test update",
+        "poetry": "add build install sync update",
+        "swift": "build run test",
+        "terraform": "apply destroy init plan",
+        "tofu": "apply destroy init plan",
+        "uv": "add build lock pip remove run sync",
+    }.items()
+}
+_PROJECT_MODULES = _PROJECT_PROGRAMS | {"build", "coverage", "unittest"}
 _MODULES = _names("""
     black build coverage flake8 isort mypy nox pylint pyright pytest ruff tox unittest
 """)
@@ -401,8 +424,10 @@ def _runs_project_code(words: Sequence[str]) -> bool:
     """Return whether a command with these first words runs code of the project, for example its tests."""
     if not words:
         return False
-    if tuple(words[:2]) in _RUNNERS:
+    if tuple(words[:2]) in _RUNNERS and words[0] != "uv":
         return _runs_project_code(words[2:])
-    if words[0] in _RUN_PROJECT_CODE or "/" in words[0] or _LANGUAGES.fullmatch(words[0]):
-        return words[1:2] != ["-m"] or words[2] in ("pytest", "tox", "nox", "unittest", "coverage")
-    return tuple(words[:1]) in _PROJECT_CODE or tuple(words[:2]) in _PROJECT_CODE
+    if "-m" in words[1:2]:
+        return bool(_PROJECT_MODULES.intersection(words[2:3])) or _runs_project_code(words[2:])
+    if "/" in words[0] or _LANGUAGES.fullmatch(words[0]) or words[0] in _PROJECT_PROGRAMS:
+        return True
+    return bool(_PROJECT_CODE.get(words[0], frozenset()).intersection(words[1:2]))

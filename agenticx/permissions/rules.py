@@ -286,6 +286,9 @@ def rule_from(fields: Mapping[str, Any]) -> Rule:
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(Rule.model_fields)
+            raise InvalidArguments(f"the rule is wrong in {place[:100]}: there is no such key; keys are {known}") from exc
         raise InvalidArguments(
             f"the rule is wrong{f' in {place}' if place else ''}: {_sentence(first['msg'])}"
         ) from exc

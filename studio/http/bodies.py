@@ -173,6 +173,8 @@ def _validation_problem(exc: ValidationError, schema: type[RequestBody]) -> Prob
             sentence = f"Unknown field {path!r}; known fields: {', '.join(schema.model_fields) or 'none'}."
         case "value_error":
             sentence = f"{path!r}: {error['msg'].removeprefix('Value error, ')}."
+        case "string_pattern_mismatch":
+            sentence = f"{path!r} {_PATTERNS[limits['pattern']]}."
         case kind:
             sentence = f"{path!r} {_REQUIREMENTS.get(kind, 'is not valid').format_map(limits)}."
     return Problem("invalid_body", sentence, field=path)
@@ -184,10 +186,14 @@ _REQUIREMENTS = {
     "int_type": "must be a whole number",
     "list_type": "must be a list",
     "literal_error": "must be {expected}",
-    "string_pattern_mismatch": "must not be blank",  # the only pattern in the bodies of the API
     "string_too_long": "must have at most {max_length} characters",
     "string_too_short": "must not be empty",  # no text of the API has another minimum than one character
     "string_type": "must be a text",
     "too_long": "must have at most {max_length} items",
 }
-"""The sentences for the other errors of pydantic that the bodies of the API can have."""
+"""The sentences for most other errors of pydantic that the bodies of the API can have."""
+_PATTERNS = {
+    r"\S": "must not be blank",
+    "^[0-9a-f]{64}$": "must have 64 hexadecimal digits, in lower case, as the list of files has it",
+}
+"""The sentences for texts that do not match the pattern of a field."""

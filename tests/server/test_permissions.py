@@ -239,6 +239,8 @@ async def test_trusting_a_file_answers_the_confirmation_that_waits_because_of_it
         (file,) = (await studio.client.get(url)).json()["files"]
         assert (file["path"], file["trusted"]) == ("AGENTS.md", False)
         assert (await studio.client.post(url, json={"sha256": "0" * 64})).json()["code"] == "unknown_digest"
+        wrong = await studio.client.post(url, json={"sha256": "x"})
+        assert wrong.json()["detail"].startswith("'sha256' must have 64 hexadecimal digits")
         assert (await studio.client.post(url, json={"sha256": file["sha256"]})).json()["files"][0]["trusted"]
         frames = await studio.events_until(session_id, "final")
         answers = [frame.data["data"] for frame in frames if frame.type == "confirm_response"]

@@ -118,7 +118,10 @@ def test_a_file_written_by_hand_has_rules_with_ids_and_scopes(tmp_path: Path) ->
         ("[rules]", "'rules' that are no [[rules]] tables"),
         ("rule = 1", "has 'rule'; it has only [[rules]] tables"),
         (HAND_WRITTEN.replace('"deny"', '"never"'), "rule 1: the rule is wrong in decision: "),
-        (HAND_WRITTEN.replace("path =", "pth ="), "rule 2: the rule is wrong in pth: "),
+        (
+            HAND_WRITTEN.replace("path =", "pth ="),
+            "rule 2: the rule is wrong in pth: there is no such key; keys are id, decision, tool, path, ",
+        ),
         (HAND_WRITTEN.replace("tool =", 'id = "a"\ntool ='), "rule 2: another rule has the id 'a'"),
         (HAND_WRITTEN + 'scope = "session"', "rule 2: the rule is wrong: only a rule of scope workspace"),
     ],

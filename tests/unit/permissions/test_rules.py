@@ -136,7 +136,9 @@ def test_hosts_are_part_of_the_kind_of_a_command_and_hold_only_where_they_are_en
 ) -> None:
     call = command("pip install x", project, network=["pypi.org", "a.test:81"])
     offer = offer_rules(call)
-    assert [describe(rule) for rule in offer.rules] == ["pip install … with pypi.org, a.test:81"]
+    assert [describe(rule) for rule in offer.rules] == [
+        "pip install … with pypi.org, a.test:81 (it runs the project's code)"
+    ]
     assert describe(offer.exact) == "exactly this command with pypi.org, a.test:81: pip install x"
     verdicts = [
         decide("auto", call, rules=rules, sources=sources) for rules in ((), offer.rules) for sources in ((), "p")
@@ -190,7 +192,21 @@ def test_a_kind_of_edits_covers_the_folder_and_nothing_beside_it(project: Path) 
         ("npm run build", ["npm run build … (it runs the project's code)"]),
         ("pytest | tail -n 3", ["pytest … (it runs the project's code)"]),
         ("mkdir -p build; touch build/x", ["mkdir …", "touch …"]),
-        ("terraform plan -out x", ["terraform plan …"]),
+        ("terraform fmt x", ["terraform fmt …"]),
+        *(
+            (text, [f"{text} … (it runs the project's code)"])
+            for text in (
+                "npm install",
+                "npm start",
+                "cargo build",
+                "mvn package",
+                "uv sync",
+                "make all",
+                "eslint",
+                "ninja",
+            )
+        ),
+        ("poetry run black", ["poetry run black …"]),
         ("venv/bin/python -m pytest", ["venv/bin/python -m pytest … (it runs the project's code)"]),
         *(
             (text, [])
