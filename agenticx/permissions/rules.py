@@ -287,8 +287,8 @@ def rule_from(fields: Mapping[str, Any]) -> Rule:
         first = exc.errors(include_url=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            known = ", ".join(Rule.model_fields)
-            raise InvalidArguments(f"the rule is wrong in {place[:100]}: there is no such key; keys are {known}") from exc
+            problem = f"there is no such key; keys are {', '.join(Rule.model_fields)}"
+            raise InvalidArguments(f"the rule is wrong in {place[:100]}: {problem}") from exc
         raise InvalidArguments(
             f"the rule is wrong{f' in {place}' if place else ''}: {_sentence(first['msg'])}"
         ) from exc
