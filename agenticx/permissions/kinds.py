@@ -349,6 +349,8 @@ def _why_unfixed(words: Sequence[str]) -> str:
             )
         if rest[0].startswith("-"):
             return f"`{rest[0]}` before the subcommand of `{program}` may change what that does or where"
+        if program == "git" and rest[0] in _REMOTE_COMMANDS:
+            return f"`git {rest[0]}` names no remote before its options, so settings say which one it uses"
         return f"`{program} {rest[0]}` may run or configure any program"
     if _LANGUAGES.fullmatch(program):
         return f"`{program}` runs any code that it is given"

@@ -17,11 +17,29 @@ _EXAMINED_CHARS = 32_000
 _NETWORK = lazy_compile(
     r"could not resolve|couldn't resolve|failed to resolve|name resolution|Name or service not known|getaddrinfo"
     r"|network is unreachable|failed to connect|connection refused|ENOTFOUND|EAI_AGAIN|ENETUNREACH|ECONNREFUSED"
-    r"|no route to host|cannot connect to the docker daemon|No address associated with hostname|dns error"
+    r"|no route to host|cannot connect to the docker daemon at tcp|No address associated with hostname|dns error"
     r"|failed to lookup address",
     re.IGNORECASE,
 )
-_WRITING = lazy_compile(r"read-only file ?system|device or resource busy|\bEROFS\b|\bEBUSY\b", re.IGNORECASE)
+_WRITING = lazy_compile(
+    r"read-only file ?system|device or resource busy|\bEROFS\b|\bEBUSY\b"
+    r"|read only lock file|setgroups \d+ failed|could not open lock file|unable to acquire the dpkg|are you root\?",
+    re.IGNORECASE,
+)
+# Of services of this machine, whose sockets are in /run.
+_SERVICE = lazy_compile(
+    r"docker (?:daemon|API) at unix:|failed to connect to (?:(?:system|user) scope )?bus|failed to get D-Bus connection"
+    r"|not been booted with systemd|(?:cannot|unable to) connect to podman|dial unix ",
+    re.IGNORECASE,
+)
+# Of a command that succeeded, what shows a failure in a line that is none of a search, a comparison or a comment.
+_CLEAR = lazy_compile(
+    r"(?<![\"'`/|])(?:could not resolve|Temporary failure (?:in name resolution|resolving)|\bEAI_AGAIN\b"
+    r"|failed to lookup address|name or service not known|network is unreachable|read-only file ?system"
+    r"|read only lock file|docker (?:daemon|API) at unix:|failed to connect to (?:system scope )?bus)",
+    re.IGNORECASE,
+)
+_QUOTED_LINE = lazy_compile(r"[^\s:]{1,500}[:-]\d+[:-]|\s*(?:[-+#*>\"'`]|//)")
 _DENIED = lazy_compile(r"permission denied|operation not permitted|no such file or directory", re.IGNORECASE)
 _MISSING = lazy_compile(r"(?:^|: )([\w.+-]{1,100}): (?:command )?not found", re.MULTILINE)
 
@@ -33,6 +51,10 @@ _LANDLOCK = (
 )
 
 
+_NO_SERVICES = (
+    "The sandbox hides the sockets of this machine's services, such as docker and systemd; a command that needs one is "
+    "called with unsandboxed=true, which asks the user."
+)
 _NO_NETWORK = (
     "The sandbox has no network, and none of this machine's servers; a command that needs them is called with the hosts"
     ' in network, such as ["pypi.org"], or with network=true, which asks the user.'
@@ -44,20 +66,35 @@ _PROXY_ONLY = (
 
 
 def explain_failure(
-    output: str, *, kind: SandboxKind, network: bool | Sequence[Host], writable: bool, homes: tuple[Path, ...]
+    output: str,
+    *,
+    kind: SandboxKind,
+    network: bool | Sequence[Host],
+    writable: bool,
+    homes: tuple[Path, ...],
+    failed: bool = True,
 ) -> str | None:
     """Return a sentence on what the sandbox may have to do with the failure that `output` shows, or None.
 
-    Only the end of the output is read.
+    Only the end of the output is read. Of a command that has not `failed`, only lines that clearly are errors count;
+    none if it only reads, as these could be lines of a file.
     """
     output = output[-_EXAMINED_CHARS:]
+    if not failed:
+        output = "\n".join(filter(_is_clear, output.splitlines())) if writable else ""
     if kind == "landlock":
         return _LANDLOCK if _DENIED_BY_LANDLOCK.search(output) else None
     return " ".join(_sentences(output, network, writable, homes)) or None
 
 
+def _is_clear(line: str) -> bool:
+    return _CLEAR.search(line) is not None and _QUOTED_LINE.match(line) is None
+
+
 def _sentences(output: str, network: bool | Sequence[Host], writable: bool, homes: tuple[Path, ...]) -> Iterator[str]:
-    if network is not True and _NETWORK.search(output):
+    if is_of_service := _SERVICE.search(output) is not None:
+        yield _NO_SERVICES
+    if network is not True and not is_of_service and _NETWORK.search(output):
         yield _PROXY_ONLY if network else _NO_NETWORK
     if _WRITING.search(output):
         kept = (

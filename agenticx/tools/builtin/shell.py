@@ -62,6 +62,7 @@ _MAX_BOUND_FOLDERS = 4
 _MAX_SHOWN_PROGRAMS = 5
 _LONG_COMMAND = 200
 _MAX_WORD_CHARS = 300
+_MAY_HIDE_FAILURES = re.compile(r"[|;\n]")  # the exit code is that of another part
 _SIGNALLED = 128  # a shell adds the number of the signal that ended a command
 
 # Commands run without a terminal: no pager, no prompt. And bash must not run a start-up file before the command.
@@ -393,7 +394,8 @@ async def _run(
             await running.wait_closed()
             closed = True
         failed = end is None or end.exit_code != 0
-        notes = await run_in_thread(_notes, launch, output, failed, name="agx checking a command")
+        shown = output if failed or _MAY_HIDE_FAILURES.search(text) else ""
+        notes = await run_in_thread(_notes, launch, shown, failed, name="agx checking a command")
         notes = [*_network_notes(launch), *notes]
         if end is None:
             ending = f"the command was ended after {timeout:g} s, before it was done"
@@ -421,7 +423,7 @@ async def _close(running: RunningCommand, launch: Launch) -> None:
 def _notes(launch: Launch, output: str, failed: bool) -> list[str]:
     """Return sentences about what the sandbox did to the command; remove what it must not leave."""
     notes = list(launch.clean_up())
-    if failed and (explanation := launch.explain(output)) is not None:
+    if (explanation := launch.explain(output, failed=failed)) is not None:
         notes.append(explanation)
     return notes
 

@@ -126,8 +126,8 @@ def sandbox_reasons(context: ToolContext, wishes: Wishes, status: SandboxStatus)
     else:
         yield (
             f"{limits}, {home}, and {_described_network(wishes)}. "
-            "New files of it that decide what runs, such as .git/commondir, are moved away only once it has ended: "
-            "until then, git and other programs that you start in the workspace follow them."
+            "Until it has ended, git and other programs that you start in the workspace follow new settings of it, "
+            "such as .git/commondir."
         )
     if wishes.hosts and status.kind == "bubblewrap":
         yield "It asks for these hosts: it can send what it reads to them."
@@ -217,12 +217,16 @@ class Launch:
         """The processes of the sandbox itself that remain while the command has left any running."""
         return 1 if self.kind == "bubblewrap" else 0
 
-    def explain(self, output: str) -> str | None:
-        """Return what the sandbox may have to do with a failed command, by its output, or None."""
+    def explain(self, output: str, *, failed: bool) -> str | None:
+        """Return what the sandbox may have to do with a failure that the output of the command shows, or None.
+
+        `failed` is False if its exit code is 0, which may be that of another part of it.
+        """
         if self.profile is None or self.kind is None:
             return None
         network, writable = self.profile.network, self.profile.writable
-        return explain_failure(output, kind=self.kind, network=network, writable=writable, homes=home_folders())
+        homes = home_folders()
+        return explain_failure(output, kind=self.kind, network=network, writable=writable, homes=homes, failed=failed)
 
     def clean_up(self) -> Iterator[str]:
         """Remove what the command leaves, once its processes have ended; yield sentences about protected files.
@@ -272,6 +276,11 @@ class Launch:
                 f"The command created {_shown(moved)}, which may decide what runs on this machine; moved to "
                 f"{self.quarantine}. A command that names such a file asks the user, and may then create it."
             )
+            if any(path.name == "commondir" and path.parent.parent.name == "worktrees" for path in moved):
+                yield (
+                    "So the worktree does not work: `git worktree prune` removes what is left of it. "
+                    "`git worktree add` needs unsandboxed=true, which asks the user."
+                )
 
 
 def _shown(paths: Sequence[Path]) -> str:

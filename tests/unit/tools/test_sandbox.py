@@ -388,6 +388,10 @@ WRITING = (
     " the virtual environment in which AgenticX runs;"
     " a command that must write elsewhere is called with unsandboxed=true, which asks the user."
 )
+SERVICES = (
+    "The sandbox hides the sockets of this machine's services, such as docker and systemd; a command that needs one is"
+    " called with unsandboxed=true, which asks the user."
+)
 FAILURES = {
     "echo x >> ~/.bashrc": WRITING,
     "exec 3<>/dev/tcp/127.0.0.1/9": "The sandbox has no network, and none of this machine's servers; a command that"
@@ -398,6 +402,9 @@ FAILURES = {
     "mytool": "The program is in the home folder, which the sandbox hides except toolchains and what the user adds with"
     " the setting AGX_SANDBOX_HOME_PATHS; unsandboxed=true asks the user to run the command without the sandbox.",
     "cat nosuchfile": None,
+    "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is it running?'; false": SERVICES,
+    "echo 'Failed to connect to bus: No such file or directory'; false": SERVICES,
+    "echo 'E: setgroups 65534 failed - setgroups (1: Operation not permitted)'; false": WRITING,
 }
 
 
@@ -413,6 +420,43 @@ async def test_a_failure_that_the_sandbox_explains_says_so(machine, tmp_path, mo
     assert lines[-1] == (f"[{explanation}]" if explanation else "[exit code 1]")
     if command == "mytool":
         assert await machine(home_paths=("tools",)).call(bash_exec, command=command) == "found\n[exit code 0]"
+
+
+async def test_a_worktree_that_the_sandbox_does_not_allow_is_said_to_be_broken(machine) -> None:
+    runner = machine()
+    commit = ["-c", "user.name=A", "-c", "user.email=a@b.example", "commit", "-q", "--allow-empty", "-m", "first"]
+    subprocess.run(["git", *commit], cwd=runner.workspace, check=True)
+    result = await runner.call(bash_exec, command="git worktree add wt")
+    assert "`git worktree add` needs unsandboxed=true, which asks the user." in result
+    assert "is not a working tree" in await runner.call(bash_exec, command="git worktree prune; git worktree remove wt")
+
+
+# With exit code 0, as agents see most failures.
+HIDDEN = {
+    "touch /usr/x 2>&1 | tail -1": WRITING,
+    "touch /usr/x || true": WRITING,
+    "touch /usr/x; echo done": WRITING,
+    "echo 'npm error errno EAI_AGAIN' | tail -5; touch x": FAILURES["exec 3<>/dev/tcp/127.0.0.1/9"],
+    "echo 'curl: (6) Could not resolve host: a.example' | tee x": FAILURES["exec 3<>/dev/tcp/127.0.0.1/9"],
+    "echo 'src/a.py:3:    raise Error(\"Could not resolve host\")' | tee x": None,
+    "echo '+ Read-only file system' | tee x": None,
+    "echo '    if \"EAI_AGAIN\" in text:' | tee x": None,
+    "touch /usr/x 2>/dev/null | true": None,
+}
+
+
+async def test_lines_of_a_file_that_is_read_are_no_failure(machine) -> None:
+    runner = machine()
+    (runner.workspace / "log").write_text("x: Read-only file system\n")
+    runner.context = replace(runner.context, permitted_risk="read")
+    assert await runner.call(bash_exec, command="cat log | head") == "x: Read-only file system\n[exit code 0]"
+
+
+@pytest.mark.parametrize("command", HIDDEN)
+async def test_a_failure_that_the_exit_code_hides_is_explained_if_the_output_clearly_shows_it(machine, command) -> None:
+    lines = (await machine().call(bash_exec, command=command)).splitlines()
+    explanation = HIDDEN[command]
+    assert lines[-2:] == ["[exit code 0]", f"[{explanation}]"] if explanation else lines[-1] == "[exit code 0]"
 
 
 @pytest.mark.parametrize("name", ["machine", "weak_machine"])

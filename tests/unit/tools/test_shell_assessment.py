@@ -21,8 +21,8 @@ POWERS = {
     "auto": (
         "It runs in a sandbox (bubblewrap): it can change files of the workspace only, sees your home folder only as"
         " far as toolchains are in it, and has no network."
-        " New files of it that decide what runs, such as .git/commondir, are moved away only once it has ended: until"
-        " then, git and other programs that you start in the workspace follow them.",
+        " Until it has ended, git and other programs that you start in the workspace follow new settings of it, such"
+        " as .git/commondir.",
     ),
 }
 
