@@ -146,6 +146,35 @@ async def test_a_command_reaches_nothing_outside_of_the_sandbox(machine, tmp_pat
     assert ["done\n" in result for result in results] == [False, True], results
 
 
+@pytest.mark.promise("E4")
+async def test_a_command_has_no_capability_and_is_in_another_user_namespace(machine) -> None:
+    """Root has all capabilities, and bubblewrap makes it no user namespace unless it is asked to."""
+    command = "grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status | cut -f 2 | sort -u; readlink /proc/self/ns/user"
+    capabilities, namespace, ending = (await machine().call(bash_exec, command=command)).splitlines()
+    assert (capabilities, ending) == ("0" * 16, "[exit code 0]")
+    assert namespace != os.readlink("/proc/self/ns/user")
+
+
+@pytest.mark.promise("I1")
+async def test_a_configuration_of_git_is_seen_in_the_sandbox_unless_it_has_a_credential(machine, tmp_path) -> None:
+    name = "[user]\n\tname = me\n"
+    files = {
+        name: True,
+        f"{name}[core]\n\tpager = less\n": True,
+        f"{name}[http]\n\textraHeader = X-Gate: hunter2\n": False,
+        f'{name}[url "https://me:hunter2@git.example.com/"]\n\tinsteadOf = https://git.example.com/\n': False,
+        f"{name}[github]\n\ttoken = ghp_0123456789abcdefABCDEF0123456789abcd\n": False,
+        name + "# \n" * 100_000: False,  # too large to be looked through
+    }
+    places = [tmp_path / "me" / place for place in (".gitconfig", ".config/git/config")]
+    places[1].parent.mkdir(parents=True)
+    for content, visible in files.items():
+        for place in places:
+            place.write_text(content)
+        result = await machine().call(bash_exec, command="head -n 2 ~/.gitconf* ~/.config/git/conf*")
+        assert (content[:99], result.count("name = me")) == (content[:99], 2 if visible else 0)
+
+
 @pytest.mark.promise("H3")
 @pytest.mark.parametrize("attack", CHANGES)
 async def test_a_command_in_the_sandbox_changes_no_guard_rail(machine, tmp_path, attack) -> None:

@@ -85,6 +85,21 @@ async def test_secrets_of_the_environment_do_not_reach_the_command(runner, monke
     assert [f"canary-{n}" in result for n in (1, 2, 3)] == [False, False, True]
 
 
+CHANGING = """
+BASH_ENV ENV SHELLOPTS BASHOPTS BASH_FUNC_ls%% CDPATH GLOBIGNORE GREP_OPTIONS LESSOPEN LESSCLOSE RIPGREP_CONFIG_PATH
+GIT_DIR GIT_CONFIG_COUNT GIT_EXTERNAL_DIFF GIT_SSH_COMMAND GIT_EXEC_PATH GIT_PAGER
+"""
+
+
+async def test_variables_that_change_what_a_command_reads_or_runs_do_not_reach_it(runner, monkeypatch) -> None:
+    changing = CHANGING.split()
+    for name in (*changing, "HARMLESS"):
+        monkeypatch.setenv(name, "() { true; }" if "%" in name else "canary")
+    names = dict(line.partition("=")[::2] for line in (await runner.call(bash_exec, command="env")).splitlines())
+    assert [name for name in (*changing, "HARMLESS") if name in names] == ["GIT_PAGER", "HARMLESS"]
+    assert (names["GIT_PAGER"], names["HARMLESS"]) == ("cat", "canary")
+
+
 async def test_output_is_emitted_in_batches_while_it_arrives_and_returned_completely(runner) -> None:
     emitted = asyncio.Event()
     emit = runner.context.emit
