@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from agenticx.errors import InvalidArguments
+from agenticx.errors import InvalidArguments, ToolError
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.sandbox.bubblewrap import EMPTY_FOLDERS, Profile, home_folders, wrap
@@ -36,6 +36,7 @@ from agenticx.tools.shell.protected_files import (
     newest_change,
     submodule_repository,
 )
+from agenticx.tools.shell.unfollowed_paths import open_folder
 from agenticx.tools.visible import visible_line
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 _SHOWN_PATHS = 5
+_SYSTEM_PATH = "/usr/bin:/bin:/run/current-system/sw/bin"
 _MAX_PATH_CHARS = 300
 # Sockets of other programs, and folders for temporary files, that do not exist in the sandbox.
 _OUTSIDE = """
@@ -328,6 +330,7 @@ def prepare(
     kept = {name: value for name, value in environment.items() if name not in _OUTSIDE_VARIABLES}
     quarantine = (context.sandbox.home or home_folder()) / "quarantine" / new_id("cmd")
     if status.kind == "bubblewrap":
+        shell = _checking_mounts([*profile.pinned, *profile.read_only], profile, bash, shell)
         proxy = proxy if profile.network else None
         if proxy is not None:
             shell, kept = proxied(proxy.descriptor, shell), {**kept, **proxy_environment(wishes.hosts)}
@@ -345,6 +348,40 @@ def prepare(
         {path: newest_change(path) for path in profile.read_only},
         temporary,
     )
+
+
+# A command that runs at the same time could replace a path by a link just while bubblewrap mounts what it names.
+_CHECK = """
+    if [[ $("$1" -c %d:%i -- "${@:4:$3}" 2>&1) != "$2" ]]; then
+        echo "agx: files that decide what runs on this machine changed while the command was started; repeat it" >&2
+        exit 126
+    fi
+    exec "${@:4+$3}"
+"""
+
+
+def _checking_mounts(paths: Sequence[Path], profile: Profile, bash: str, shell: list[str]) -> list[str]:
+    """Return the command `shell`, started only if the files that bubblewrap has mounted are those of the workspace."""
+    identities = dict[Path, str]()
+    for path in paths:
+        if any(map(path.is_relative_to, profile.private)):  # hidden
+            continue
+        try:
+            with open_folder(path.parent) as folder:
+                status = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            raise ToolError(f"{visible_line(str(path), _MAX_PATH_CHARS)} cannot be protected: {exc.strerror}") from exc
+        identities[path] = f"{status.st_dev}:{status.st_ino}"
+    if not identities:
+        return shell
+    program = shutil.which("stat", path=_SYSTEM_PATH)
+    if program is None:
+        raise ToolError("there is no stat in /usr/bin or /bin; install coreutils to run commands in the sandbox")
+    expected = "\n".join(identities.values())
+    words = [bash, "-c", _CHECK, bash, program, expected, str(len(identities))]
+    return [*words, *map(str, identities), *shell]
 
 
 def _folders_above(paths: Sequence[Path], workspace: Path) -> Iterator[Path]:

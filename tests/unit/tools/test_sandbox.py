@@ -27,7 +27,7 @@ from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.shell.git_reads import read_git_arguments
 from agenticx.tools.shell.git_repositories import GitRepositories
 from agenticx.tools.shell.protected_files import find_protected_files
-from agenticx.tools.shell.sandboxing import Launch, read_only_launcher
+from agenticx.tools.shell.sandboxing import Launch, Wishes, prepare, read_only_launcher
 from tests.support.timeouts import wait_until
 
 pytestmark = [
@@ -272,6 +272,23 @@ def test_what_git_runs_while_a_repository_is_judged_reaches_nothing(request, tmp
         assert ((tmp_path / "me/.bashrc").read_text(), (work / "new").exists()) == ("true\n", False)
         assert GitRepositories(work, str(git), os.environ).find_obstacle(git_status, work) is not None
         assert ((tmp_path / "me/.bashrc").read_text(), (work / "new").exists()) == ("evil\n", True)
+
+
+@pytest.mark.parametrize("place", [".git", ".env"])
+def test_a_command_does_not_start_where_another_file_was_mounted(machine, tmp_path, place) -> None:
+    """As if another command had put a link to the home folder there while bubblewrap looked for what to mount."""
+    runner = machine()
+    work = runner.workspace
+    command = f"cat {work}/.git/.bashrc {work}/.en?; echo started"
+    launch = prepare(command, "/bin/bash", os.environ, runner.context, Wishes())
+    mounted = {".git": tmp_path / "me", ".env": tmp_path / "me/.ssh/id_ed25519"}[place]
+    index = list(launch.arguments).index(str(work / place))
+    for source, starts in ((work / place, True), (mounted, False)):
+        arguments = list(launch.arguments)
+        arguments[index] = str(source)
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        assert ("started" in done.stdout, CANARY in done.stdout) == (starts, False)
+        assert ("changed while the command was started" in done.stderr) is not starts
 
 
 async def test_what_a_question_named_may_be_written(machine) -> None:
