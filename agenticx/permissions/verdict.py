@@ -6,7 +6,7 @@ In this order, the first that speaks decides:
 2. mode plan, in which nothing is changed
 3. what is asked about whatever rules say: protected paths, secrets, what cannot be checked, what leaves for another
    provider, what is remembered
-4. texts of others in the conversation, for calls that run code
+4. texts of others in the conversation, for calls that send data, run code outside of a sandbox or instruct agents
 5. a rule of the user that asks
 6. a rule of the user that allows
 7. the mode, and the risk that the tool has for this call
@@ -58,6 +58,7 @@ _EVERY_MODE_REASONS = {
 }
 _SOURCES_REASON = "The conversation has texts that others wrote"
 _SENDS_REASON = "It sends its arguments to others."
+_INSTRUCTS_REASON = "It may change instructions that agents follow."
 _SHOWN_SOURCES, _SHOWN_IF_REMEMBERED = 3, 20
 _RISK_REASONS: dict[Risk, str] = {
     "read": "It reads.",
@@ -117,8 +118,8 @@ def decide(
     application or of a hub; without one a call of undeclared risk is allowed too, outside of plan mode: the
     application's own functions need no permission. It never counts as one that only reads. While the conversation has
     foreign texts, named by `sources` and `untrusted_files` (AGENTS.md files), a call is asked about that runs code
-    outside of a sandbox, or that sends what the user has not said (`is_said`) and no rule allows; each confirmation
-    names them.
+    outside of a sandbox, that may change instructions of agents, or that sends what the user has not said (`is_said`)
+    and no rule allows; each confirmation names them.
     """
     held = [rule for rule in rules if rule.holds_in(call.workspace) and rule.is_about(call)]
     is_own = call.assessment.undeclared and not has_gate
@@ -131,8 +132,7 @@ def decide(
     reasons = (*verdict.reasons, f"{_SOURCES_REASON} ({shown}); the call may have been their idea.")
     if untrusted_files:
         reasons += (_trust_reason(untrusted_files),)
-    decided_by = verdict.decided_by if verdict.decided_by in EVERY_MODE_RULES else "untrusted"
-    return Verdict("ask", decided_by, reasons, verdict.rules)
+    return Verdict("ask", verdict.decided_by, reasons, verdict.rules)
 
 
 def _trust_reason(files: Sequence[str]) -> str:
@@ -154,6 +154,8 @@ def _decide(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, is_own: 
     if has_sources and not is_own and _may_serve_others(call, rules):
         says_so = not assessment.sends or assessment.shell is not None  # a command's reasons name its hosts
         reasons = assessment.reasons if says_so else (*assessment.reasons, _SENDS_REASON)
+        if assessment.instructs:
+            reasons = (*reasons, _INSTRUCTS_REASON)
         return Verdict("ask", "untrusted", reasons or (_RISK_REASONS[assessment.risk],))
     asking, unasked = _find(rules, "ask", call)
     if asking is not None:
@@ -167,11 +169,11 @@ def _decide(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, is_own: 
 
 
 def _may_serve_others(call: Call, rules: Sequence[Rule]) -> bool:
-    """Return whether a call could do what a text of others says: send data, or run code that can."""
+    """Return whether a call could do what a text of others says: send data, run code that can, or instruct agents."""
     assessment = call.assessment
     if assessment.sends:
         return not _allowing(rules, call)
-    return assessment.risk == "execute" and not assessment.contained
+    return assessment.instructs or (assessment.risk == "execute" and not assessment.contained)
 
 
 def _decide_by_mode(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, is_own: bool) -> Verdict:

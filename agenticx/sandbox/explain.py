@@ -16,7 +16,8 @@ __all__ = ["explain_failure"]
 _EXAMINED_CHARS = 32_000
 _NETWORK = lazy_compile(
     r"could not resolve|couldn't resolve|failed to resolve|name resolution|Name or service not known|getaddrinfo"
-    r"|network is unreachable|failed to connect|connection refused|ENOTFOUND|EAI_AGAIN|ENETUNREACH|ECONNREFUSED"
+    r"|network is unreachable|failed to connect|connection refused"
+    r"|(?-i:\bE(?:NOTFOUND|AI_AGAIN|NETUNREACH|CONNREFUSED)\b)"  # not ModuleNotFoundError
     r"|no route to host|cannot connect to the docker daemon at tcp|No address associated with hostname|dns error"
     r"|failed to lookup address",
     re.IGNORECASE,

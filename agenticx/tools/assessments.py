@@ -48,7 +48,7 @@ def _part_problem(assessment: Any) -> str | None:
 
 
 def _flag_problem(assessment: Any) -> str | None:
-    for name in ("protected", "unchecked", "discloses", "remembers", "sends", "undeclared", "contained"):
+    for name in ("protected", "unchecked", "discloses", "remembers", "instructs", "sends", "undeclared", "contained"):
         if not isinstance(flag := getattr(assessment, name), bool):
             return _wrong(name, flag, "True or False")
     if assessment.sandboxed not in (None, False, "bubblewrap", "landlock"):

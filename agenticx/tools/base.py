@@ -130,6 +130,8 @@ class Assessment:
       from the network: a mode that allows changes of files allows it.
     - If it `sends` its arguments to others, the user is asked in every mode while texts of others are in the
       conversation, unless the user wrote what is sent or has a rule that allows it.
+    - A command that `instructs` may change instructions of agents, such as `AGENTS.md`: the user is asked in every mode
+      while texts of others are in the conversation.
     - `undeclared`: nobody declared a risk, as for a bare function; `risk` is a guess then.
     - Rules of the user look at what the call is about: `paths`, the files of the workspace that it changes (or, of risk
       "read", reads), relative to it, links followed; `folders`, those that it reads with the number of their levels,
@@ -146,6 +148,7 @@ class Assessment:
     unchecked: bool = False
     discloses: bool = False
     remembers: bool = False
+    instructs: bool = False
     sends: bool = False
     undeclared: bool = False
     sandboxed: Literal["bubblewrap", "landlock", False] | None = None

@@ -30,6 +30,7 @@ from agenticx.tools.context import ToolContext
 from agenticx.tools.critical_folders import deletion_reason
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.processes import CommandExit, RunningCommand, start_command
+from agenticx.tools.protected import is_instruction
 from agenticx.tools.registry import tool
 from agenticx.tools.shell.command_reader import read_commands
 from agenticx.tools.shell.deletions import find_critical_deletion, find_protected_change
@@ -61,6 +62,9 @@ _MAX_BOUND_WORDS = 1_000
 _MAX_BOUND_FOLDERS = 4
 _MAX_SHOWN_PROGRAMS = 5
 _LONG_COMMAND = 200
+_DOWNLOADERS = frozenset(
+    {"aria2c", "curl", "elinks", "http", "https", "links", "lynx", "nc", "ncat", "w3m", "wget", "xh"}
+)
 _MAX_WORD_CHARS = 300
 _MAY_HIDE_FAILURES = re.compile(r"[|;\n]")  # the exit code is that of another part
 _SIGNALLED = 128  # a shell adds the number of the signal that ended a command
@@ -112,6 +116,7 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         sandboxed=kind or False,
         contained=moved is None and is_contained(context, wishes, kind),
         sends=sends_to_hosts_only(context, wishes, kind),
+        instructs=not harmless and any(is_instruction(Path(word).parts) for word in _words(shell)),
         hosts=tuple(host.name for host in wishes.hosts),
         command=visible(_shortened(command)),
         shell=replace(shell, network=asked.network, unsandboxed=asked.unsandboxed),
@@ -341,10 +346,24 @@ async def bash_exec(
         unsandboxed: True if the command cannot work in the sandbox; asks the user.
     """
     wishes = Wishes.of({"network": network, "unsandboxed": unsandboxed})
-    if not wishes.hosts:
-        return await _run(command, context, timeout, wishes)
-    async with HostProxy(wishes.hosts, context.clock) as proxy:
-        return await _run(command, context, timeout, wishes, proxy)
+    sources = _sources(command, wishes)
+    try:
+        if not wishes.hosts:
+            output = await _run(command, context, timeout, wishes)
+        else:
+            async with HostProxy(wishes.hosts, context.clock) as proxy:
+                output = await _run(command, context, timeout, wishes, proxy)
+    except ToolError as exc:
+        raise exc.quoting(sources) from None
+    return replace(output, sources=sources)
+
+
+def _sources(command: str, wishes: Wishes) -> tuple[str, ...]:
+    """Return a name for the texts of others in the output of a command that reads from the network."""
+    if wishes.hosts:
+        return (f"what a command read from {', '.join(map(str, wishes.hosts))}",)
+    programs = {(words[0] or "").rpartition("/")[2] for words in read_commands(command).runs if words}
+    return ("what a command read from the network",) if wishes.network or programs & _DOWNLOADERS else ()
 
 
 async def _run(

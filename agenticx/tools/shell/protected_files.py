@@ -82,6 +82,12 @@ class ProtectedFiles:
     instructions: Mapping[Path, _Identity] = field(default_factory=dict[Path, _Identity])
     is_complete: bool = True
 
+    @property
+    def pinned(self) -> tuple[Path, ...]:
+        """The folders that cannot be renamed: repositories, and those above a pair such as `.github/workflows`."""
+        above = (path.parent for path in self.identities if not _has_protected_name(path.name))
+        return (*self.repositories, *dict.fromkeys(folder for folder in above if folder != self.workspace))
+
     def mountable(self, command: str) -> list[Path]:
         """Return those that can be mounted read-only: no links, and none that `command` names."""
         return [path for path, identity in self.identities.items() if not (identity.target or names(command, path))]

@@ -16,6 +16,8 @@ import pytest
 
 from agenticx import ConfirmAnswer, open_hub
 from agenticx.runtime.user_requests.requests import Remember
+from agenticx.sandbox.options import SandboxOptions
+from agenticx.sandbox.probe import find_sandbox
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, call, say
 
@@ -90,6 +92,8 @@ async def test_a_loop_of_forty_calls_asks_once_for_each_kind_and_not_at_all_on_t
 ) -> None:
     always = tmp_path / "always"
     assert await work(1, project, tmp_path / "session", "session") == {"asked": 4, "ok": 40}
+    if find_sandbox(SandboxOptions()).kind == "bubblewrap":  # without it, a call that runs code would ask each time
+        (project / "AGENTS.md").write_text("Be brief.\n")  # not trusted
     assert await work(2, project, always, "always") == {"asked": 4, "ok": 40}
     assert next_day(project, always) == {"ok": 40}
     subjects = git(project, "log", "--format=%s").splitlines()

@@ -11,11 +11,14 @@ import pytest
 from agenticx import Session
 from agenticx.permissions import Rule, parse_rule
 from agenticx.permissions.said import is_said
-from agenticx.runtime import AgentRuntime, AsyncConfirmGate, AutoApproveConfirmGate
+from agenticx.runtime import AgentRuntime, AsyncConfirmGate, AutoApproveConfirmGate, ConfirmAnswer
+from agenticx.sandbox.options import SandboxOptions
+from agenticx.sandbox.probe import find_sandbox
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools import Assessment, tool
 from agenticx.tools.base import ToolOutput
 from agenticx.tools.builtin.edits import file_write
+from agenticx.tools.builtin.shell import bash_exec
 
 pytestmark = pytest.mark.anyio
 
@@ -193,6 +196,45 @@ async def test_code_in_a_sandbox_without_network_is_not_asked_about(tmp_path: Pa
         session = Session(workspace=tmp_path, permission_mode="auto")
         await AgentRuntime(model, gate, tools=[read_page, execute]).run("Read it.", session)
         assert [request.tool for request in gate.requests] == asked
+
+
+async def test_a_change_that_asks_anyway_may_be_remembered_beside_texts_of_others(tmp_path: Path) -> None:
+    gate = ScriptedGate(ConfirmAnswer(approved=True, remember="session"))
+    writes = [call("file_write", {"path": f"src/{name}", "content": "x"}) for name in ("a", "b")]
+    model = ScriptedModel([call("read_page", {"text": "x"}), *writes, "Done."])
+    await AgentRuntime(model, gate, tools=[read_page, file_write]).run("Read it.", Session(workspace=tmp_path))
+    (request,) = gate.requests
+    assert (request.context["decided_by"], request.context["kinds"]) == ("default", ["edit files in src/"])
+    assert "(read_page); the call may have been their idea." in request.context["reasons"][-1]
+    assert sorted(path.name for path in (tmp_path / "src").iterdir()) == ["a", "b"]
+
+
+async def test_beside_texts_of_others_a_command_that_names_instructions_asks(tmp_path: Path) -> None:
+    if find_sandbox(SandboxOptions()).kind != "bubblewrap":
+        pytest.skip("needs bubblewrap")
+    gate = ScriptedGate(False)
+    commands = ["echo hi > notes.md", "echo hi > AGENTS.md", "sed -i s/a/b/ .cursorrules", "cat AGENTS.md"]
+    runs = [call("bash_exec", {"command": command}) for command in commands]
+    for reads, asked in (([], []), ([call("read_page", {"text": "x"})], commands[1:3])):
+        gate.requests.clear()
+        session = Session(workspace=tmp_path, permission_mode="auto")
+        model = ScriptedModel([*reads, *runs, "Done."])
+        await AgentRuntime(model, gate, tools=[read_page, bash_exec]).run("Go.", session)
+        assert [request.command for request in gate.requests] == asked
+
+
+async def test_what_a_command_read_from_the_network_is_a_text_of_others(tmp_path: Path) -> None:
+    runs = [
+        call("bash_exec", {"command": "true", "network": True}),
+        call("bash_exec", {"command": "true", "network": ["a.example"]}),
+        call("bash_exec", {"command": "echo a | curl -s http://127.0.0.1:1"}),
+        call("bash_exec", {"command": "echo curl"}),
+    ]
+    runtime = AgentRuntime(ScriptedModel([*runs, "Done."]), AutoApproveConfirmGate(), tools=[bash_exec])
+    result = await runtime.run("Go.", Session(workspace=tmp_path))
+    sources = [event.data.get("sources") for event in result.events if event.type == "tool_result"]
+    network = "what a command read from the network"
+    assert sources == [[network], ["what a command read from a.example"], [network], None]
 
 
 @pytest.mark.parametrize(

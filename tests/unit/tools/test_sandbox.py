@@ -117,6 +117,7 @@ CHANGES = {
     "another folder for the configuration": "x=.gi; echo ../evil > ${x}t/commondir",
     "link to the configuration": "x=.gi; ln ${x}t/config here && echo '[core]pager=evil' >> here",
     "change an environment file": "x=.en; echo evil >> ${x}v",
+    "move the folder of a workflow away": "x=.gith; mv ${x}ub old",
     "rename the folder of a workflow": "x=.gith; mv ${x}ub o; mkdir -p ${x}ub/workflows; echo evil >${x}ub/workflows/c",
     "make a settings file of an editor": "x=.vsc; mkdir sub/${x}ode; echo evil > sub/${x}ode/tasks.json",
     "make an environment file": "x=.env; echo evil > sub/${x}rc",
@@ -128,12 +129,14 @@ CHANGES = {
 
 
 def guard_rails(tmp: Path) -> dict[str, str]:
-    """Return the contents of the files that decide what runs, as far as they are evil or have changed."""
+    """Return the contents of the files that decide what runs, as far as they are evil, have changed or are gone."""
     work = tmp / "work"
     patterns = ("**/.git/**/*", "**/.env*", "**/.vscode/**/*", "**/.github/workflows/*", "sub/any/**/*")
     files = [path for pattern in patterns for path in work.glob(pattern)]
     files += [tmp / "written", *(tmp / "me").rglob("*")]
     texts = {str(path.relative_to(tmp)): path.read_text("utf-8", "replace") for path in files if path.is_file()}
+    if not (work / ".github/workflows/ci.yml").exists():
+        texts[".github/workflows/ci.yml"] = "gone, which is evil too"
     return {name: text for name, text in texts.items() if "evil" in text}
 
 
@@ -451,6 +454,8 @@ FAILURES = {
     "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is it running?'; false": SERVICES,
     "echo 'Failed to connect to bus: No such file or directory'; false": SERVICES,
     "echo 'E: setgroups 65534 failed - setgroups (1: Operation not permitted)'; false": WRITING,
+    "python3 -c 'import nosuchmodule'": None,
+    "python3 -c 'open(\"nosuchfile\")'": None,
 }
 
 
