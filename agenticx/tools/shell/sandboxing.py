@@ -25,7 +25,9 @@ from agenticx.sandbox.proxy import HostProxy, launcher_files, proxied, proxy_env
 from agenticx.sandbox.toolchains import virtual_environments, visible_home_paths
 from agenticx.settings import home_folder
 from agenticx.tools.context import ToolContext
+from agenticx.tools.shell.command_reader import read_commands
 from agenticx.tools.shell.file_system_cache import FileSystemCache
+from agenticx.tools.shell.lost_moves import find_lost_move
 from agenticx.tools.shell.named_paths import examine
 from agenticx.tools.shell.protected_files import (
     ProtectedFiles,
@@ -200,7 +202,8 @@ class Launch:
 
     `consented` is the command if it names a protected path, about which the user was asked then, else "". `changes` are
     the times of the latest changes of protected files, which Landlock does not prevent; `temporary` is the folder for
-    temporary files that it needs. `proxy` is the one through which it reaches its hosts.
+    temporary files that it needs. `proxy` is the one through which it reaches its hosts. `lost` names a folder to
+    which it moves files, and which ends with it.
     """
 
     arguments: Sequence[str]
@@ -213,6 +216,7 @@ class Launch:
     changes: Mapping[Path, int] | None = None
     temporary: Path | None = None
     proxy: HostProxy | None = None
+    lost: str | None = None
 
     @property
     def own_processes(self) -> int:
@@ -240,6 +244,8 @@ class Launch:
         changed = [path for path, time in (self.changes or {}).items() if newest_change(path) != time]
         if changed:
             yield f"The command changed {_shown(changed)}, which may decide what runs on this machine: look at it."
+        if self.lost is not None:
+            yield f"What the command moved to {visible_line(self.lost, _MAX_PATH_CHARS)} is lost: that ended with it."
         if self.temporary is not None:
             shutil.rmtree(self.temporary, ignore_errors=True)
 
@@ -335,7 +341,8 @@ def prepare(
         if proxy is not None:
             shell, kept = proxied(proxy.descriptor, shell), {**kept, **proxy_environment(wishes.hosts)}
         arguments = wrap(status.program, profile, shell)
-        return Launch(arguments, kept, status.kind, profile, before, consented, quarantine, proxy=proxy)
+        lost = find_lost_move(command, read_commands(command).runs, workspace)
+        return Launch(arguments, kept, status.kind, profile, before, consented, quarantine, proxy=proxy, lost=lost)
     temporary = Path(os.path.realpath(tempfile.mkdtemp(prefix="agx-command-")))
     return Launch(
         restricted(profile, temporary, shell),

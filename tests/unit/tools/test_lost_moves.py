@@ -54,3 +54,12 @@ def test_moving_files_to_where_they_end_with_the_command_is_asked_about(
     assert (decide("accept_edits", assessment).decision, reason in assessment.reasons) == (
         ("allow", False) if place is None else ("ask", True)
     )
+
+
+@pytest.mark.anyio
+async def test_a_command_that_moved_files_to_where_they_are_lost_says_so(sandbox, make_runner, workspace) -> None:
+    runner = make_runner(workspace, sandbox=sandbox)
+    (workspace / "a").touch()
+    assert "lost" not in await runner.call(bash_exec, command="mv a b")
+    result = await runner.call(bash_exec, command="mv b /tmp")
+    assert result == "(no output)\n[exit code 0]\n[What the command moved to /tmp is lost: that ended with it.]"
