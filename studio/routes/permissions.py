@@ -182,10 +182,12 @@ async def explain(request: Request) -> Response:
         sentence = f"Unknown tool {body.tool!r}; known tools: {', '.join(sorted(tools))}."
         raise Problem("unknown_tool", sentence, field="tool")
     mode, folder, own = body.permission_mode or studio.settings.permission_mode, body.workspace, tuple[Rule, ...]()
+    sources = tuple[str, ...]()
     if body.session_id is not None:
         session = await studio.store.catalog.get(body.session_id)
         mode, folder = body.permission_mode or session.permission_mode, folder or session.workspace
         own = await studio.hub.session_rules(body.session_id)
+        sources = await studio.hub.foreign_sources(body.session_id)
     workspace = await run_in_thread(workspace_folder, studio, folder, name="agx workspace")
     rules = [*await run_in_thread(_store(studio).list, name="agx rules"), *own]
     settings, trust = studio.settings, studio.hub.trust
@@ -197,7 +199,7 @@ async def explain(request: Request) -> Response:
     what, limit = f"the assessment of tool {body.tool!r}", studio.clock.real(settings.tool_timeout_seconds)
     try:
         verdict: Verdict = await user_code.call(
-            explain_call, tool, body.arguments, context, mode, rules, instructions, what=what, limit=limit
+            explain_call, tool, body.arguments, context, mode, rules, instructions, sources, what=what, limit=limit
         )
     except InvalidArguments as exc:
         raise Problem("invalid_body", f"'arguments': {exc}.", field="arguments") from exc

@@ -229,6 +229,29 @@ def run_code(code: str) -> str:
     return "done"
 
 
+@tool(risk="read", untrusted=True)
+def read_page() -> str:
+    """Read a page."""
+    return "page"
+
+
+@IN_A_FILE
+async def test_a_verdict_is_explained_as_in_a_session_with_texts_of_others(make_studio: StudioMaker) -> None:
+    code = {"tool": "run_code", "arguments": {"code": "1"}, "permission_mode": "auto"}
+    model = ScriptedModel([call("read_page", {}), "done"])
+    for opening in range(2):  # the session is in memory, and then read from the log
+        async with make_studio(model, tools=[run_code, read_page]) as studio:
+            if opening == 0:
+                session_id = await studio.session()
+                await run_turn(studio, session_id)
+            found = [
+                (await studio.client.post(EXPLAIN, json={**code, **given})).json()
+                for given in ({}, {"session_id": session_id})
+            ]
+            assert [one["rule"] for one in found] == ["auto", "untrusted"]
+            assert any("(read_page)" in reason for reason in found[1]["reasons"])
+
+
 async def test_trusting_a_file_answers_the_confirmation_that_waits_because_of_it(make_studio: StudioMaker) -> None:
     async with make_studio(ScriptedModel([call("run_code", {"code": "1"}), "done"]), tools=[run_code]) as studio:
         (studio.workspace / "AGENTS.md").write_text("Use tabs.")

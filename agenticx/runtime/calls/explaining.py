@@ -27,12 +27,14 @@ def explain_call(
     mode: PermissionMode,
     rules: Sequence[Rule] = (),
     instructions: Instructions | None = None,
+    sources: Sequence[str] = (),
 ) -> Verdict:
     """Return the verdict of a session in that mode about a call, without running it; the tool assesses it.
 
     Its reasons also say what each part of a command is, and what a yes could cover (`permissions.explain`). A call that
-    the tool itself refuses is denied, decided by "tool". Of texts of others it looks only at `instructions` that are
-    not trusted, not at a conversation. It blocks. Raises `InvalidArguments` for those that the tool does not take.
+    the tool itself refuses is denied, decided by "tool". Texts of others are the `instructions` that are not
+    trusted, and the `sources` of a conversation. It blocks. Raises `InvalidArguments` for arguments that the tool does
+    not take.
     """
     try:
         call = describe_call(tool, arguments, context)
@@ -42,7 +44,7 @@ def explain_call(
         refused = Verdict("deny", "tool", (f"{exc}.",))
         return replace(refused, reasons=(*refused.reasons, *explain_decider(refused)))
     files = () if instructions is None else instructions.untrusted()
-    verdict = decide(mode, call, rules=rules, untrusted_files=files)
+    verdict = decide(mode, call, rules=rules, sources=sources, untrusted_files=files)
     return replace(verdict, reasons=tuple(explain(call, verdict, rules)))
 
 

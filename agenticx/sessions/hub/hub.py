@@ -28,7 +28,7 @@ from agenticx.llms.base import ChatModel
 from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import Sampling
 from agenticx.logs import bound_ids, get_logger
-from agenticx.messages import clean_text, new_id
+from agenticx.messages import clean_text, new_id, sources_of
 from agenticx.permissions.rule_stores import RuleStore, UnknownRule
 from agenticx.permissions.rules import Rule
 from agenticx.permissions.trusted_files import TrustStore
@@ -583,6 +583,13 @@ class Hub:
         state = await self.store.log.state(session_id)
         with map_decode_errors(f"state of session {session_id!r}"):
             return tuple(decode_rules(state.parts))
+
+    async def foreign_sources(self, session_id: str) -> tuple[str, ...]:
+        """Return the names of the texts of others in a session's conversation; raises as `session_rules` does."""
+        await self._record(session_id)
+        if (actor := self._actors.get(session_id)) is not None:
+            return sources_of(actor.session.messages)
+        return sources_of((await self.store.log.state(session_id)).messages)
 
     async def remove_rule(self, rule_id: str) -> Rule:
         """Remove a rule by its id and return it; the next call is decided without it.
