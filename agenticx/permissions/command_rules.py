@@ -217,7 +217,7 @@ def find_in_command(rule: Rule, command: ShellCommand) -> Match:
     words = rule.words
     if not words:
         return "yes"
-    spellings = [words, *((words[0], other, *words[2:]) for other in _SYNONYMS.get(words[:2], ()))]
+    spellings = [words, *((words[0], *other.split(), *words[2:]) for other in _SYNONYMS.get(words[:2], ()))]
     matches = {_match(one, run) for run in command.runs for one in spellings}
     if "yes" in matches:
         return "yes"
@@ -238,7 +238,7 @@ _SYNONYMS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("cargo", "build"): ("b",),
     ("cargo", "run"): ("r",),
     ("cargo", "test"): ("t",),
-    ("git", "push"): ("send-pack", "http-push"),
+    ("git", "push"): ("send-pack", "http-push", "lfs push", "p4 submit", "subtree push", "svn dcommit"),
     ("npm", "install"): ("i", "in", "ins", "inst", "insta", "instal", "add", "isntall"),
     ("npm", "run"): ("run-script", "rum", "urn"),
     ("npm", "test"): ("t", "tst"),
@@ -253,6 +253,8 @@ def _match(words: Sequence[str], run: Sequence[str | None]) -> Match:
     name, expected = program.rpartition("/")[2], words[0].rpartition("/")[2]
     if expected == "git" and name.startswith("git-"):
         run = ("git", name.removeprefix("git-"), *run[1:])  # as in `/usr/lib/git-core/git-push`
+    elif expected == "git" and name == "hub":
+        run = ("git", *run[1:])
     elif name != expected:
         return "no"
     match = _match_rest(words[1:], run[1:], _GLOBAL_OPTIONS.get(words[0], ()))

@@ -476,7 +476,8 @@ def _takes_long(call: Call, rules: Sequence[Rule]) -> bool:
     shell = call.assessment.shell
     if shell is None:
         return False
-    return len(rules) * (len(shell.runs) + len(shell.parts or ()) + len(shell.paths or ())) > _LOOP_COMPARISONS
+    names = sum(1 + named.path.count("/") for named in shell.paths or ())
+    return len(rules) * (len(shell.runs) + len(shell.parts or ()) + names) > _LOOP_COMPARISONS
 
 
 def _asker(turn: Turn, request: UserRequest, settings: Settings, clock: Clock) -> Asker[Any, Any]:

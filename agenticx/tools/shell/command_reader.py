@@ -67,6 +67,7 @@ _CODE_OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dpkg": ("", ("--pre-invoke", "--post-invoke", "--status-logger")),
     "fd": ("[xX]", ("--exec", "--exec-batch")),
     "fdfind": ("[xX]", ("--exec", "--exec-batch")),
+    "git archive": ("", ("--exec",)),
     "git bisect": ("", ()),
     "git clone": ("u", ("--upload-pack", "--config")),
     "git difftool": ("x", ("--extcmd",)),
@@ -77,6 +78,7 @@ _CODE_OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "git ls-remote": ("", ("--upload-pack", "--exec")),
     "git pull": ("", ("--upload-pack",)),
     "git push": ("", ("--receive-pack", "--exec")),
+    "git send-email": ("", ("--sendmail-cmd", "--smtp-server", "--to-cmd", "--cc-cmd", "--header-cmd")),
     "git rebase": ("x", ("--exec",)),
     "go": ("", ("-exec", "-toolexec", "-vettool")),
     "gtar": ("[IF]", ("--checkpoint-action", "--to-command", "--use-compress-program", "--info-script",
@@ -158,6 +160,7 @@ _CODE_WORDS = {
     for programs, regex in {
         "apt apt-get aptitude": r"-[oc]|--(?:opt|config)",
         "c++ cc clang clang++ g++ gcc rustc": r"-wrapper|-?-f?plugin|-specs|-B|@|.*linker=",
+        "gmake make": r"\w+(?:::|[:+?!])?=.* |SHELL\W?=|-\Z|/|-\w*f[-/]|--\w+=[-/]",
         "less more": r"\+|-k|--lesskey",
         "scp sftp": r"-[oFb]",
     }.items()
@@ -259,6 +262,7 @@ _LAUNCHING_SUBCOMMANDS: dict[str, tuple[str, ...]] = {
     "bundle": ("exec",),
     "bun": ("x",),
     "cargo": ("make", "watch"),
+    "cmake": ("-E", "-P"),
     "devbox": ("run", "shell"),
     "distrobox": ("enter",),
     "dune": ("exec",),
@@ -266,12 +270,15 @@ _LAUNCHING_SUBCOMMANDS: dict[str, tuple[str, ...]] = {
     "gh": ("alias", "codespace", "extension"),
     "kubectl": ("exec", "run", "debug"),
     "limactl": ("shell",),
+    "mix": ("cmd", "eval", "run"),
+    "mvn": ("exec:exec", "exec:java"),
     "nix": ("develop", "run", "shell"),
     "npm": ("exec", "explore", "x"),
     "nvm": ("exec", "run"),
     "pixi": ("exec", "run"),
     "pnpm": ("exec", "dlx"),
     "sops": ("exec-env", "exec-file"),
+    "tox": ("exec", "e"),
     "toolbox": ("run",),
     "vagrant": ("ssh",),
     "yarn": ("exec", "dlx"),
@@ -398,9 +405,8 @@ class _Found:
                 has_code = any(word is None or _AWK_CODE.search(word) for word in arguments)
             case "cargo" | "go":
                 has_code = any(word in ("run", "r", "generate", "tool") for word in arguments[:1])
-            case "make" | "gmake":
-                has_code = any(word is not None and _ASSIGNMENT.match(word) and " " in word for word in arguments)
-                has_code |= any(word is not None and word.startswith("SHELL=") for word in arguments)
+            case "coverage":
+                has_code = arguments[:1] == ["run"] and "-m" not in arguments
             case "tar" | "gtar":
                 has_code = bool(arguments and arguments[0] and re.match("[^-]*[IF]", arguments[0]))
             case "printf":
@@ -435,7 +441,7 @@ class _Found:
                 self.is_complete = False
             position += 2 if word in _GIT_VALUED else 1
         subcommand, rest = arguments[position : position + 1], arguments[position + 1 :]
-        if any(word is not None and word.startswith("ext::") for word in rest):
+        if any(word is not None and "ext::" in word for word in rest):
             self.is_complete = False
         name = subcommand[0] if subcommand and subcommand[0] is not None else ""
         if name == "bisect" and rest[:1] == ["run"]:

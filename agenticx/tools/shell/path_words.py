@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 
 from agenticx.tools.base import NamedPath
@@ -40,8 +41,9 @@ def find_named_paths(reading: CommandReading, workspace: Path) -> tuple[NamedPat
             bases += [word for word in run[1:] if word and not word.startswith("-")]
             if None in run or len(bases) > _MAX_FOLDERS:
                 return None
-    words = [*_words_of_runs(reading), *((word, True, True, False) for word in reading.written)]
-    words += [(word, False, True, False) for word in reading.read]
+    written = ((word, True, True, False) for word in reading.written)
+    read = ((word, False, True, False) for word in reading.read)
+    words = list(islice(chain(_words_of_runs(reading), written, read), _MAX_WORDS + 1))
     if len(words) > _MAX_WORDS:
         return None
     for word, is_changed, is_sure, walks in words:

@@ -746,6 +746,12 @@ mise x -- git push
 pnpm dlx git push
 cargo watch -s 'git push'
 git send-pack origin main
+git lfs push origin main
+git subtree push --prefix=x origin main
+hub push
+git send-email --sendmail-cmd='git push' x
+cmake -E env git push
+tox exec -- git push
 pee 'git push'
 setarch -R git push
 runuser -u me -- git push
@@ -760,6 +766,11 @@ sudo --unknown x git push
 ssh -o ProxyCommand=x host ls
 docker run x push
 fd push -x git
+make -f /dev/stdin
+make -f- x
+coverage run x.py
+cmake -P x.cmake
+git archive --remote=ext::'git push' HEAD
 rg --pre git push
 rsync -e git push:a b
 gdb --args git push
