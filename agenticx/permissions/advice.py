@@ -12,7 +12,7 @@ from agenticx.similar_names import similar_name
 from agenticx.tools.shell.grammar import find_unread, parse_command
 from agenticx.tools.visible import visible_line
 
-__all__ = ["advise", "advise_all", "holds_without_sandbox", "refuse_without_effect"]
+__all__ = ["advise", "advise_all", "holds_without_sandbox", "is_about_commands", "refuse_without_effect"]
 
 _SHELL = "bash_exec"
 _MAX_COMPARED = 200  # stricter rules with which one is compared
@@ -46,6 +46,11 @@ def refuse_without_effect(rule: Rule) -> None:
 def holds_without_sandbox(rule: Rule) -> bool:
     """Return whether a rule allows commands of the shell also where there is no sandbox."""
     return rule.decision == "allow" and rule.tool == _SHELL and not rule.network_hosts and rule.sandboxed is None
+
+
+def is_about_commands(rule: Rule) -> bool:
+    """Return whether a rule that asks or denies is about commands of the shell too."""
+    return rule.decision != "allow" and (rule.tool in (ANY_TOOL, _SHELL) or (rule.tool == EDITS and bool(rule.path)))
 
 
 def advise(rule: Rule, rules: Sequence[Rule], tools: Collection[str] | None = None) -> Sequence[str]:

@@ -66,6 +66,10 @@ def test_what_allows_very_much_is_stored_with_a_warning_and_what_is_wrong_is_ref
         assert (done.returncode, why in done.stderr, bool(done.stderr)) == (0, True, bool(why)), done.stderr
     assert len(rows(agx)) == 10
     assert "--  rules        10 rules in " in agx("doctor").stdout
+    added = agx("permissions", "add", "deny * path=private/**")
+    assert (
+        "is looked for in the words of commands; what `make`, tests or git read or change is not seen" in added.stderr
+    )
     for words, why in {
         ("permit", "bash_exec"): "a rule begins with allow, ask or deny",
         ("allow", "edit", "path=/etc/**"): "relative to the workspace",
@@ -81,7 +85,7 @@ def test_what_allows_very_much_is_stored_with_a_warning_and_what_is_wrong_is_ref
     }.items():
         done = agx("permissions", "add", *words)
         assert (done.returncode, done.stdout, why in done.stderr) == (2, "", True), done.stderr
-    assert len(rows(agx)) == 10
+    assert len(rows(agx)) == 11
 
 
 def test_a_file_is_imported_once_and_a_damaged_one_is_named(agx: Any, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from agenticx.cli.commands.permission_replay import replay, start_of_period
 from agenticx.cli.exit_codes import DONE, USAGE
 from agenticx.cli.options import known_tools, workspace_of
 from agenticx.errors import InvalidArguments
-from agenticx.permissions.advice import advise, holds_without_sandbox, refuse_without_effect
+from agenticx.permissions.advice import advise, holds_without_sandbox, is_about_commands, refuse_without_effect
 from agenticx.permissions.rule_stores import IMPORTED_FILE, FileRules, RuleStore, open_rules, read_rule_file
 from agenticx.permissions.rules import Rule, RuleOrigin, parse_rule
 from agenticx.permissions.verdict import PermissionMode
@@ -152,6 +152,10 @@ def _add(arguments: Namespace) -> int:
     print(_row(stored))
     if holds_without_sandbox(stored):
         _note(f"{stored.id} also allows the command where there is no sandbox; the rule of an answer keeps its sandbox")
+    if stored.path is not None and is_about_commands(stored):
+        _note(
+            f"{stored.id} is looked for in the words of commands; what `make`, tests or git read or change is not seen"
+        )
     _advise([stored], rules)
     return DONE
 

@@ -150,7 +150,8 @@ class ConfirmAnswer:
 
     With `remember` `"session"` the rules that the request offers are stored for the session, with `"always"` for its
     workspace; calls that they cover are not asked about any more. `rules` are stored instead of those, if they cover no
-    more; one of scope user holds in all workspaces. Raises `ValueError` for another word.
+    more; one of scope user holds in all workspaces. With `arguments`, of which no rule was shown, only `rules` are
+    stored. Raises `ValueError` for another word.
     """
 
     approved: bool
