@@ -28,7 +28,7 @@ def visible_home_paths(home: Path, extra: Sequence[str]) -> tuple[Path, ...]:
     paths = [home / name for name in _TOOLCHAINS.split()]
     paths += [home / name for name in _GIT_FILES if not _has_credentials(home / name)]
     paths += [home / Path(name).expanduser() for name in extra]
-    found = [path for path in dict.fromkeys(paths) if path.exists()]
+    found = [path for path in dict.fromkeys(paths) if os.path.exists(path)]  # unlike Path.exists, without an error
     return (*found, *dict.fromkeys(_link_targets(home, found)))
 
 
@@ -39,7 +39,7 @@ def virtual_environments(search_path: str, around: Sequence[Path]) -> tuple[Path
     """
     folders = [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []
     folders += [Path(entry).parent for entry in search_path.split(os.pathsep) if os.path.isabs(entry)]
-    found = [folder for folder in dict.fromkeys(folders) if (folder / "pyvenv.cfg").is_file()]
+    found = [folder for folder in dict.fromkeys(folders) if os.path.isfile(folder / "pyvenv.cfg")]
     return tuple(folder for folder in found if not any(path.is_relative_to(folder) for path in around))
 
 
@@ -53,7 +53,7 @@ def _link_targets(home: Path, found: Sequence[Path]) -> Iterator[Path]:
         if not entry.is_symlink():
             continue
         target = Path(os.path.realpath(entry.path))
-        if target.is_file() and target.is_relative_to(home) and not any(map(target.is_relative_to, found)):
+        if os.path.isfile(target) and target.is_relative_to(home) and not any(map(target.is_relative_to, found)):
             yield target
 
 

@@ -329,7 +329,7 @@ def prepare(
         network=False if only_reads else wishes.network,
         private=private,
         visible=(*_visible_paths(context, environment, private), *(_repository_of(workspace) if only_reads else ())),
-        pinned=(*(before.pinned if before else ()), *_folders_above(installation, workspace)),
+        pinned=tuple(dict.fromkeys((*(before.pinned if before else ()), *_folders_above(installation, workspace)))),
         read_only=(*(before.mountable(consented) if before else ()), *installation),
         programs=launcher_files() if wishes.hosts else (),
     )
