@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.shell import grammar
 from agenticx.tools.shell.grammar import parse_command
 from agenticx.tools.shell.harmless_commands import read_parts
 from tests.support.lanes import Count
@@ -632,7 +636,8 @@ _AUTHOR = ["-c", "user.name=A", "-c", "user.email=a@b.example"]
 WORDS = "ls cat grep echo rm git find sort head test cd notes.md src link .. / /etc/passwd .git - -r -la -f x é if time"
 OPERATORS = "2>&1 >/dev/null 2>/dev/null </dev/null $(rm ${x} && || *.md no* --include=*"
 CHARACTERS = [*";&|><()$`'\"\\*?[]{},~!#=^%@+:12", *"       ", *"\t\n\r\v\x00\u200b\xa0"]
-PIECES = [*WORDS.split(), *OPERATORS.split(), *CHARACTERS]
+QUOTED = ['"$(rm x)"', '"`rm x`"', '"${x}"', "'$(rm x)'", "'`rm`'", '"a b"', " #'x\nrm x\n", "\ntime rm x\n"]
+PIECES = [*WORDS.split(), *OPERATORS.split(), *CHARACTERS, *QUOTED]
 _CALLED = r"""
 set -f
 called() {
@@ -641,16 +646,23 @@ called() {
 }
 for name in $names; do builtin eval "$name() { called $name \"\$@\"; }"; done
 command_not_found_handle() { called "$@"; }
+evaluate() { ( builtin eval "$1" ); }
+unset names name
+for text; do
+    for outcome in 0 1; do evaluate "$text"; done
+    builtin printf '0\0' >&3
+done
 """
+_BATCH = 250  # commands for one process of bash
 
 
-def called(command: str, folder: Path, outcome: int) -> set[tuple[str, ...]]:
-    """Return the commands that bash runs of a command line, each with the exit code `outcome`."""
+def called(commands: Sequence[str], folder: Path) -> Iterator[set[tuple[str, ...]]]:
+    """Yield the commands that bash runs of each command line, in a subshell: once all succeed, and once all fail."""
     names = "ls cat grep echo rm git find sort head test cd pwd true false printf type command wc tail"
     with tempfile.TemporaryFile() as record:
-        script = f"exec 3<&{record.fileno()}\nnames='{names}' outcome={outcome}\n{_CALLED}\nunset names name\n"
+        script = f"exec 3<&{record.fileno()}\nnames='{names}'\n{_CALLED}"
         subprocess.run(
-            ["/bin/bash", "-c", f'{script}builtin eval "$1"', "bash", command],
+            ["/bin/bash", "-c", script, "bash", *commands],
             cwd=folder,
             env={"PATH": "/nowhere"},
             pass_fds=[record.fileno()],
@@ -661,13 +673,14 @@ def called(command: str, folder: Path, outcome: int) -> set[tuple[str, ...]]:
             check=False,
         )
         record.seek(0)
-        texts = record.read().decode().split("\0")[:-1]
-    commands = set[tuple[str, ...]]()
-    while texts:
-        count = int(texts[0])
-        commands.add(tuple(texts[1 : count + 1]))
-        del texts[: count + 1]
-    return commands
+        texts = iter(record.read().decode().split("\0")[:-1])
+    run = set[tuple[str, ...]]()
+    for count in texts:
+        if count == "0":
+            yield run
+            run = set[tuple[str, ...]]()
+        else:
+            run.add(tuple(islice(texts, int(count))))
 
 
 def random_command(rng: random.Random) -> str:
@@ -675,21 +688,45 @@ def random_command(rng: random.Random) -> str:
     return first + "".join(rng.choices(PIECES, k=rng.randrange(12)))
 
 
+def read_wrongly(folder: Path, rng: random.Random, count: int) -> Iterator[str]:
+    """Yield the commands of `count` generated ones of the grammar of which bash runs others than the grammar says."""
+    folder.mkdir()
+    generated = (random_command(rng) for _ in iter(int, 1))
+    read = ((command, parts) for command in generated if (parts := parse_command(command)))
+    for first in range(0, count, _BATCH):
+        batch = list(islice(read, min(_BATCH, count - first)))
+        run = called([command for command, _ in batch], folder)
+        for (command, parts), commands in zip(batch, run, strict=True):
+            if not commands <= {tuple(word.text for word in part.words) for part in parts}:
+                yield command
+        yield from (f"one of {batch} writes {path.name}" for path in folder.iterdir())
+
+
 def test_bash_runs_nothing_but_what_the_grammar_reads(tmp_path: Path, rng: random.Random, count: Count) -> None:
     """bash is the oracle: a command of the grammar runs nothing but what the grammar says, and writes no file."""
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    read = 0
-    wanted = count(40, 1_000, 20_000)
-    while read < wanted:
-        command = random_command(rng)
-        if (commands := parse_command(command)) is None or not commands:
-            continue
-        read += 1
-        expected = {tuple(word.text for word in part.words) for part in commands}
-        for outcome in (0, 1):
-            assert called(command, folder, outcome) <= expected, command
-    assert not list(folder.iterdir())
+    assert list(read_wrongly(tmp_path / "empty", rng, count(250, 20_000, 200_000))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("_TOKEN", r'"[\t !#%', r'"[\t !#$%'),
+        ("_TOKEN", r"\]-_a-~]", r"\]-~]"),
+        ("_TOKEN", "[A-Za-z0-9_.", "[A-Za-z0-9_.$({})"),
+        ("_TOKEN", "[A-Za-z0-9_.", "[A-Za-z0-9_.!"),
+        ("_TOKEN", "[A-Za-z0-9_.", "[A-Za-z0-9_.\\[\\]\\\\"),
+        ("_TOKEN", r"[ \t]+", r"[ \t\n]+"),
+        ("_TOKEN", "2?>/dev/null", "2?>[a-z/ ]*"),
+        ("_TOKEN", r"#[\t -~]*", r"#[\t\n -~]*"),
+        ("_TOKEN", r"|;|\|", r"|;|\||&"),
+        ("_NO_PROGRAM", r"(?:case", r"(?!if|time)(?:case"),
+    ],
+)
+def test_bash_detects_a_broken_grammar(tmp_path: Path, rng: random.Random, monkeypatch, name, right, wrong) -> None:
+    pattern = getattr(grammar, name).pattern
+    assert right in pattern
+    monkeypatch.setattr(grammar, name, re.compile(pattern.replace(right, wrong)))
+    assert next(read_wrongly(tmp_path / "empty", rng, 10_000), None) is not None
 
 
 def test_no_generated_command_reads_outside_of_the_workspace(project, rng: random.Random, count: Count) -> None:
