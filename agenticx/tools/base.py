@@ -64,7 +64,7 @@ class CommandPart:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a command that can only read is not harmless, as a clause.
+    """The reason for which a command that can only read is not harmless, as a clause.
 
     `is_secret`: it would read an existing file that usually holds keys or passwords.
     """
