@@ -347,6 +347,8 @@ def _why_unfixed(words: Sequence[str]) -> str:
                 "`git -c` changes any setting of git for one command, and some settings name a program that git then"
                 " runs, for example core.pager, core.fsmonitor, diff.external and alias.*"
             )
+        if rest == ("--version",):
+            return f"files of the project or the user may decide which `{program}` runs"
         if rest[0].startswith("-"):
             return f"`{rest[0]}` before the subcommand of `{program}` may change what that does or where"
         if program == "git" and rest[0] in _REMOTE_COMMANDS:

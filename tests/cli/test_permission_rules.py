@@ -49,6 +49,8 @@ def test_what_allows_very_much_is_stored_with_a_warning_and_what_is_wrong_is_ref
     for words, why in {
         ("allow", "bash_exec"): "it covers all commands",
         ("allow bash_exec command=git",): "`git` alone could be followed by anything",
+        ("allow", "bash_exec", "command=git push"): "`git push` names no remote before its options",
+        ("allow", "bash_exec", "command=npm --version"): "files of the project or the user may decide which `npm` runs",
         ("allow", "bash_exec", "command=python -c"): "`python` runs any code",
         ("allow", "bash_exec", "command=/usr/bin/env"): "what `env` does or runs is up to its arguments",
         ("deny file_read path=src/**",): "commands and other tools may reach these files too; a rule about * is about",
@@ -64,8 +66,8 @@ def test_what_allows_very_much_is_stored_with_a_warning_and_what_is_wrong_is_ref
     }.items():
         done = agx("permissions", "add", *words)
         assert (done.returncode, why in done.stderr, bool(done.stderr)) == (0, True, bool(why)), done.stderr
-    assert len(rows(agx)) == 10
-    assert "--  rules        10 rules in " in agx("doctor").stdout
+    assert len(rows(agx)) == 12
+    assert "--  rules        12 rules in " in agx("doctor").stdout
     added = agx("permissions", "add", "deny * path=private/**")
     assert (
         "is looked for in the words of commands; what `make`, tests or git read or change is not seen" in added.stderr
@@ -85,7 +87,7 @@ def test_what_allows_very_much_is_stored_with_a_warning_and_what_is_wrong_is_ref
     }.items():
         done = agx("permissions", "add", *words)
         assert (done.returncode, done.stdout, why in done.stderr) == (2, "", True), done.stderr
-    assert len(rows(agx)) == 11
+    assert len(rows(agx)) == 13
 
 
 def test_a_file_is_imported_once_and_a_damaged_one_is_named(agx: Any, tmp_path: Path) -> None:

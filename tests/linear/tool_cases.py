@@ -470,6 +470,7 @@ TOOL_CASES = [
             "jq": lambda size: "jq\t" + ".a1" * (size // 3) + "!",
             "xxd": lambda size: "xxd" + "\t-b" * (size // 3),
             "sed": lambda size: "sed\t-n\t" + "1p;" * (size // 3),
+            "scripts": lambda size: "sed" + "\t-e\ts/[a]/b/" * (size // 12),
         },
         also=(can_only_read,),
         where="thread",

@@ -107,7 +107,9 @@ _LOG = f"""
 _REFS = """
     --contains[:] --no-contains[:] --merged[:] --no-merged[:] --points-at[:] --sort: --format= --color[=] --no-color
 """
-_FORMATS = frozenset({"--format", "--pretty", "--oneline", "--graph", "--log-size", "--color", "--color-words"})
+_FORMATS = frozenset(
+    {"--format", "--pretty", "--oneline", "--graph", "--log-size", "--color", "--color-words", "--check"}
+)
 
 _SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "blame": _subcommand(
@@ -129,7 +131,9 @@ _SUBCOMMANDS: Mapping[str, _Subcommand] = {
         "--all --tags --contains --abbrev= --always --long --exact-match --first-parent --dirty[=] --broken[=]",
         "--match= --exclude= --candidates=",
     ),
-    "diff": _subcommand(f"{_DIFF} --cached --staged --merge-base --exit-code --quiet", shows="unless summarized"),
+    "diff": _subcommand(
+        f"{_DIFF} --check --cached --staged --merge-base --exit-code --quiet", shows="unless summarized"
+    ),
     "for-each-ref": _subcommand(f"{_REFS} --count= --ignore-case", refs=True),
     "grep": _subcommand(
         "-i -v -w -r -E -F -G -P -n -l -L -c -o -p -W -e: -A: -B: -C: -m: --ignore-case --invert-match --word-regexp",

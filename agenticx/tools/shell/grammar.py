@@ -1,8 +1,8 @@
 """A strict grammar of shell commands, in which each text means to bash what it means here.
 
-Simple commands of plain or quoted ASCII words, joined by `;`, `&&`, `||`, `|` and newlines, with comments and with
-redirections of the null device. There is no expansion but that of `*` and `?`, no assignment, and no reserved word:
-what is not plainly in the grammar is not read at all. Tests compare it with bash.
+Simple commands of plain or quoted ASCII words, also `[ … ]`, joined by `;`, `&&`, `||`, `|` and newlines, with comments
+and with redirections of the null device. There is no expansion but that of `*` and `?`, no assignment, and no reserved
+word: what is not plainly in the grammar is not read at all. Tests compare it with bash.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ _PLAIN = (
     r"(?:[A-Za-z0-9_./:,@%+=^*?-]|(?<=[A-Za-z0-9_^])~)"  # bash expands `~` at the start of a word, and after = and :
 )
 _SINGLE_QUOTED = r"'[\t -&(-~]*'"
-_DOUBLE_QUOTED = r'"[\t !#%-\[\]-_a-~]*"'  # without what bash expands between these quotes
+# Without what bash expands between these quotes; a backslash before another character stays one.
+_DOUBLE_QUOTED = r'"(?:\\?[\t !#%-\[\]-_a-~])*"'
+_BRACKET = r"(?<![^ \t\n;|&])[\[\]](?=[ \t\n;|&]|\Z)"  # as a word of its own it is no pattern
 _TOKEN = re.compile(
     r"(?P<blank>[ \t]+)|(?P<newline>\n)|(?P<operator>&&|\|\||;|\|)|(?P<comment>#[\t -~]*)"
-    r"|(?P<redirection>(?:2>&1|2?>/dev/null|</dev/null)(?=[ \t\n;|&]|\Z))"
-    rf"|(?P<word>(?:{_PLAIN}|{_SINGLE_QUOTED}|{_DOUBLE_QUOTED})+)"
+    r"|(?P<redirection>(?:2>&1|2?>[ \t]*/dev/null|<[ \t]*/dev/null)(?=[ \t\n;|&]|\Z))"
+    rf"|(?P<word>{_BRACKET}|(?:{_PLAIN}|{_SINGLE_QUOTED}|{_DOUBLE_QUOTED})+)"
 )
-_PART = re.compile(rf"""'([^']*)'|"([^"]*)"|({_PLAIN}+)""")
+_PART = re.compile(rf"""'([^']*)'|"([^"]*)"|({_PLAIN}+|[\[\]])""")
 _ACTIVE = re.compile(r"[*?]")
 
 Operator = Literal["", ";", "&&", "||", "|"]
@@ -70,7 +72,10 @@ def parse_command(command: str) -> tuple[SimpleCommand, ...] | None:
             case "word":
                 if not words and _NO_PROGRAM.fullmatch(text):
                     return None
-                words.append(_word(text))
+                word = _word(text)
+                if word.is_glob and "\\" in word.text:
+                    return None  # in a pattern, a quoted backslash is another one
+                words.append(word)
             case "operator" | "newline" if words:
                 commands.append(SimpleCommand(tuple(words), after))
                 words, after = [], _OPERATORS.get(text, ";")
@@ -98,6 +103,8 @@ def find_unread(command: str) -> str | None:
         is_first = kind in ("operator", "newline") or (is_first and kind in ("blank", "comment"))
     if parse_command(command) is not None:
         return None
+    if "\\" in command:
+        return "a backslash in a pattern, an operator without a command, or too many commands"
     return f"an operator without a command, or more than {_MAX_COMMANDS} commands"
 
 

@@ -192,7 +192,7 @@ PROGRAMS: Mapping[str, _Program] = {
     "whoami": _program(most=0),
 }
 
-BUILTINS = frozenset({":", "cd", "command", "echo", "false", "printf", "pwd", "test", "true", "type"})
+BUILTINS = frozenset({":", "[", "cd", "command", "echo", "false", "printf", "pwd", "test", "true", "type"})
 """Commands of this module that bash itself has; it looks on the PATH for no program of that name."""
 
 
@@ -324,6 +324,10 @@ def _read_test(words: Sequence[str]) -> Reading | None:
             return None
 
 
+def _read_bracket(words: Sequence[str]) -> Reading | None:
+    return _read_test(words[:-1]) if words[-1:] == ["]"] else None
+
+
 _FIND_FLAGS = frozenset(
     {"-a", "-and", "-depth", "-empty", "-ls", "-mount", "-not", "-o", "-or", "-print", "-print0", "-prune", "-true"}
     | {"-false", "-xdev", "(", ")", "!", "-readable", "-writable", "-executable", "-quit", "-daystart", "-nouser"}
@@ -339,26 +343,44 @@ _FIND_VALUES = frozenset(
 def _read_find(words: Sequence[str]) -> Reading | None:
     """Return what a `find` reads that neither runs nor writes: the names in its folders."""
     count = next((place for place, word in enumerate(words) if word.startswith(("-", "(", "!", ",", ")"))), len(words))
-    pending = list(words[count:])[::-1]
+    pending, compared = list(words[count:])[::-1], list[str]()
     while pending:
         word = pending.pop()
-        if word in _FIND_VALUES and pending:
+        if word in ("-newer", "-anewer", "-cnewer") and pending:
+            compared.append(pending.pop())
+        elif word in _FIND_VALUES and pending:
             pending.pop()
         elif word not in _FIND_FLAGS:
             return None
-    return Reading(tuple(words[:count]))
+    return Reading((*words[:count], *compared))
 
 
-_SED_SCRIPT = re.compile(r"(?:[0-9]+|\$)(?:,(?:[0-9]+|\$))?p(?:;(?:[0-9]+|\$)(?:,(?:[0-9]+|\$))?p)*")
+# Without the commands and the flag that run a program, read or write a file: `e`, `r`, `R`, `w`, `W`. Nor is there a
+# character by its number, such as `\x2f`, nor a mark in brackets, which only some versions take for the end.
+_SED_PATTERN = r"%(?:[^%\\\n\[]|\[[^]%\\\n]++\]|\\[^\ncdox])*%"
+_SED_ADDRESS = rf"(?:[0-9]++|\$|{_SED_PATTERN.replace('%', '/')}I?)"
+_SED_SUBSTITUTION = "|".join(
+    rf"{_SED_PATTERN}(?:[^%\\\n]|\\[^\ncdox])*%".replace("%", mark) for mark in ("/", r"\|", "#", ",", "@")
+)
+_SED_COMMAND = (
+    rf" *+(?:{_SED_ADDRESS}(?:,[+~]?{_SED_ADDRESS}|~[0-9]++)?)? *+!?+ *+"
+    rf"(?:[pd=]|q[0-9]*+|s(?:{_SED_SUBSTITUTION})[gpiI0-9]*+) *+"
+)
+_SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*;?+")
+_SED_OPTIONS = frozenset({"-n", "-E", "-r", "-nE", "-nr", "-En", "-rn", "--quiet", "--silent", "--regexp-extended"})
 
 
 def _read_sed(words: Sequence[str]) -> Reading | None:
-    """Return what a `sed -n 5,9p` reads, which prints lines by their numbers."""
-    match words:
-        case ["-n", script, *paths] if _SED_SCRIPT.fullmatch(script):
-            return None if any(path.startswith("-") for path in paths) else Reading(tuple(paths))
-        case _:
-            return None
+    """Return what a `sed -n 5,9p` or `sed s/a/b/` reads, which prints, deletes, counts or replaces lines."""
+    pending, scripts = list(words)[::-1], list[str]()
+    while pending and (pending[-1] in _SED_OPTIONS or pending[-1] == "-e"):
+        if pending.pop() == "-e" and pending:
+            scripts.append(pending.pop())
+    if not scripts and pending:
+        scripts.append(pending.pop())
+    is_known = all(len(script) <= _MAX_PROGRAM_CHARS and _SED_SCRIPT.fullmatch(script) for script in scripts)
+    paths = pending[::-1]
+    return None if not scripts or not is_known or any(path.startswith("-") for path in paths) else Reading(tuple(paths))
 
 
 _MAX_PROGRAM_CHARS = 1_000
@@ -431,6 +453,7 @@ def _read_xxd(words: Sequence[str]) -> Reading | None:
 
 
 _READERS: Mapping[str, Callable[[Sequence[str]], Reading | None]] = {
+    "[": _read_bracket,
     "awk": _read_awk,
     "command": _read_command,
     "date": _read_date,

@@ -110,6 +110,7 @@ git status -sb
 git status --porcelain=v1 -z
 git diff
 git diff --stat
+git diff --check
 git diff --cached --name-only
 git diff HEAD~1 -- src
 git diff HEAD src/a.py
@@ -312,7 +313,6 @@ git diff -Oorder
 git diff --submodule
 git diff --submodule=diff
 git diff -l5
-git diff --check
 git log --show-signature
 git log --format=%G?
 git log --format='%h %GG'

@@ -18,6 +18,7 @@ from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.shell import grammar
 from agenticx.tools.shell.grammar import parse_command
 from agenticx.tools.shell.harmless_commands import read_parts
+from agenticx.tools.shell.read_only_programs import read_arguments
 from tests.support.lanes import Count
 from tests.support.verdicts import decide
 
@@ -135,6 +136,19 @@ def project(runner, monkeypatch):
         "awk '!seen[$0]++' notes.md",
         "cat notes.md~ no~*",
         "echo HEAD~1 main^~2",
+        r'grep -rn "hello\|world" src',
+        r'grep "hello\.x" notes.md | head',
+        "ls > /dev/null 2> /dev/null; cat < /dev/null",
+        "[ -f notes.md ] && cat notes.md",
+        "[ -d src ] || echo none; [ a = b ]",
+        "find . -newer notes.md -name '*.py'",
+        "sed 1p notes.md",
+        "sed -n '/hello/p' notes.md",
+        "sed -n '/a/,/b/p;$=' notes.md",
+        "sed -n '/^[A-Z][[:alpha:]]*$/p;s/[0-9]//g' notes.md",
+        r"sed -E 's/(a|b)\/c/[\1]/g' notes.md",
+        "sed 's|a/b|c|2' notes.md; sed '/^#/d' notes.md; sed '5q' notes.md; sed '$!d' notes.md",
+        "sed -e 's/a/b/' -e '1,+2d' notes.md | sed -n 2p",
     ],
 )
 def test_a_plain_read_only_command_is_allowed(project, command) -> None:
@@ -323,7 +337,6 @@ find ../outside
 find -files0-from x
 sed -n '/a/w new.txt' notes.md
 sed -n 1e notes.md
-sed 1p notes.md
 sed -n 1p -i notes.md
 head -5c 7
 tail -5f notes.md
@@ -425,6 +438,41 @@ gawk '{print $1 |& "/inet/tcp/0/x/80"}' notes.md
 nawk '{print}' notes.md
 sed -n '1,5w x' notes.md
 sed -n '1e x' notes.md
+sed '1p;e' notes.md
+sed 's/a/b/;w x' notes.md
+sed 's/a/b/gw x' notes.md
+sed 's/a/b/ e' notes.md
+sed 's/a/b/me' notes.md
+sed 's/a/b\x2fe' notes.md
+sed 's/a/b' notes.md
+sed 's/[/]/b/e' notes.md
+sed '/[/]e/p' notes.md
+sed '/a/e' notes.md
+sed '/a/w x' notes.md
+sed '/a/r /etc/passwd' notes.md
+sed '/a/R x' notes.md
+sed '1{e}' notes.md
+sed 'y/a/b/e' notes.md
+sed 's,a,b,e' notes.md
+sed -e 1p -e 'w x' notes.md
+sed -e 1p -f x notes.md
+sed -ne 1p notes.md -i
+sed -n '/a/p' /etc/passwd
+sed -s 1p notes.md
+sed '#n' notes.md
+[ -f notes.md
+[ -f notes.md ]x
+[ -f ../outside/secret ]
+[ -v x ]
+[[ -f notes.md ]]
+ls > /dev/nullx
+ls > ../x
+ls 2> /etc/x
+cat < notes.md
+cat "a\"; rm x #"
+cat "no\"*
+cat "a\$HOME"
+cat "a\`rm x`"
 sed -n '1r /etc/passwd' notes.md
 sed 's/a/b/e' notes.md
 sed 's/a/b/w x' notes.md
@@ -521,8 +569,8 @@ find . -ok ls
 find . -okdir ls
 find . -execdir ls
 find . -follow
-find . -newer notes.md
-find . -anewer notes.md
+find . -newer
+find . -cnewer /etc/passwd
 find . -newerma /etc/passwd
 find . -samefile /etc/passwd
 find . -fprint0 x
@@ -637,7 +685,9 @@ WORDS = "ls cat grep echo rm git find sort head test cd notes.md src link .. / /
 OPERATORS = "2>&1 >/dev/null 2>/dev/null </dev/null $(rm ${x} && || *.md no* --include=*"
 CHARACTERS = [*";&|><()$`'\"\\*?[]{},~!#=^%@+:12", *"       ", *"\t\n\r\v\x00\u200b\xa0"]
 QUOTED = ['"$(rm x)"', '"`rm x`"', '"${x}"', "'$(rm x)'", "'`rm`'", '"a b"', " #'x\nrm x\n", "\ntime rm x\n"]
-PIECES = [*WORDS.split(), *OPERATORS.split(), *CHARACTERS, *QUOTED]
+BACKSLASHES = [r'"a\|b"', r'"\.', r"\"", r'"\\"', r'"\$(rm x)"', r'"\a"*', '"\\\n"']
+SPACED = ["> /dev/null", "2> ", "< ", "[ ", " ]", "["]
+PIECES = [*WORDS.split(), *OPERATORS.split(), *CHARACTERS, *QUOTED, *BACKSLASHES, *SPACED]
 _CALLED = r"""
 set -f
 called() {
@@ -710,13 +760,14 @@ def test_bash_runs_nothing_but_what_the_grammar_reads(tmp_path: Path, rng: rando
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
-        ("_TOKEN", r'"[\t !#%', r'"[\t !#$%'),
+        ("_TOKEN", r"?[\t !#%", r"?[\t !#$%"),
+        ("_TOKEN", r"(?:\\?[\t", r"(?:\\[\"$`]|\\?[\t"),
         ("_TOKEN", r"\]-_a-~]", r"\]-~]"),
         ("_TOKEN", "[A-Za-z0-9_.", "[A-Za-z0-9_.$({})"),
         ("_TOKEN", "[A-Za-z0-9_.", "[A-Za-z0-9_.!"),
         ("_TOKEN", "[A-Za-z0-9_.", "[A-Za-z0-9_.\\[\\]\\\\"),
         ("_TOKEN", r"[ \t]+", r"[ \t\n]+"),
-        ("_TOKEN", "2?>/dev/null", "2?>[a-z/ ]*"),
+        ("_TOKEN", r"2?>[ \t]*/dev/null", "2?>[a-z/ ]*"),
         ("_TOKEN", r"#[\t -~]*", r"#[\t\n -~]*"),
         ("_TOKEN", r"|;|\|", r"|;|\||&"),
         ("_NO_PROGRAM", r"(?:case", r"(?!if|time)(?:case"),
@@ -727,6 +778,24 @@ def test_bash_detects_a_broken_grammar(tmp_path: Path, rng: random.Random, monke
     assert right in pattern
     monkeypatch.setattr(grammar, name, re.compile(pattern.replace(right, wrong)))
     assert next(read_wrongly(tmp_path / "empty", rng, 10_000), None) is not None
+
+
+SED_PIECES = [*"/|#,@\\[]{};!~+$1 abewrpdq=syngIM", r"\/", r"\\", r"\n", r"\x2f", "[a]", "s/a/b/", "/a/", "s|a|b|"]
+
+
+def test_no_script_of_sed_that_is_read_runs_or_writes_anything(rng: random.Random, count: Count) -> None:
+    """`sed --sandbox` refuses the commands and flags that run a program, read or write a file."""
+    if "--sandbox" not in subprocess.run(["sed", "--help"], capture_output=True, text=True, check=False).stdout:
+        pytest.skip("this sed has no --sandbox")
+    read, wanted = 0, count(40, 400, 8_000)
+    while read < wanted:
+        script = rng.choice(("", "s/", "/a/", "s|", "1")) + "".join(rng.choices(SED_PIECES, k=rng.randrange(9)))
+        if read_arguments(["sed", script, "/dev/null"]) is None:
+            continue
+        read += 1
+        words = ["sed", "--sandbox", "--", script, "/dev/null"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+        assert "sandbox" not in done.stderr, script
 
 
 def test_no_generated_command_reads_outside_of_the_workspace(project, rng: random.Random, count: Count) -> None:
