@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -364,26 +365,80 @@ def near_misses() -> list[tuple[str, str]]:
     return pairs
 
 
+def allowed_commands(project: Path) -> Iterator[tuple[str, str]]:
+    """Yield the near misses that run without a question, each after the rule."""
+    rules = {words: [parse_rule(f'allow bash_exec command="{words}"')] for words in COMMANDS}
+    for words, text in near_misses():
+        if decide("default", command(text, project), rules=rules[words]).decision != "ask":
+            yield words, text
+
+
+def allowed_edits(project: Path) -> Iterator[tuple[str, str]]:
+    """Yield the same for edits."""
+    (project / "src/link").symlink_to(project / "lib", target_is_directory=True)
+    for glob, (_, misses) in FILES.items():
+        rules = [parse_rule(f"allow edit path={glob}")]
+        for path in misses.split():
+            if decide("default", edit(path, project), rules=rules).decision != "ask":
+                yield glob, path
+
+
 @pytest.mark.promise("E5")
 def test_near_misses_of_a_rule_about_commands_ask(project: Path) -> None:
-    rules = {words: [parse_rule(f'allow bash_exec command="{words}"')] for words in COMMANDS}
     for words, (*arguments, _) in COMMANDS.items():
+        rules = [parse_rule(f'allow bash_exec command="{words}"')]
         for text in (words + arguments[0], f"{words}{arguments[1]}; {words} | tail -n 2"):
-            assert (text, decide("default", command(text, project), rules=rules[words]).decision) == (text, "allow")
-    for words, text in near_misses():
-        assert (text, decide("default", command(text, project), rules=rules[words]).decision) == (text, "ask")
+            assert (text, decide("default", command(text, project), rules=rules).decision) == (text, "allow")
+    assert list(allowed_commands(project)) == []
     elsewhere = parse_rule('allow bash_exec command="pytest"', workspace=str(project / "src"))
     assert decide("default", command("pytest", project), rules=[elsewhere]).decision == "ask"
 
 
 @pytest.mark.promise("E5")
 def test_near_misses_of_a_rule_about_files_ask(project: Path) -> None:
-    (project / "src/link").symlink_to(project / "lib", target_is_directory=True)
-    for glob, (hit, misses) in FILES.items():
-        rules = [parse_rule(f"allow edit path={glob}")]
-        assert decide("default", edit(hit, project), rules=rules).decision == "allow"
-        for path in misses.split():
-            assert (path, decide("default", edit(path, project), rules=rules).decision) == (path, "ask")
+    for glob, (hit, _) in FILES.items():
+        assert decide("default", edit(hit, project), rules=[parse_rule(f"allow edit path={glob}")]).decision == "allow"
+    assert list(allowed_edits(project)) == []
+
+
+BROKEN_RULES: dict[str, tuple[str, Callable[..., Any]]] = {
+    "commands by their text": (
+        "permissions.verdict._allowing_parts",
+        lambda rules, shell: tuple(rule for rule in rules if rule.command and shell.text.startswith(rule.command)),
+    ),
+    "quoted words": (
+        "permissions.verdict.allows_part",
+        lambda rule, part: part.words[: len(rule.words)] == rule.words,
+    ),
+    "any part of a command": (
+        "permissions.verdict._allowing_parts",
+        lambda rules, shell: tuple(
+            rule for rule in rules for run in shell.runs if run[: len(rule.words)] == rule.words
+        ),
+    ),
+    "commands after a cd": ("permissions.verdict.may_be_allowed", lambda shell: shell.parts is not None),
+    "options that run a program": ("permissions.command_rules._may_run_another", lambda word, words: False),
+    "the words in any case": (
+        "permissions.verdict.allows_part",
+        lambda rule, part: " ".join(part.words).lower().startswith(" ".join(rule.words)),
+    ),
+    "paths by their text": (
+        "permissions.rules.path_matches",
+        lambda glob, path: path.startswith(glob.rstrip("*/")),
+    ),
+    "paths in folders below": ("permissions.rules.path_matches", lambda glob, path: fnmatch(path, glob)),
+    "names with more at the end": ("permissions.rules.path_matches", lambda glob, path: fnmatch(path, f"{glob}*")),
+}  # fmt: skip
+
+
+@pytest.mark.promise("E5")
+@pytest.mark.parametrize("matched", BROKEN_RULES)
+def test_near_misses_detect_rules_that_match_too_much(
+    project: Path, monkeypatch: pytest.MonkeyPatch, matched: str
+) -> None:
+    name, broken = BROKEN_RULES[matched]
+    monkeypatch.setattr(f"agenticx.{name}", broken)
+    assert next(allowed_edits(project) if "path_matches" in name else allowed_commands(project), None) is not None
 
 
 @pytest.mark.promise("E5")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 
 from agenticx import Session
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, ConfirmAnswer
+from agenticx.runtime.user_requests.confirm_digest import confirm_digest
 from agenticx.testing import ScriptedModel, call
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
@@ -200,6 +201,28 @@ async def test_a_call_whose_effect_changed_is_denied(tmp_path: Path, monkeypatch
             if outcome == "denied":
                 assert text == CHANGED
             assert not (machine.work / "evil").exists()
+
+
+# What a confirmation is not bound to in a broken engine, each with a change that then passes.
+UNBOUND = {
+    ("words",): "sh build.sh",
+    ("search_path", "words"): "an earlier program",
+    ("cwd",): "another folder",
+    ("before",): "overwritten",
+    ("path",): "folder of the file",
+}
+
+
+@pytest.mark.parametrize("parts", UNBOUND)
+async def test_a_change_detects_a_confirmation_that_is_bound_to_less(tmp_path: Path, monkeypatch, parts) -> None:
+    def bind_less(tool: str, arguments: Any, binding: Mapping[str, Any]) -> str:
+        return confirm_digest(tool, arguments, {name: value for name, value in binding.items() if name not in parts})
+
+    monkeypatch.setattr("agenticx.runtime.calls.authorization.confirm_digest", bind_less)
+    machine = Machine(tmp_path)
+    monkeypatch.setenv("PATH", f"{machine.earlier}:{machine.programs}:{os.defpath}")
+    outcome, text = await play(machine, *CASES[UNBOUND[parts]])
+    assert text != CHANGED, outcome
 
 
 async def test_an_event_that_its_reader_changes_does_not_change_what_runs(tmp_path: Path) -> None:

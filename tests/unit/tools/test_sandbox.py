@@ -15,15 +15,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from agenticx.errors import ToolError
+from agenticx.sandbox.bubblewrap import Profile, wrap
 from agenticx.sandbox.options import SandboxOptions
 from agenticx.sandbox.probe import find_sandbox
 from agenticx.tools.builtin.edits import file_write
 from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.shell import sandboxing
 from agenticx.tools.shell.git_reads import read_git_arguments
 from agenticx.tools.shell.git_repositories import GitRepositories
 from agenticx.tools.shell.protected_files import find_protected_files
@@ -147,6 +150,39 @@ async def test_a_command_reaches_nothing_outside_of_the_sandbox(machine, tmp_pat
         command = attack.format(tmp=tmp_path, pid=process.pid, port=port)
         results = [await machine(mode=mode).call(bash_exec, command=f"{command} && echo done") for mode in MODES]
     assert ["done\n" in result for result in results] == [False, True], results
+
+
+# Options of bubblewrap that a broken sandbox lacks, each with its number of values; an attack that then succeeds; and
+# whether AgenticX's own files are hidden.
+FOLDERS = {"--tmpfs": 1, "--remount-ro": 1}
+BROKEN_SANDBOXES = {
+    "shares the network": ({"--unshare-net": 0}, "use a server of this machine", True),
+    "shares the processes": ({"--unshare-pid": 0}, "kill a process", True),
+    "empties no folder": (FOLDERS, "read a key of the home folder", True),
+    "hides no file": (FOLDERS, "read the token file", False),
+}
+
+
+@pytest.mark.promise("E4")
+@pytest.mark.parametrize("broken", BROKEN_SANDBOXES)
+async def test_an_attack_detects_a_broken_sandbox(machine, tmp_path, monkeypatch, broken) -> None:
+    lacking, attack, hides = BROKEN_SANDBOXES[broken]
+
+    def wrap_badly(program: str, profile: Profile, command: list[str]) -> list[str]:
+        options = iter(wrap(program, profile if hides else replace(profile, private=()), command))
+        kept = list[str]()
+        for option in options:
+            if option in lacking:
+                list(islice(options, lacking[option]))
+            else:
+                kept.append(option)
+        return kept
+
+    monkeypatch.setattr(sandboxing, "wrap", wrap_badly)
+    with victim() as process, server() as port:
+        command = ATTACKS[attack].format(tmp=tmp_path, pid=process.pid, port=port)
+        result = await machine().call(bash_exec, command=f"{command} && echo done")
+    assert "done\n" in result, result
 
 
 @pytest.mark.promise("E4")
