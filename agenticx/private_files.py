@@ -8,9 +8,14 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["acquire_lock", "file_signature", "locked_folder", "make_folders", "replace_file"]
+__all__ = ["acquire_lock", "file_signature", "locked_folder", "make_folders", "open_at_once", "replace_file"]
 
 _PAUSE_SECONDS = 0.02
+
+
+def open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for a writer, if it is a pipe: an `opener` of `open`."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def replace_file(path: Path, content: bytes, temporary: Path) -> None:

@@ -22,7 +22,7 @@ from agenticx.errors import AgenticXError, InvalidArguments, ToolError
 from agenticx.foreign_text import without_controls
 from agenticx.knowledge.words import index_text, query_words
 from agenticx.messages import clean_text, new_id
-from agenticx.private_files import acquire_lock, replace_file
+from agenticx.private_files import acquire_lock, open_at_once, replace_file
 from agenticx.tools.visible import visible
 
 __all__ = [
@@ -173,9 +173,8 @@ class UserMemory:
         return MemoryUnusable(f"the memory {self._shown} is damaged: {problem}; repair that line, or delete the file")
 
     def _read(self) -> bytes:
-        descriptor = os.open(self._file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for a writer
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with open(self._file, "rb", opener=open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise self._damaged("it is no file")
             content = file.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:

@@ -22,7 +22,7 @@ from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, InvalidArguments, SettingsError, StoreError
 from agenticx.messages import new_id
 from agenticx.permissions.rules import Rule, rule_from
-from agenticx.private_files import acquire_lock, file_signature, replace_file
+from agenticx.private_files import acquire_lock, file_signature, open_at_once, replace_file
 from agenticx.shared_place import SharedPlace
 
 __all__ = [
@@ -192,9 +192,8 @@ def read_rule_file(path: Path) -> Sequence[Rule]:
 
 def _read_document(path: Path, shown: str) -> Mapping[str, object]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for a writer
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with open(path, "rb", opener=open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise RulesUnusable(f"the rules in {shown} cannot be read: it is no file")
             content = file.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:

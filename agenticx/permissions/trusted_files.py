@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SettingsError, StoreError
 from agenticx.logs import get_logger
-from agenticx.private_files import acquire_lock, file_signature, replace_file
+from agenticx.private_files import acquire_lock, file_signature, open_at_once, replace_file
 from agenticx.shared_place import SharedPlace
 from agenticx.tools.agents_files import digests_by_name, find_agents_files, instructions_prompt
 
@@ -172,9 +172,8 @@ _FILES = TypeAdapter(list[TrustedFile])
 
 def _read(path: Path) -> Mapping[str, TrustedFile]:
     """Return the contents of a file; raises `OSError`, and `TrustUnusable` for another file than `_write` writes."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for a writer
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    with open(path, "rb", opener=open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise TrustUnusable(f"{str(path)!r} cannot be read: it is no file")
         content = file.read(_MAX_FILE_BYTES + 1)
     if len(content) > _MAX_FILE_BYTES:

@@ -23,6 +23,7 @@ import stat
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -184,13 +185,17 @@ def _entry_shown_as(part: str, folder: WorkspacePath, max_names: int) -> str:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
+def _open_in(folder: int, name: str, _flags: int) -> int:
+    return os.open(name, _FILE_FLAGS, dir_fd=folder)
+
+
 def read_file(target: WorkspacePath, limit: int) -> tuple[bytes, os.stat_result]:
     """Return the first `limit` bytes of a regular file, and its status at the time of reading."""
     with _os_errors_as_tool_errors(target), _open_parent(target) as folder:
         _require_regular(os.stat(_name(target), dir_fd=folder, follow_symlinks=False), target)
-        descriptor = os.open(_name(target), _FILE_FLAGS, dir_fd=folder)
-        with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
+        opener = partial(_open_in, folder)
+        with open(_name(target), "rb", opener=opener) as file:
+            status = os.fstat(file.fileno())
             _require_regular(status, target)
             expected = min(limit, status.st_size + _SURPLUS_BYTES)  # `read` makes room for all that it is asked for
             content = file.read(expected)

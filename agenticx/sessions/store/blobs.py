@@ -321,9 +321,8 @@ class _OpenFolder:
 
     def read(self, name: str) -> bytes:
         """Return the content of a regular file; opening does not block if it is a pipe."""
-        descriptor = os.open(name, _READ, 0o600, dir_fd=self._descriptor)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with open(name, "rb", opener=lambda name, _flags: os.open(name, _READ, dir_fd=self._descriptor)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError(errno.EINVAL, f"{name} is no regular file")
             return file.read()
 

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 __all__ = ["list_folder", "move_entry", "open_folder", "read_small_file"]
 
@@ -55,9 +56,7 @@ def read_small_file(name: str, folder: int, limit: int) -> bytes:
 
     Raises `OSError` if it is a link, a pipe or the like, or has more than `limit` bytes.
     """
-    descriptor = os.open(name, _FILE_FLAGS, dir_fd=folder)
-    with open(descriptor, "rb") as file:
-        _require_regular(descriptor)
+    with _open_file(name, folder) as file:
         content = file.read(limit + 1)
     if len(content) > limit:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
@@ -117,8 +116,8 @@ def _copy_folder(name: str, source: int, target: int, depth: int) -> None:
 
 
 def _copy_file(name: str, source: int, target: int) -> None:
-    with open(os.open(name, _FILE_FLAGS, dir_fd=source), "rb") as old:
-        remaining = _require_regular(old.fileno()).st_size  # not what another process appends meanwhile
+    with _open_file(name, source) as old:
+        remaining = os.fstat(old.fileno()).st_size  # not what another process appends meanwhile
         with open(os.open(name, _NEW_FILE_FLAGS, 0o600, dir_fd=target), "wb") as new:
             while remaining and (chunk := old.read(min(_CHUNK_BYTES, remaining))):
                 new.write(chunk)
@@ -132,8 +131,13 @@ def _remove(name: str, folder: int) -> None:
         os.unlink(name, dir_fd=folder)
 
 
-def _require_regular(descriptor: int) -> os.stat_result:
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no ordinary file")
-    return status
+def _open_file(name: str, folder: int) -> BinaryIO:
+    """Return a regular file of an open folder, opened for reading; raises `OSError` for anything else."""
+    descriptor = os.open(name, _FILE_FLAGS, dir_fd=folder)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no ordinary file")
+        return open(descriptor, "rb")
+    except OSError:  # `open` of a folder's descriptor does not close it either
+        os.close(descriptor)
+        raise

@@ -401,7 +401,7 @@ cp sub/a.txt .github/
 cp -r build .config
 git add .github
 cp .github/workflows.md build
-grep -rn "mv .github" .
+grep -n "mv .github" notes.md
 """
 
 

@@ -401,6 +401,15 @@ async def test_files_that_the_configuration_of_git_names_are_protected(machine) 
         assert runner.assess(file_write, path=path, content="x").protected is protected
 
 
+async def test_commands_leave_no_file_open(machine) -> None:
+    runner = machine()
+    await runner.call(bash_exec, command="touch x; git status")
+    before = sorted(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        await runner.call(bash_exec, command="touch x; x=.env; echo > sub/${x}rc; git status")
+    assert len(os.listdir("/proc/self/fd")) <= len(before)
+
+
 async def test_instructions_that_a_command_writes_are_reported(machine) -> None:
     runner = machine()
     work = runner.workspace
