@@ -134,6 +134,18 @@ def test_a_secret_is_redacted_in_every_position(
 
 
 @pytest.mark.promise("I1")
+@pytest.mark.parametrize("patterns", ["_SECRET_PATTERNS", "_LABELLED_SECRETS"])
+def test_the_kinds_of_secrets_detect_patterns_that_are_missing(monkeypatch: pytest.MonkeyPatch, patterns: str) -> None:
+    def shown() -> list[str]:
+        texts = {kind: redact(f"said {secret}").replace("127.0.0.1", "") for kind, secret in SECRETS.items()}
+        return [kind for kind, text in texts.items() if any(part in text for part in SECRET_PARTS)]
+
+    assert shown() == []
+    monkeypatch.setattr(f"agenticx.logs.{patterns}", re.compile(r"(?!)"))
+    assert len(shown()) >= 10
+
+
+@pytest.mark.promise("I1")
 def test_a_field_with_a_secret_name_is_redacted_and_a_count_of_tokens_is_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -406,6 +406,17 @@ async def test_a_write_that_fails_leaves_nothing_behind(runner) -> None:
 
 
 @pytest.mark.promise("H3")
+def test_a_guard_rail_detects_edits_that_do_not_look_at_names(runner, monkeypatch) -> None:
+    def asks(path: str) -> bool:
+        return decide("auto", runner.assess(file_write, path=path, content="x")).decision == "ask"
+
+    paths = (".git/hooks/pre-commit", ".env", "AGENTS.md", "conftest.py", ".vscode/tasks.json")
+    assert list(map(asks, paths)) == [True] * 5
+    monkeypatch.setattr("agenticx.tools.builtin.edits.protected_part", lambda path: None)
+    assert list(map(asks, paths)) == [False] * 5
+
+
+@pytest.mark.promise("H3")
 @pytest.mark.parametrize(
     "path",
     [

@@ -232,6 +232,16 @@ def test_a_link_that_appears_after_the_check_is_not_followed(workspace, outside,
     assert (outside / "deep" / "secret.txt").read_text() == SECRET
 
 
+def test_a_swapped_folder_detects_files_that_are_opened_through_links(workspace, outside, monkeypatch) -> None:
+    (workspace / "flip").mkdir()
+    (workspace / "flip/secret.txt").write_text("inside")
+    target = resolve_in_workspace("flip/secret.txt", workspace)
+    (workspace / "flip").rename(workspace / "away")
+    (workspace / "flip").symlink_to(outside)
+    monkeypatch.setattr("agenticx.tools.paths._FOLDER_FLAGS", os.O_RDONLY | os.O_DIRECTORY)
+    assert read_file(target, 100)[0] == SECRET.encode()
+
+
 SWAPPER = """
 import itertools, os, shutil, sys
 from contextlib import suppress

@@ -75,6 +75,14 @@ def test_hidden_characters_of_a_command_are_shown_and_its_length_is_stated(runne
     )
 
 
+@pytest.mark.promise("E6")
+def test_a_hidden_character_detects_a_command_that_is_shown_as_it_is(runner, monkeypatch) -> None:
+    command = "ls \u202e; rm -rf x"
+    assert "\u202e" not in runner.assess(bash_exec, command=command).command
+    monkeypatch.setattr("agenticx.tools.builtin.shell.visible", lambda text: text)
+    assert "\u202e" in runner.assess(bash_exec, command=command).command
+
+
 def test_a_command_is_bound_to_the_files_and_programs_it_names(runner, tmp_path, monkeypatch) -> None:
     (runner.workspace / "script.sh").write_text("echo 1")
     (runner.workspace / "data").mkdir()
