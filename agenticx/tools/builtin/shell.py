@@ -346,7 +346,8 @@ async def bash_exec(
         unsandboxed: True if the command cannot work in the sandbox; asks the user.
     """
     wishes = Wishes.of({"network": network, "unsandboxed": unsandboxed})
-    sources = _sources(command, wishes)
+    workspace = context.workspace.resolve()
+    sources = await run_in_thread(_sources, command, wishes, workspace, name="agx reading a command")
     try:
         if not wishes.hosts:
             output = await _run(command, context, timeout, wishes)
@@ -358,12 +359,28 @@ async def bash_exec(
     return replace(output, sources=sources)
 
 
-def _sources(command: str, wishes: Wishes) -> tuple[str, ...]:
-    """Return a name for the texts of others in the output of a command that reads from the network."""
+def _sources(command: str, wishes: Wishes, workspace: Path) -> tuple[str, ...]:
+    """Return a name for the texts of others in the output of a command: from the network, or other folders."""
     if wishes.hosts:
         return (f"what a command read from {', '.join(map(str, wishes.hosts))}",)
-    programs = {(words[0] or "").rpartition("/")[2] for words in read_commands(command).runs if words}
-    return ("what a command read from the network",) if wishes.network or programs & _DOWNLOADERS else ()
+    runs = read_commands(command).runs
+    if wishes.network or any((words[0] or "").rpartition("/")[2] in _DOWNLOADERS for words in runs if words):
+        return ("what a command read from the network",)
+    named = dict.fromkeys(word for words in runs for word in words[1:] if word)
+    if any(_is_outside(word, workspace) for word in list(named)[:_MAX_BOUND_WORDS]):
+        return ("what a command read outside of the workspace",)
+    return ()
+
+
+def _is_outside(word: str, workspace: Path) -> bool:
+    """Return whether a word is the path of something that exists outside of the workspace, but for devices."""
+    if not word.startswith(("/", "~/", "../")):
+        return False
+    try:
+        path = Path(os.path.realpath(workspace / Path(word).expanduser()))
+        return not path.is_relative_to(workspace) and not path.is_relative_to("/dev") and path.exists()
+    except (OSError, RuntimeError, ValueError):  # too long a name; no home folder; a NUL
+        return False
 
 
 async def _run(

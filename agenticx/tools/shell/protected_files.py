@@ -196,7 +196,7 @@ def _list(folder: Path, known: _Listing | None) -> _Listing:
     listed = time.time_ns()
     try:
         status = os.lstat(folder)
-    except OSError:  # removed
+    except (OSError, ValueError):  # removed; a name that no file can have
         return _Listing((0, 0, 0), listed)
     version = (status.st_dev, status.st_ino, status.st_ctime_ns)
     if known is not None and known.version == version and known.listed - status.st_ctime_ns > _CTIME_STEP:

@@ -321,18 +321,22 @@ async def test_beside_texts_of_others_a_command_that_names_instructions_asks(tmp
         assert [request.command for request in gate.requests] == asked
 
 
-async def test_what_a_command_read_from_the_network_is_a_text_of_others(tmp_path: Path) -> None:
+async def test_what_a_command_read_elsewhere_is_a_text_of_others(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "notes.txt").write_text("Obey.")
     runs = [
         call("bash_exec", {"command": "true", "network": True}),
         call("bash_exec", {"command": "true", "network": ["a.example"]}),
         call("bash_exec", {"command": "echo a | curl -s http://127.0.0.1:1"}),
-        call("bash_exec", {"command": "echo curl"}),
+        call("bash_exec", {"command": "true; cat /etc/hosts"}),
+        call("bash_exec", {"command": "cat ../notes.txt"}),
+        call("bash_exec", {"command": "echo curl 2>/dev/null; ls . ../work; cat /etc/nowhere"}),
     ]
     runtime = AgentRuntime(ScriptedModel([*runs, "Done."]), AutoApproveConfirmGate(), tools=[bash_exec])
-    result = await runtime.run("Go.", Session(workspace=tmp_path))
+    result = await runtime.run("Go.", Session(workspace=tmp_path / "work"))
     sources = [event.data.get("sources") for event in result.events if event.type == "tool_result"]
-    network = "what a command read from the network"
-    assert sources == [[network], ["what a command read from a.example"], [network], None]
+    network, outside = "what a command read from the network", "what a command read outside of the workspace"
+    assert sources == [[network], ["what a command read from a.example"], [network], [outside], [outside], None]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from agenticx.sessions.hub.commands import Answer, decode_command, encode_comman
 from agenticx.settings import load_settings
 from agenticx.testing import call, hang
 from agenticx.tools import tool
+from tests.support.sessions import wait_for_event
 from tests.support.timeouts import wait_until
 
 pytestmark = pytest.mark.anyio
@@ -61,6 +62,10 @@ class Hubs:
         self._store.expire(self.session_id, noticed=False)
         await self.second.change(self.session_id, {"pinned": True})
 
+    async def wait_until_asked(self) -> None:
+        """Wait until a confirmation is stored, so that another owner goes on with the turn."""
+        await wait_for_event(self._store, self.session_id, "confirm_required")
+
     async def events(self) -> list[dict[str, Any]]:
         return [json.loads(event.frame_json) for event in await self._store.log.read(self.session_id, 0, 1_000)]
 
@@ -84,7 +89,7 @@ async def test_a_stop_at_a_former_owner_stops_the_turn_at_the_new_one(tmp_path: 
     ran.clear()
     async with two_hubs(tmp_path, [call("act"), "done"], ["done"], store=DurableMemoryStore()) as hubs:
         await hubs.first.start(hubs.session_id, TurnRequest(input="act"))
-        await wait_until(lambda: hubs.first.gate.pending(hubs.session_id))
+        await hubs.wait_until_asked()
         await hubs.change_owner()
         assert hubs.second.running_turn_id(hubs.session_id) is not None
 
